@@ -67,7 +67,8 @@ impl FullKey {
         &self.text[self.name_at..]
     }
 
-    /// In which of two halves of all keys this one is, 0 or 1, for as long as the process lives.
+    /// Keys are divided into two halves, by their hash. Returns the half of this key, 0 or 1. It
+    /// stays the same while the process lives.
     #[cfg(feature = "postgres")]
     pub(crate) fn half(&self) -> usize {
         usize::from(self.hash.is_multiple_of(2))

@@ -23,7 +23,7 @@ use crate::store::{Failure, StoreEvent};
 
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Counts the connections of a store.
+/// Counts the connections of a session.
 pub(super) type Generation = u64;
 
 /// The server gets this much for an answer, however impatient a request is: a commit waits for the
@@ -249,13 +249,13 @@ impl Connection {
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        events: &mut VecDeque<StoreEvent>,
+        messages: &mut VecDeque<StoreEvent>,
     ) -> Result<(), Failure> {
         loop {
             match self.wire.poll_message(cx) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Some(Ok(AsyncMessage::Notification(told)))) => {
-                    events.extend(turns::message(told.payload()));
+                    messages.extend(turns::message(told.payload()));
                 }
                 Poll::Ready(Some(Ok(_))) => {}
                 Poll::Ready(Some(Err(error))) => return Err(failure::of(&error)),

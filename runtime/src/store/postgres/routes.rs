@@ -1,20 +1,19 @@
 //! Which of two sessions gets a request.
 //!
-//! Each session has half of the keys, so all requests for a key reach the server in their order.
+//! Each session has half of the keys, so the requests for a key reach the server in their order.
 //! Keys that are asked for together may be of both halves. Then all of them stay in one session
 //! until the request has been answered.
 //!
-//! Halves that are fixed make for large calls: the callers that one call has served ask again
-//! together. Where each request went to the session with less to do, calls had half as many keys,
-//! and 64 callers a fifth fewer locks.
+//! Halves that are fixed make large calls, because the callers that one call has served ask again
+//! together. Sending each request to the session with less to do was tried: its calls had half as
+//! many keys, and 64 callers took a fifth fewer locks.
 
 use super::calls::for_each_key;
 use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::seeded::seeded;
-use crate::store::Op;
+use crate::store::{Op, Renewal};
 
-/// How many requests are under way in a session for each key. Renewals do not count: it makes no
-/// difference in what order they and the other requests for their keys reach the server.
+/// How many requests are under way in a session for each key.
 #[derive(Debug, Default)]
 pub(super) struct OpenKeys(KeyMap<u32>);
 
@@ -25,23 +24,25 @@ pub(super) struct Load<'a> {
     pub(super) is_away: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Route {
     Session(usize),
-    /// Both sessions have requests under way for keys that are asked for together. Neither can
-    /// take all of these in their order, so they are to be asked for individually.
+    /// Both sessions, as they have renewals each. Here is the session of every renewal.
+    Both(Vec<usize>),
+    /// Neither: both sessions have requests under way for keys that are asked for together. These
+    /// are to be asked for individually.
     Apart,
 }
 
 impl OpenKeys {
     pub(super) fn add(&mut self, op: &Op) {
-        for_each_ordered(op, |key| {
+        for_each_key(op, |key| {
             *self.0.entry(key.clone()).or_default() += 1;
         });
     }
 
     pub(super) fn remove(&mut self, op: &Op) {
-        for_each_ordered(op, |key| {
+        for_each_key(op, |key| {
             if let Some(count) = self.0.get_mut(key) {
                 *count -= 1;
                 if *count == 0 {
@@ -51,37 +52,57 @@ impl OpenKeys {
         });
     }
 
-    fn contains(&self, key: &FullKey) -> bool {
+    pub(super) fn contains(&self, key: &FullKey) -> bool {
         self.0.contains_key(key)
     }
 }
 
-/// The keys of a request whose place among the requests for them matters.
-fn for_each_ordered(op: &Op, act: impl FnMut(&FullKey)) {
+pub(super) fn route(op: &Op, sessions: [Load<'_>; 2]) -> Route {
     match op {
-        Op::Renew(_) | Op::Stay(_) => {}
-        op => for_each_key(op, act),
+        Op::Renew(renewals) | Op::Stay(renewals) => of_renewals(renewals, sessions),
+        Op::AcquireAll { keys, .. } => {
+            let open_in = |at: usize| {
+                let open = sessions[at].open_keys;
+                keys.iter().any(|(key, _)| open.contains(key))
+            };
+            match [open_in(0), open_in(1)] {
+                [true, true] => Route::Apart,
+                [true, false] => Route::Session(0),
+                [false, true] => Route::Session(1),
+                [false, false] => of_any_key(op, sessions),
+            }
+        }
+        _ => of_any_key(op, sessions),
     }
 }
 
-pub(super) fn route(op: &Op, sessions: [Load<'_>; 2]) -> Route {
-    let mut open = [false; 2];
-    for_each_ordered(op, |key| {
-        for (open, session) in open.iter_mut().zip(sessions) {
-            *open |= session.open_keys.contains(key);
-        }
-    });
+fn of_any_key(op: &Op, sessions: [Load<'_>; 2]) -> Route {
+    let mut home = 0;
+    for_each_key(op, |key| home = home_of(key, sessions));
+    Route::Session(home)
+}
+
+fn of_renewals(renewals: &[Renewal], sessions: [Load<'_>; 2]) -> Route {
+    let homes = renewals
+        .iter()
+        .map(|renewal| home_of(&renewal.key, sessions));
+    let homes: Vec<_> = homes.collect();
+    match homes.first() {
+        Some(first) if homes.iter().any(|home| home != first) => Route::Both(homes),
+        first => Route::Session(first.copied().unwrap_or(0)),
+    }
+}
+
+/// The session of a key: the one that has requests under way for it, or else the one that has its
+/// half. While that has no connection, the other one has all keys.
+fn home_of(key: &FullKey, sessions: [Load<'_>; 2]) -> usize {
+    let open = sessions.map(|session| session.open_keys.contains(key));
+    let half = key.half();
     match open {
-        _ if seeded!(SessionsMixed) => Route::Session(usize::from(open[0])),
-        [true, true] => Route::Apart,
-        [true, false] => Route::Session(0),
-        [false, true] => Route::Session(1),
-        [false, false] => {
-            let mut half = 0;
-            for_each_key(op, |key| half = key.half());
-            // While one session has no connection, the other has all keys.
-            let elsewhere = sessions[half].is_away && !sessions[1 - half].is_away;
-            Route::Session(if elsewhere { 1 - half } else { half })
-        }
+        _ if seeded!(SessionsMixed) => usize::from(open[0]),
+        [true, _] => 0,
+        [_, true] => 1,
+        _ if sessions[half].is_away && !sessions[1 - half].is_away => 1 - half,
+        _ => half,
     }
 }

@@ -26,12 +26,13 @@ fn acquire_all(keys: &[&FullKey]) -> Op {
     }
 }
 
-fn renew(key: &FullKey) -> Op {
-    Op::Renew(vec![Renewal {
-        key: key.clone(),
+fn renew(keys: &[&FullKey]) -> Op {
+    let renewal = |key: &&FullKey| Renewal {
+        key: (*key).clone(),
         token: Token::fixed(1),
         ttl: Duration::from_secs(1),
-    }])
+    };
+    Op::Renew(keys.iter().map(renewal).collect())
 }
 
 fn load(open_keys: &OpenKeys, is_away: bool) -> Load<'_> {
@@ -42,7 +43,9 @@ fn load(open_keys: &OpenKeys, is_away: bool) -> Load<'_> {
 fn beside(first: &[Op], second: &[Op], op: &Op) -> Route {
     let open = [first, second].map(|ops| {
         let mut open = OpenKeys::default();
-        ops.iter().for_each(|op| open.add(op));
+        for op in ops {
+            open.add(op);
+        }
         open
     });
     route(op, [load(&open[0], false), load(&open[1], false)])
@@ -94,10 +97,28 @@ fn keys_under_way_in_both_sessions_cannot_be_asked_for_together() {
 }
 
 #[test]
-fn renewals_follow_no_key_and_hold_none() {
-    let [a] = keys(0);
-    assert_eq!(beside(&[], &[release(&a)], &renew(&a)), Route::Session(0));
-    assert_eq!(beside(&[], &[renew(&a)], &release(&a)), Route::Session(0));
+fn renewals_of_both_halves_go_to_both_sessions() {
+    let ([a, b], [x]) = (keys(0), keys(1));
+    assert_eq!(beside(&[], &[], &renew(&[&a, &b])), Route::Session(0));
+    assert_eq!(beside(&[], &[], &renew(&[&x])), Route::Session(1));
+    assert_eq!(
+        beside(&[], &[], &renew(&[&a, &x, &b])),
+        Route::Both(vec![0, 1, 0])
+    );
+}
+
+#[test]
+fn renewals_keep_their_order_with_other_requests() {
+    let ([a], [x]) = (keys(0), keys(1));
+    let together = || acquire_all(&[&a, &x]);
+    assert_eq!(
+        beside(&[], &[together()], &renew(&[&a, &x])),
+        Route::Session(1)
+    );
+    assert_eq!(
+        beside(&[], &[renew(&[&a])], &release(&a)),
+        Route::Session(1)
+    );
 }
 
 #[test]
@@ -121,7 +142,9 @@ fn an_answered_request_leaves_its_key_free() {
     let ([a], [x]) = (keys(0), keys(1));
     let (mut open, none) = (OpenKeys::default(), OpenKeys::default());
     let twice = [release(&x), acquire_all(&[&a, &x])];
-    twice.iter().for_each(|op| open.add(op));
+    for op in &twice {
+        open.add(op);
+    }
     open.remove(&twice[0]);
     assert_eq!(
         route(&release(&x), [load(&open, false), load(&none, false)]),

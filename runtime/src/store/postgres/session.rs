@@ -60,6 +60,8 @@ pub(super) struct Session {
     open_keys: OpenKeys,
     submitted: Vec<Request>,
     pub(super) events: VecDeque<StoreEvent>,
+    /// What the server told unasked.
+    pub(super) messages: VecDeque<StoreEvent>,
 }
 
 impl Session {
@@ -92,6 +94,7 @@ impl Session {
             open_keys: OpenKeys::default(),
             submitted: Vec::new(),
             events: VecDeque::new(),
+            messages: VecDeque::new(),
         };
         session.sweep_later();
         session.adopt(opened);
@@ -119,6 +122,11 @@ impl Session {
     pub(super) fn submit(&mut self, request: Request) {
         self.open_keys.add(&request.op);
         self.submitted.push(request);
+    }
+
+    /// Looks now whether the connection works.
+    pub(super) fn look_now(&mut self) {
+        self.sweep_at = Instant::now();
     }
 
     fn sweep_later(&mut self) {
@@ -199,7 +207,7 @@ impl Session {
             return false;
         };
         let generation = connection.generation;
-        match connection.poll(cx, &mut self.events) {
+        match connection.poll(cx, &mut self.messages) {
             Ok(()) => false,
             Err(failure) => {
                 // Answers that came before the end count.

@@ -4,16 +4,23 @@
 //! other waits.
 
 use std::collections::VecDeque;
+use std::future::Future as _;
+use std::mem;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::future::try_join;
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::address::Address;
+use super::renewals::Renewals;
 use super::routes::{Route, route};
 use super::session::Session;
 use super::turns::Listener;
 use super::{check, connection};
+use crate::base::clock::Clock;
 use crate::base::token::{Nonce, Token};
 use crate::check_report::CheckReport;
 use crate::error::LockError;
@@ -26,6 +33,12 @@ pub(crate) struct PostgresStore {
     sessions: [Session; 2],
     /// The connection for turns, where that is another one.
     listener: Option<Listener>,
+    renewals: Renewals,
+    /// What the server told, and waits for an answer that it may follow.
+    messages: VecDeque<StoreEvent>,
+    clock: Clock,
+    /// For the renewals that are due next.
+    timer: Pin<Box<Sleep>>,
     /// Whether a request was submitted since the sessions were polled.
     unsent: bool,
     events: VecDeque<StoreEvent>,
@@ -60,6 +73,10 @@ impl PostgresStore {
         Ok(Self {
             sessions: [session(first, true), session(second, false)],
             listener: Listener::of(&address, process, options.io_timeout),
+            renewals: Renewals::new(),
+            messages: VecDeque::new(),
+            clock: options.clock,
+            timer: Box::pin(sleep(Duration::ZERO)),
             unsent: false,
             events: VecDeque::new(),
         })
@@ -81,21 +98,72 @@ impl PostgresStore {
 
     /// Does what is due; returns whether anything was.
     fn advance(&mut self, cx: &mut Context<'_>) -> bool {
-        let was_away = self.is_away();
         let mut moved = false;
+        for at in [0, 1] {
+            let (was_away, hears) = (self.sessions[at].is_away(), self.hears());
+            moved |= self.sessions[at].advance(cx, hears);
+            if self.sessions[at].is_away() && !was_away {
+                // What ended one may have befallen the other, which may not have noticed.
+                self.sessions[1 - at].look_now();
+                moved = true;
+            }
+            self.take_events(at);
+        }
         if let Some(listener) = &mut self.listener {
-            moved |= listener.poll(cx, &mut self.events);
+            moved |= listener.poll(cx, &mut self.messages);
         }
-        let hears = self.hears();
-        for session in &mut self.sessions {
-            moved |= session.advance(cx, hears);
-            self.events.append(&mut session.events);
+        self.pass_messages();
+        moved | self.poll_timer(cx)
+    }
+
+    fn take_events(&mut self, at: usize) {
+        let session = &mut self.sessions[at];
+        self.messages.append(&mut session.messages);
+        for event in session.events.drain(..) {
+            self.events.extend(match event {
+                StoreEvent::Reply(id, result) => {
+                    let answer = self.renewals.answered(id, result);
+                    answer.map(|(id, result)| StoreEvent::Reply(id, result))
+                }
+                event => Some(event),
+            });
         }
-        // Told once: the first session that is back serves all requests.
-        if was_away && !self.is_away() {
-            self.events.push_back(StoreEvent::Connected);
+    }
+
+    /// Passes on what the server told. That a lock was taken away may be told before the answer
+    /// that gave the lock, over another connection. So it waits for the answers on its key.
+    fn pass_messages(&mut self) {
+        for message in mem::take(&mut self.messages) {
+            let waits = matches!(&message, StoreEvent::Revoked { key, .. }
+                if self.sessions.iter().any(|session| session.load().open_keys.contains(key)));
+            if waits {
+                self.messages.push_back(message);
+            } else {
+                self.events.push_back(message);
+            }
         }
-        moved
+    }
+
+    /// Answers the renewals that are due.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(due) = self.renewals.next_due() else {
+            return false;
+        };
+        let now = self.clock.now();
+        let overdue = self.renewals.overdue(now);
+        if !overdue.is_empty() {
+            let replies = overdue.into_iter();
+            let replies = replies.map(|(id, result)| StoreEvent::Reply(id, result));
+            self.events.extend(replies);
+            return true;
+        }
+        let due = Instant::now() + due.since(now);
+        // An earlier deadline of the timer stays: moving a timer costs more than one wake-up for
+        // nothing.
+        if due < self.timer.deadline() || self.timer.is_elapsed() {
+            self.timer.as_mut().reset(due);
+        }
+        self.timer.as_mut().poll(cx).is_ready()
     }
 
     /// Whether the pool hears of its turns now.
@@ -114,6 +182,12 @@ impl LockStore for PostgresStore {
         for request in batch.drain(..) {
             match route(&request.op, self.sessions.each_ref().map(Session::load)) {
                 Route::Session(at) => self.sessions[at].submit(request),
+                Route::Both(homes) => {
+                    let parts = self.renewals.divide(&request, &homes, self.clock.now());
+                    for (session, part) in self.sessions.iter_mut().zip(parts) {
+                        session.submit(part);
+                    }
+                }
                 Route::Apart => {
                     let reply = StoreEvent::Reply(request.id, Ok(Reply::Apart));
                     self.events.push_back(reply);
@@ -125,7 +199,7 @@ impl LockStore for PostgresStore {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         loop {
             // Events that are ready do not keep requests from being sent.
-            if !std::mem::take(&mut self.unsent)
+            if !mem::take(&mut self.unsent)
                 && let Some(event) = self.events.pop_front()
             {
                 return Poll::Ready(event);

@@ -9,7 +9,7 @@ use super::connection::{self, Connection, Generation, Opened};
 use super::failure;
 use super::session::Session;
 use crate::base::reporter;
-use crate::store::Failure;
+use crate::store::{Failure, StoreEvent};
 
 /// The pause after the first failure to connect; it doubles with each failure.
 const FIRST_RETRY: Duration = Duration::from_millis(25);
@@ -39,6 +39,7 @@ impl Session {
         if std::mem::take(&mut self.out) {
             let server = self.address.to_string();
             reporter::log(move || tracing::info!(server, "connected again"));
+            self.events.push_back(StoreEvent::Connected);
         }
     }
 
