@@ -21,7 +21,8 @@ pub(super) struct OpenKeys(KeyMap<u32>);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load<'a> {
     pub(super) open_keys: &'a OpenKeys,
-    pub(super) is_away: bool,
+    /// Whether it can be expected to work.
+    pub(super) is_fit: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +95,8 @@ fn of_renewals(renewals: &[Renewal], sessions: [Load<'_>; 2]) -> Route {
 }
 
 /// The session of a key: the one that has requests under way for it, or else the one that has its
-/// half. While that has no connection, the other one has all keys.
+/// half. While only the other one is fit, that has all keys. A request that goes from one session
+/// that hangs to another would wait twice.
 fn home_of(key: &FullKey, sessions: [Load<'_>; 2]) -> usize {
     let open = sessions.map(|session| session.open_keys.contains(key));
     let half = key.half();
@@ -102,7 +104,7 @@ fn home_of(key: &FullKey, sessions: [Load<'_>; 2]) -> usize {
         _ if seeded!(SessionsMixed) => usize::from(open[0]),
         [true, _] => 0,
         [_, true] => 1,
-        _ if sessions[half].is_away && !sessions[1 - half].is_away => 1 - half,
+        _ if !sessions[half].is_fit && sessions[1 - half].is_fit => 1 - half,
         _ => half,
     }
 }

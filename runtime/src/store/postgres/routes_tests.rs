@@ -35,8 +35,8 @@ fn renew(keys: &[&FullKey]) -> Op {
     Op::Renew(keys.iter().map(renewal).collect())
 }
 
-fn load(open_keys: &OpenKeys, is_away: bool) -> Load<'_> {
-    Load { open_keys, is_away }
+fn load(open_keys: &OpenKeys, is_fit: bool) -> Load<'_> {
+    Load { open_keys, is_fit }
 }
 
 /// The route of `op` beside these requests under way in each session.
@@ -48,7 +48,7 @@ fn beside(first: &[Op], second: &[Op], op: &Op) -> Route {
         }
         open
     });
-    route(op, [load(&open[0], false), load(&open[1], false)])
+    route(op, [load(&open[0], true), load(&open[1], true)])
 }
 
 /// So many keys of each half.
@@ -122,18 +122,15 @@ fn renewals_keep_their_order_with_other_requests() {
 }
 
 #[test]
-fn the_other_session_has_all_keys_while_one_is_away() {
+fn the_other_session_has_all_keys_while_only_that_one_is_fit() {
     let ([a], [x]) = (keys(0), keys(1));
     let (mut open, none) = (OpenKeys::default(), OpenKeys::default());
     open.add(&release(&a));
-    let route = |op: &Op, away: [bool; 2]| route(op, [load(&open, away[0]), load(&none, away[1])]);
-    assert_eq!(route(&release(&x), [false, true]), Route::Session(0));
-    assert_eq!(route(&release(&x), [true, true]), Route::Session(1));
-    assert_eq!(
-        route(&release(&a), [true, false]),
-        Route::Session(0),
-        "it must follow"
-    );
+    let route = |op: &Op, fit: [bool; 2]| route(op, [load(&open, fit[0]), load(&none, fit[1])]);
+    assert_eq!(route(&release(&x), [true, false]), Route::Session(0));
+    assert_eq!(route(&release(&x), [false, false]), Route::Session(1));
+    let follows = route(&release(&a), [false, true]);
+    assert_eq!(follows, Route::Session(0), "it must follow");
 }
 
 /// Fails if a key stays in its session when its requests have been answered.
@@ -147,12 +144,12 @@ fn an_answered_request_leaves_its_key_free() {
     }
     open.remove(&twice[0]);
     assert_eq!(
-        route(&release(&x), [load(&open, false), load(&none, false)]),
+        route(&release(&x), [load(&open, true), load(&none, true)]),
         Route::Session(0)
     );
     open.remove(&twice[1]);
     assert_eq!(
-        route(&release(&x), [load(&open, false), load(&none, false)]),
+        route(&release(&x), [load(&open, true), load(&none, true)]),
         Route::Session(1)
     );
 }

@@ -46,6 +46,9 @@ pub(super) struct Session {
     timer: Pin<Box<Sleep>>,
     /// Over once the runtime has looked at its sockets after the time that this is set to.
     looked: Pin<Box<Sleep>>,
+    /// Whether the server may be gone without a sign: the other session's connection has ended, and
+    /// nothing was answered here since.
+    pub(super) is_doubtful: bool,
     /// Attempts to connect since the server last carried out a request.
     pub(super) attempts: u32,
     /// Whether requests have been refused or unanswered for want of a connection.
@@ -84,6 +87,7 @@ impl Session {
             sweep_at: Instant::now(),
             timer: Box::pin(sleep(Duration::ZERO)),
             looked: Box::pin(sleep(Duration::ZERO)),
+            is_doubtful: false,
             attempts: 0,
             out: false,
             jitter: Jitter::new(rand::random()),
@@ -108,7 +112,7 @@ impl Session {
     pub(super) fn load(&self) -> Load<'_> {
         Load {
             open_keys: &self.open_keys,
-            is_away: self.is_away(),
+            is_fit: !self.is_away() && !self.is_doubtful,
         }
     }
 
@@ -124,8 +128,9 @@ impl Session {
         self.submitted.push(request);
     }
 
-    /// Looks now whether the connection works.
-    pub(super) fn look_now(&mut self) {
+    /// The other session's connection has ended. Looks whether this one works.
+    pub(super) fn doubt(&mut self) {
+        self.is_doubtful = true;
         self.sweep_at = Instant::now();
     }
 
@@ -228,6 +233,7 @@ impl Session {
             }
             current
         });
+        self.is_doubtful &= !is_current;
         if let Content::Call(call, _) = &exchange.content {
             call.ops().for_each(|op| self.open_keys.remove(op));
         }

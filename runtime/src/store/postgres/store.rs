@@ -103,8 +103,7 @@ impl PostgresStore {
             let (was_away, hears) = (self.sessions[at].is_away(), self.hears());
             moved |= self.sessions[at].advance(cx, hears);
             if self.sessions[at].is_away() && !was_away {
-                // What ended one may have befallen the other, which may not have noticed.
-                self.sessions[1 - at].look_now();
+                self.sessions[1 - at].doubt();
                 moved = true;
             }
             self.take_events(at);

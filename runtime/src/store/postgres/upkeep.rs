@@ -36,6 +36,7 @@ impl Session {
         self.reconnect_at = None;
         self.connecting = FuturesUnordered::new();
         self.connection = Some(Connection::new(self.last_generation, opened));
+        self.is_doubtful = false;
         if std::mem::take(&mut self.out) {
             let server = self.address.to_string();
             reporter::log(move || tracing::info!(server, "connected again"));
