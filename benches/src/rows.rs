@@ -145,10 +145,26 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     on(
         Engine::Postgres,
+        "postgres_open_200",
+        "as `open_200`, on PostgreSQL",
+        Work::Open,
+        (1, 200),
+        OPEN_POSTGRES,
+    ),
+    on(
+        Engine::Postgres,
         "postgres_open_1000",
         "as `open_1000`, on PostgreSQL",
         Work::Open,
         (1, 1_000),
+        OPEN_POSTGRES,
+    ),
+    on(
+        Engine::Postgres,
+        "postgres_open_3000",
+        "as `open_1000`, at 3,000 a second, on PostgreSQL",
+        Work::Open,
+        (1, 3_000),
         OPEN_POSTGRES,
     ),
     on(
