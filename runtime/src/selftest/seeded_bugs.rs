@@ -220,6 +220,8 @@ bugs! {
     ReplicasAwayForgotten,
     /// A request on PostgreSQL does not follow the session that has requests under way for its key.
     SessionsMixed,
+    /// A session of PostgreSQL sends each request at once, however many calls are under way.
+    CallsPileUp,
     /// A lease that is not renewed goes on as long as the process lives.
     LeaseNeverEnds,
     /// The node of another session is taken for one's own.

@@ -5,8 +5,8 @@
 //! until the request has been answered.
 //!
 //! Halves that are fixed make large calls, because the callers that one call has served ask again
-//! together. Sending each request to the session with less to do was tried: its calls had half as
-//! many keys, and 64 callers took a fifth fewer locks.
+//! together. To send each request to the session with less to do made smaller calls, and fewer
+//! locks a second.
 
 use super::calls::for_each_key;
 use crate::base::full_key::{FullKey, KeyMap};

@@ -136,6 +136,12 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "an acquire on PostgreSQL is dropped while it waits, and its key is asked for again",
     },
     Elsewhere {
+        bug: "CallsPileUp",
+        program: "behaviour",
+        test: "deployments::postgres::sessions::requests_share_calls_while_the_server_is_slow",
+        what: "callers come while PostgreSQL stands still",
+    },
+    Elsewhere {
         bug: "LeaseNeverEnds",
         program: "behaviour",
         test: "store::conformance::etcd",

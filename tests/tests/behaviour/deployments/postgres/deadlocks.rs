@@ -8,10 +8,9 @@ use leasehold::{LockError, LockPool};
 use leasehold_tests::postgres::{Database, Postgres};
 use leasehold_tests::random::Random;
 use leasehold_tests::room;
-use leasehold_tests::wait;
 use tokio::task::JoinSet;
 
-use super::{LONG, connect, fresh};
+use super::{LONG, connect, fresh, pools_ended};
 
 const PROCESSES: u32 = 4;
 const TASKS: u32 = 6;
@@ -82,22 +81,10 @@ async fn call(pool: &LockPool, random: &mut Random) -> Result<(), LockError> {
     request.run(async { tokio::time::sleep(stay).await }).await
 }
 
-/// The server's own count. A connection's part of it is certain to be in it once that has ended.
+/// The server's own count.
 async fn deadlocks(database: &Database) -> i64 {
     let client = database.client().await;
-    let left = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%'";
-    let ended = async {
-        while client
-            .query_one(left, &[])
-            .await
-            .expect("a count")
-            .get::<_, i64>(0)
-            > 0
-        {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    wait::within("all connections end", LONG, ended).await;
+    pools_ended(&client).await;
     let count = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
     client.query_one(count, &[]).await.expect("a count").get(0)
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use leasehold::{LockGuard, LockPool};
 use leasehold_tests::postgres::{Database, Postgres, PostgresProbe};
 use leasehold_tests::wait;
+use tokio_postgres::Client;
 
 mod batches;
 mod beacons;
@@ -48,6 +49,24 @@ async fn take(pool: &LockPool, key: &str) -> LockGuard {
 async fn works(pool: &LockPool, key: &str) {
     let released = take(pool, key).await.release().await;
     released.unwrap_or_else(|error| panic!("{key}: {error}"));
+}
+
+/// Waits until the sessions of all pools have ended. The server's counts are certain to have a
+/// session's part once that has ended.
+async fn pools_ended(client: &Client) {
+    let left = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%'";
+    let ended = async {
+        while client
+            .query_one(left, &[])
+            .await
+            .expect("a count")
+            .get::<_, i64>(0)
+            > 0
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    wait::within("all connections end", LONG, ended).await;
 }
 
 /// How many sessions of pools show that they hear, in the database of the probe.

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use leasehold::LockPool;
-use leasehold_tests::postgres::Database;
+use leasehold_tests::postgres::{Database, Postgres};
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::wait;
+use tokio::task::JoinSet;
 use tokio_postgres::{Client, Transaction};
 
-use super::{LONG, TTL, fresh, works};
+use super::{LONG, TTL, fresh, pools_ended, works};
 
 const ROUNDS: u32 = 30;
+const CALLERS: u32 = 300;
 
 /// The statement of a pool that waits for a row: its session, and when it began.
 async fn waiting(client: &Client) -> Option<String> {
@@ -102,7 +104,8 @@ async fn next_after_dropped(database: &Database, pool: &LockPool) {
     let _ = dropped.await;
     let next = pool.lock("k").ttl(TTL);
     let next = tokio::spawn(async move { next.acquire().await });
-    // It may be on its way to the server, or behind the first.
+    // Time for a pool that breaks the order to send it. Whether it has left makes no difference to
+    // one that keeps the order.
     tokio::time::sleep(Duration::from_millis(20)).await;
     transaction.commit().await.expect("it ends");
     let next = next.await.expect("no panic");
@@ -135,4 +138,40 @@ async fn the_other_session_serves_while_one_is_gone() {
         works(&pool, "any").await;
     }
     held.release().await.expect("no lease was lost");
+}
+
+/// Fails if each request is a call of its own where a server is slow: that keeps it slow.
+#[tokio::test]
+async fn requests_share_calls_while_the_server_is_slow() {
+    let server = Postgres::start();
+    let database = server.migrated();
+    let pool = LockPool::builder().url(database.url()).io_timeout(LONG);
+    let pool = wait::connected(pool).await;
+    server.pause();
+    let mut callers = JoinSet::new();
+    for caller in 0..CALLERS {
+        let pool = pool.clone();
+        callers.spawn(async move { works(&pool, &caller.to_string()).await });
+        // Callers come one after the other, for longer than the engine waits for answers.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    server.resume();
+    callers.join_all().await;
+    drop(pool);
+    let client = database.client().await;
+    pools_ended(&client).await;
+    let count = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()";
+    let calls: i64 = client.query_one(count, &[]).await.expect("a count").get(0);
+    let requests = i64::from(2 * CALLERS);
+    println!("{calls} calls for {requests} requests");
+    assert!(
+        4 * calls < requests,
+        "{calls} calls for {requests} requests"
+    );
+}
+
+#[test]
+fn calls_that_pile_up_are_found() {
+    let test = "deployments::postgres::sessions::requests_share_calls_while_the_server_is_slow";
+    fails_with("CallsPileUp", test);
 }
