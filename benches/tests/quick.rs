@@ -178,7 +178,8 @@ fn a_delayed_network_delays() {
     assert!(fast, "{runs:?} µs on loopback");
 }
 
-/// Fails if a row of several masters, of another engine or of an earlier build does not run.
+/// Fails if a row of several masters, of another engine or of an earlier build does not run. A pair
+/// counts however late it ends: a disk may be slower than the window is long.
 #[test]
 fn rows_of_a_quorum_of_other_engines_and_of_an_earlier_build() {
     let arguments = [
@@ -190,7 +191,7 @@ fn rows_of_a_quorum_of_other_engines_and_of_an_earlier_build() {
     let (output, lines) = bench("quorum", &arguments);
     assert!(output.status.success(), "{output:?}");
     for who in ["leasehold", "leasehold_single", "rslock"] {
-        assert!(most(&lines, who, "per_s") > 0.0, "{lines:?}");
+        assert!(most(&lines, who, "p50_us") > 0.0, "{lines:?}");
     }
     // The other engines, beside the same on Redis.
     for row in [
@@ -203,7 +204,7 @@ fn rows_of_a_quorum_of_other_engines_and_of_an_earlier_build() {
         let (output, lines) = bench(row, &arguments);
         assert!(output.status.success(), "{output:?}");
         for who in ["leasehold", "leasehold_on_redis"] {
-            assert!(most(&lines, who, "per_s") > 0.0, "{lines:?}");
+            assert!(most(&lines, who, "p50_us") > 0.0, "{lines:?}");
         }
     }
     // This build stands in for an earlier one.
@@ -219,16 +220,19 @@ fn rows_of_a_quorum_of_other_engines_and_of_an_earlier_build() {
         "before_hot_1x64_0ms",
     ];
     assert_eq!(rows, expected.into());
-    assert!(most(&lines, "leasehold_before", "per_s") > 0.0, "{lines:?}");
+    assert!(
+        most(&lines, "leasehold_before", "p50_us") > 0.0,
+        "{lines:?}"
+    );
     // The earlier build takes part in any other row too, the one without a server included.
     let before = ["--against", env!("CARGO_BIN_EXE_bench"), "--rows"];
-    for (row, metric) in [
-        ("open_1000:multi_thread:loopback:quiet", "cpu_us"),
-        ("overhead", "p50_us"),
-    ] {
+    for row in ["open_1000:multi_thread:loopback:quiet", "overhead"] {
         let (output, lines) = bench("against-in", &[&before[..], &[row]].concat());
         assert!(output.status.success(), "{output:?}");
-        assert!(most(&lines, "leasehold_before", metric) > 0.0, "{lines:?}");
+        assert!(
+            most(&lines, "leasehold_before", "p50_us") > 0.0,
+            "{lines:?}"
+        );
     }
 }
 
