@@ -66,13 +66,6 @@ impl FullKey {
         // For a key from `new` this is the last part, for any other the whole text.
         &self.text[self.name_at..]
     }
-
-    /// Keys are divided into two halves, by their hash. Returns the half of this key, 0 or 1. It
-    /// stays the same while the process lives.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn half(&self) -> usize {
-        usize::from(self.hash.is_multiple_of(2))
-    }
 }
 
 impl From<Arc<str>> for FullKey {

@@ -306,7 +306,7 @@ impl Taking {
 
     /// Takes the locks individually, in the order of the keys. If one lock cannot be taken, the
     /// locks before it are let go. The engine carries out a release that is asked for now before
-    /// any later request of this process for its key.
+    /// any later request of this process.
     ///
     /// Returns none if the first leases would be too old by now. The call then starts again.
     async fn individually(&self, wants: &[Want]) -> Result<Option<OneOrMany<HeldLock>>, LockError> {

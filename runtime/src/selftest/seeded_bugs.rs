@@ -218,9 +218,7 @@ bugs! {
     HeartbeatBelieved,
     /// All replicas are those that are connected, and not those that the Sentinels know.
     ReplicasAwayForgotten,
-    /// A request on PostgreSQL does not follow the session that has requests under way for its key.
-    SessionsMixed,
-    /// A session of PostgreSQL sends each request at once, however many calls are under way.
+    /// A pool on PostgreSQL sends each request at once, however many calls are under way.
     CallsPileUp,
     /// A lease that is not renewed goes on as long as the process lives.
     LeaseNeverEnds,

@@ -11,7 +11,6 @@
 //! - `postgres` keeps locks in a table of a PostgreSQL database.
 //! - [`source`] is what looks at locks, beside the lock stores and apart from the engine.
 //! - [`kept`] is a result that a store keeps beside a lock.
-//! - `split_renewals` joins the answers to renewals whose keys go different ways.
 //! - `session` keeps locks at servers with sessions, and `etcd` and `zookeeper` are such servers.
 //! - `url_options` reads a URL's options, and `background` runs a check on a thread of its own.
 
@@ -48,8 +47,6 @@ pub(crate) mod redlock;
 #[cfg(feature = "__session")]
 pub(crate) mod session;
 pub(crate) mod source;
-#[cfg(any(feature = "redis", feature = "postgres"))]
-mod split_renewals;
 pub(crate) mod target;
 mod target_url;
 #[cfg(feature = "tls")]
@@ -68,8 +65,7 @@ pub(crate) mod zookeeper;
 /// give up a request.
 ///
 /// What a store must keep:
-/// - *Order.* Requests for a key reach the server in the order of submission, while the connection
-///   lasts that they go over.
+/// - *Order.* Requests reach the server in the order of submission while one connection lasts.
 /// - *Idempotence.* An acquire that finds its own token succeeds again, with the same fence and the
 ///   full ttl.
 /// - *All or none.* [`Op::AcquireAll`] takes all of its keys or none. It takes them in one step, so

@@ -5,6 +5,7 @@
 //! - [`address`] reads the URL.
 //! - [`topology`] asks the nodes which master has which slot; [`map`] is the result.
 //! - [`router`] decides, without I/O, which node gets a request. It follows the nodes' redirects.
+//! - [`split_renewals`] divides a batch of renewals by slot, and joins the answers.
 //! - [`nodes`] holds the connections to the nodes.
 //! - [`store`] carries out what the router decides.
 //! - [`check`] looks for what is wrong with the cluster.
@@ -17,5 +18,6 @@ mod nodes;
 mod router;
 #[cfg(test)]
 mod router_tests;
+mod split_renewals;
 pub(crate) mod store;
 mod topology;

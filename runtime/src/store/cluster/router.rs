@@ -6,12 +6,12 @@ use std::mem;
 use std::time::Duration;
 
 use super::map::{Map, NodeId};
+use super::split_renewals::{Fragment, SplitRenewals};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::store::redis::commands::hash_slot;
 use crate::store::redis::commands::redirect::RequestFlags;
-use crate::store::split_renewals::{Fragment, SplitRenewals};
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
 
 /// How often a request is redirected without a pause. If the nodes disagree for longer, the request

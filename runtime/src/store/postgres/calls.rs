@@ -189,10 +189,6 @@ impl Call {
         self.asked.iter().map(|asked| asked.id)
     }
 
-    pub(super) fn ops(&self) -> impl Iterator<Item = &Op> {
-        self.asked.iter().map(|asked| &asked.op)
-    }
-
     /// What the rows say of each request. `listens`: whether the pool hears of its turns.
     pub(super) fn replies(
         self,
@@ -313,7 +309,7 @@ impl Give {
     }
 }
 
-pub(super) fn for_each_key(op: &Op, mut act: impl FnMut(&FullKey)) {
+fn for_each_key(op: &Op, mut act: impl FnMut(&FullKey)) {
     match op {
         Op::Acquire { key, .. }
         | Op::Release { key, .. }

@@ -23,7 +23,7 @@ use crate::store::{Failure, StoreEvent};
 
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Counts the connections of a session.
+/// Counts the connections of a store.
 pub(super) type Generation = u64;
 
 /// The server gets this much for an answer, however impatient a request is: a commit waits for the
@@ -84,18 +84,17 @@ pub(super) async fn migrate(address: &Address) -> Result<(), Failure> {
         .unwrap_or_else(|_| Err(failure::silent()))
 }
 
-/// Connects. With `listens`, listens for `process` where the URL says so.
+/// Connects, and listens for `process` where the URL says so.
 pub(super) async fn open(
     address: Arc<Address>,
     process: Token,
-    listens: bool,
     limit: Duration,
 ) -> Result<Opened, Failure> {
     // The server starts a process for each connection.
     let limit = limit.max(LEAST_PATIENCE);
     let opening = async {
         let (client, mut wire) = dial(address.hosts()).await?;
-        let setting_up = set_up(&client, &address, process, listens, limit);
+        let setting_up = set_up(&client, &address, process, limit);
         let (functions, listens) = drive(&mut wire, setting_up).await?;
         Ok(Opened {
             client,
@@ -114,7 +113,6 @@ async fn set_up(
     client: &Client,
     address: &Address,
     process: Token,
-    listens: bool,
     limit: Duration,
 ) -> Result<(Functions, bool), Failure> {
     // A wait for a row ends before the connection counts as silent.
@@ -124,7 +122,7 @@ async fn set_up(
         return Ok((Functions::pooled(wait), false));
     }
     let settings = format!("{STAY}; SET lock_timeout = {}", wait.as_millis().max(1));
-    let listens_here = listens && matches!(address.turns(), Turns::Here);
+    let listens_here = matches!(address.turns(), Turns::Here);
     let listening = async {
         if listens_here {
             turns::listen(client, process).await
@@ -249,13 +247,13 @@ impl Connection {
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        messages: &mut VecDeque<StoreEvent>,
+        events: &mut VecDeque<StoreEvent>,
     ) -> Result<(), Failure> {
         loop {
             match self.wire.poll_message(cx) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Some(Ok(AsyncMessage::Notification(told)))) => {
-                    messages.extend(turns::message(told.payload()));
+                    events.extend(turns::message(told.payload()));
                 }
                 Poll::Ready(Some(Ok(_))) => {}
                 Poll::Ready(Some(Err(error))) => return Err(failure::of(&error)),

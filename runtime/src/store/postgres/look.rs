@@ -60,7 +60,7 @@ impl PostgresSource {
             return Ok(rows);
         }
         let process = Token::random(Nonce::new());
-        let opening = connection::open(Arc::clone(&self.address), process, false, self.limit);
+        let opening = connection::open(Arc::clone(&self.address), process, self.limit);
         let opened = opening.await?;
         self.ask_over(opened, query, parameters).await
     }

@@ -1,10 +1,8 @@
 //! Locks in a table of a PostgreSQL database.
 //!
 //! `sql/` has the tables and the functions that work them; its `README.md` lists the files.
-//! - [`store`] implements the lock store by two sessions. [`routes`] says which one gets a request,
-//!   and [`renewals`] divides those that concern both.
-//! - [`session`] keeps a connection up and the requests on it in order. [`upkeep`] replaces the
-//!   connection.
+//! - [`store`] implements the lock store: it keeps one connection up and the requests on it in
+//!   order. [`upkeep`] replaces the connection.
 //! - [`calls`] says which requests leave as one call of a function, [`replies`] what the rows mean,
 //!   and [`functions`] how it is called. [`results`] does the first two for results that are kept,
 //!   and for locks that are adopted.
@@ -27,16 +25,9 @@ mod failure;
 mod functions;
 mod hosts;
 pub(crate) mod look;
-mod renewals;
-#[cfg(test)]
-mod renewals_tests;
 mod replies;
 mod results;
-mod routes;
-#[cfg(test)]
-mod routes_tests;
 pub(crate) mod schema;
-mod session;
 pub(crate) mod store;
 #[cfg(feature = "tls")]
 mod tls;

@@ -1,47 +1,76 @@
-//! The lock store: two sessions of one process, each with half of the keys.
+//! Keeps one connection to a server up, and the requests on it in order.
 //!
-//! A commit waits for the disk, and a session does nothing meanwhile. With two, one works while the
-//! other waits.
+//! Requests gather while [`MOST`] calls are under way, and leave when one has been answered. So the
+//! slower the server is, the more requests share a call. The engine's own limit does not do that:
+//! it ends after 20 ms. Without this one, calls with one request each kept the server slow.
 
-use std::collections::VecDeque;
-use std::future::Future as _;
+use std::collections::{HashSet, VecDeque};
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::future::try_join;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::address::Address;
-use super::renewals::Renewals;
-use super::routes::{Route, route};
-use super::session::Session;
+use super::calls::{self, Packer};
+use super::connection::{self, Boxed, Connection, Content, Exchange, Generation, Opened};
 use super::turns::Listener;
-use super::{check, connection};
-use crate::base::clock::Clock;
+use super::{check, failure};
+use crate::base::jitter::Jitter;
+use crate::base::reporter;
+use crate::base::seeded::seeded;
 use crate::base::token::{Nonce, Token};
 use crate::check_report::CheckReport;
 use crate::error::LockError;
 use crate::store::options::Options;
-use crate::store::{LockStore, Reply, Request, StoreEvent};
+use crate::store::{Failure, LockStore, Op, OpId, Request, StoreEvent};
+
+/// How often idle rows are removed, on average. That also shows whether the connection works.
+const SWEEP: Duration = Duration::from_secs(20);
+
+/// The pause of a sweep that has not removed all.
+const SWEEP_ON: Duration = Duration::from_millis(50);
+
+/// While so many calls are under way, requests gather. With two, the server has the next one while
+/// an answer is on its way.
+const MOST: usize = 2;
 
 /// Locks in one database.
 pub(crate) struct PostgresStore {
-    /// The first hears of turns, unless `listener` does.
-    sessions: [Session; 2],
+    pub(super) address: Arc<Address>,
+    /// By this the tables know the pool.
+    pub(super) process: Token,
+    pub(super) io_timeout: Duration,
+    pub(super) connection: Option<Connection>,
+    pub(super) connecting: FuturesUnordered<Boxed<Result<Opened, Failure>>>,
     /// The connection for turns, where that is another one.
     listener: Option<Listener>,
-    renewals: Renewals,
-    /// What the server told, and waits for an answer that it may follow.
-    messages: VecDeque<StoreEvent>,
-    clock: Clock,
-    /// For the renewals that are due next.
+    /// When to connect again, if a connection is wanted.
+    pub(super) reconnect_at: Option<Instant>,
+    pub(super) last_attempt: Instant,
+    sweep_at: Instant,
+    /// For the next of these times, or to look whether the connection is silent.
     timer: Pin<Box<Sleep>>,
-    /// Whether a request was submitted since the sessions were polled.
+    /// Over once the runtime has looked at its sockets after the time that this is set to.
+    looked: Pin<Box<Sleep>>,
+    /// Attempts to connect since the server last carried out a request.
+    pub(super) attempts: u32,
+    /// Whether requests have been refused or unanswered for want of a connection.
+    pub(super) out: bool,
+    pub(super) jitter: Jitter,
+    /// Why there is no connection.
+    pub(super) reason: Failure,
+    pub(super) last_generation: Generation,
+    running: FuturesUnordered<Boxed<Exchange>>,
+    /// The acquires on the present connection that have not been answered.
+    pub(super) acquires: HashSet<OpId>,
+    submitted: Vec<Request>,
+    /// Whether a request was submitted since the store was polled.
     unsent: bool,
-    events: VecDeque<StoreEvent>,
+    pub(super) events: VecDeque<StoreEvent>,
 }
 
 impl PostgresStore {
@@ -51,35 +80,39 @@ impl PostgresStore {
             migrated.map_err(|failure| failure.error)?;
         }
         let (address, process) = (Arc::new(address), Token::random(Nonce::new()));
-        let open = |hears| {
-            let address = Arc::clone(&address);
-            Box::pin(connection::open(
-                address,
-                process,
-                hears,
-                options.io_timeout,
-            ))
-        };
-        let opened = try_join(open(true), open(false)).await;
-        let (mut first, second) = opened.map_err(|failure| failure.error)?;
+        let opening = connection::open(Arc::clone(&address), process, options.io_timeout);
+        let mut opened = opening.await.map_err(|failure| failure.error)?;
         // Without an answer there is nothing to log: the first call will report it.
-        if let Ok(report) = check::examine(&mut first, &address, options).await {
+        if let Ok(report) = check::examine(&mut opened, &address, options).await {
             report.log();
         }
-        let session = |opened, hears| {
-            let address = Arc::clone(&address);
-            Session::new(address, process, hears, options.io_timeout, opened)
-        };
-        Ok(Self {
-            sessions: [session(first, true), session(second, false)],
-            listener: Listener::of(&address, process, options.io_timeout),
-            renewals: Renewals::new(),
-            messages: VecDeque::new(),
-            clock: options.clock,
+        let listener = Listener::of(&address, process, options.io_timeout);
+        let mut store = Self {
+            address,
+            process,
+            listener,
+            io_timeout: options.io_timeout,
+            connection: None,
+            connecting: FuturesUnordered::new(),
+            reconnect_at: None,
+            last_attempt: Instant::now(),
+            sweep_at: Instant::now(),
             timer: Box::pin(sleep(Duration::ZERO)),
+            looked: Box::pin(sleep(Duration::ZERO)),
+            attempts: 0,
+            out: false,
+            jitter: Jitter::new(rand::random()),
+            reason: failure::not_sent(failure::ended()),
+            last_generation: 0,
+            running: FuturesUnordered::new(),
+            acquires: HashSet::new(),
+            submitted: Vec::new(),
             unsent: false,
             events: VecDeque::new(),
-        })
+        };
+        store.sweep_later();
+        store.adopt(opened);
+        Ok(store)
     }
 
     /// Looks at the server over a connection of its own.
@@ -88,7 +121,7 @@ impl PostgresStore {
         options: &Options,
     ) -> Result<CheckReport, LockError> {
         let (address, process) = (Arc::new(address), Token::random(Nonce::new()));
-        let opening = connection::open(Arc::clone(&address), process, true, options.io_timeout);
+        let opening = connection::open(Arc::clone(&address), process, options.io_timeout);
         let examined = match opening.await {
             Ok(mut opened) => check::examine(&mut opened, &address, options).await,
             Err(failure) => return check::unreachable(&address, failure),
@@ -96,103 +129,228 @@ impl PostgresStore {
         examined.map_err(|failure| failure.error)
     }
 
+    fn sweep_later(&mut self) {
+        self.sweep_at = Instant::now() + self.jitter.around(SWEEP);
+    }
+
+    /// Whether requests leave now, or are answered for want of a connection.
+    fn may_send(&self) -> bool {
+        self.connection.is_none() || self.running.len() < MOST || seeded!(CallsPileUp)
+    }
+
+    /// Sends what was submitted.
+    fn send(&mut self) {
+        let mut requests = mem::take(&mut self.submitted);
+        let Some(connection) = &mut self.connection else {
+            for request in requests.drain(..) {
+                let failure = self.reason.clone();
+                let event = StoreEvent::Reply(request.id, Err(failure));
+                self.events.push_back(event);
+            }
+            return self.replace();
+        };
+        let mut packer = Packer::default();
+        for request in requests.drain(..) {
+            if let Some(refusal) = calls::refusal(&request.op) {
+                let event = StoreEvent::Reply(request.id, Err(refusal));
+                self.events.push_back(event);
+                continue;
+            }
+            let mut ordered = false;
+            match &request.op {
+                Op::Acquire { .. }
+                | Op::AcquireAll { .. }
+                | Op::Join { .. }
+                | Op::Recall { .. }
+                | Op::Adopt { .. } => {
+                    self.acquires.insert(request.id);
+                }
+                Op::Release { after, .. } | Op::Part { after, .. } | Op::Record { after, .. } => {
+                    ordered = after.iter().all(|open| self.acquires.contains(open));
+                }
+                Op::Renew(_) | Op::Stay(_) | Op::Leave { .. } | Op::Forget { .. } => {}
+            }
+            packer.add(request, ordered);
+        }
+        for call in packer.finish() {
+            self.running.push(connection.call(call, self.process));
+        }
+        self.submitted = requests;
+    }
+
     /// Does what is due; returns whether anything was.
     fn advance(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut moved = false;
-        for at in [0, 1] {
-            let (was_away, hears) = (self.sessions[at].is_away(), self.hears());
-            moved |= self.sessions[at].advance(cx, hears);
-            if self.sessions[at].is_away() && !was_away {
-                self.sessions[1 - at].doubt();
-                moved = true;
-            }
-            self.take_events(at);
+        if !self.submitted.is_empty() && self.may_send() {
+            self.send();
         }
+        // First the calls to send, then their bytes, then the answers that the bytes brought.
+        let mut moved = self.poll_running(cx);
+        moved |= self.poll_connection(cx);
+        moved |= self.poll_running(cx);
+        while let Poll::Ready(Some(result)) = self.connecting.poll_next_unpin(cx) {
+            self.connected(result);
+            moved = true;
+        }
+        let mut listener_due = None;
         if let Some(listener) = &mut self.listener {
-            moved |= listener.poll(cx, &mut self.messages);
+            moved |= listener.poll(cx, &mut self.events, &mut listener_due);
         }
-        self.pass_messages();
-        moved | self.poll_timer(cx)
-    }
-
-    fn take_events(&mut self, at: usize) {
-        let session = &mut self.sessions[at];
-        self.messages.append(&mut session.messages);
-        for event in session.events.drain(..) {
-            self.events.extend(match event {
-                StoreEvent::Reply(id, result) => {
-                    let answer = self.renewals.answered(id, result);
-                    answer.map(|(id, result)| StoreEvent::Reply(id, result))
-                }
-                event => Some(event),
-            });
-        }
-    }
-
-    /// Passes on what the server told. That a lock was taken away may be told before the answer
-    /// that gave the lock, over another connection. So it waits for the answers on its key.
-    fn pass_messages(&mut self) {
-        for message in mem::take(&mut self.messages) {
-            let waits = matches!(&message, StoreEvent::Revoked { key, .. }
-                if self.sessions.iter().any(|session| session.load().open_keys.contains(key)));
-            if waits {
-                self.messages.push_back(message);
-            } else {
-                self.events.push_back(message);
-            }
-        }
-    }
-
-    /// Answers the renewals that are due.
-    fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(due) = self.renewals.next_due() else {
-            return false;
-        };
-        let now = self.clock.now();
-        let overdue = self.renewals.overdue(now);
-        if !overdue.is_empty() {
-            let replies = overdue.into_iter();
-            let replies = replies.map(|(id, result)| StoreEvent::Reply(id, result));
-            self.events.extend(replies);
-            return true;
-        }
-        let due = Instant::now() + due.since(now);
-        // An earlier deadline of the timer stays: moving a timer costs more than one wake-up for
-        // nothing.
-        if due < self.timer.deadline() || self.timer.is_elapsed() {
-            self.timer.as_mut().reset(due);
-        }
-        self.timer.as_mut().poll(cx).is_ready()
+        moved | self.poll_timer(cx, listener_due)
     }
 
     /// Whether the pool hears of its turns now.
-    fn hears(&self) -> bool {
-        self.sessions[0].hears() || self.listener.as_ref().is_some_and(Listener::listens)
+    fn listens(&self) -> bool {
+        let here = self.connection.as_ref();
+        here.is_some_and(|connection| connection.listens)
+            || self.listener.as_ref().is_some_and(Listener::listens)
+    }
+
+    fn poll_running(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        while let Poll::Ready(Some(exchange)) = self.running.poll_next_unpin(cx) {
+            self.answered(exchange);
+            moved = true;
+        }
+        moved
+    }
+
+    /// Moves bytes. Returns whether the connection has ended.
+    fn poll_connection(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(connection) = &mut self.connection else {
+            return false;
+        };
+        let generation = connection.generation;
+        match connection.poll(cx, &mut self.events) {
+            Ok(()) => false,
+            Err(failure) => {
+                // Answers that came before the end count.
+                self.poll_running(cx);
+                self.lost(generation, failure);
+                true
+            }
+        }
+    }
+
+    fn answered(&mut self, exchange: Exchange) {
+        let generation = exchange.generation;
+        let connection = self.connection.as_mut();
+        let is_current = connection.is_some_and(|connection| {
+            let current = connection.generation == generation;
+            if current {
+                connection.answered();
+            }
+            current
+        });
+        match exchange.content {
+            Content::Sweep(Ok(more)) => {
+                self.attempts = 0;
+                if more {
+                    self.sweep_at = Instant::now() + SWEEP_ON;
+                }
+            }
+            Content::Call(call, Ok(rows)) => {
+                self.attempts = 0;
+                let listens = self.listens();
+                for (id, result) in call.replies(&rows, listens) {
+                    self.acquires.remove(&id);
+                    self.events.push_back(StoreEvent::Reply(id, result));
+                }
+            }
+            Content::Call(call, Err(error)) => {
+                let failure = self.failure(&error, is_current);
+                for id in call.ids() {
+                    if !failure.executed {
+                        self.acquires.remove(&id);
+                    }
+                    let event = StoreEvent::Reply(id, Err(failure.clone()));
+                    self.events.push_back(event);
+                }
+                // Another server may be the primary by now.
+                if failure.executed || failure.code() == "25006" {
+                    self.lost(generation, failure);
+                }
+            }
+            // Another role sweeps where this one may not.
+            Content::Sweep(Err(error)) => {
+                if error.is_closed() {
+                    self.lost(generation, failure::ended());
+                }
+            }
+        }
+    }
+
+    /// Why a call failed. What ended its connection says more than that it has ended.
+    fn failure(&self, error: &tokio_postgres::Error, is_current: bool) -> Failure {
+        if error.is_closed() && !is_current {
+            return Failure {
+                executed: true,
+                ..self.reason.clone()
+            };
+        }
+        failure::of(error)
+    }
+
+    /// Whether the runtime has looked at its sockets after `at`. A thread that is late may have
+    /// been called for another cause, and the answer may lie in the socket.
+    ///
+    /// tokio ends no timer before it has looked at the sockets, and `advance` reads them first.
+    fn has_looked_after(&mut self, at: Instant, cx: &mut Context<'_>) -> bool {
+        if self.looked.deadline() != at {
+            self.looked.as_mut().reset(at);
+        }
+        self.looked.as_mut().poll(cx).is_ready()
+    }
+
+    fn poll_timer(&mut self, cx: &mut Context<'_>, listener_due: Option<Instant>) -> bool {
+        let now = Instant::now();
+        let mut moved = false;
+        if self.reconnect_at.is_some_and(|at| at <= now) {
+            self.attempt();
+            moved = true;
+        }
+        let silent_at = self.connection.as_ref().and_then(Connection::silent_at);
+        if let Some(at) = silent_at.filter(|at| *at <= now)
+            && self.has_looked_after(at, cx)
+            && let Some(connection) = &self.connection
+        {
+            let server = self.address.to_string();
+            reporter::log(move || tracing::warn!(server, "no answer in time; connecting anew"));
+            self.lost(connection.generation, failure::silent());
+            return true;
+        }
+        if self.sweep_at <= now {
+            self.sweep_later();
+            if let Some(connection) = &mut self.connection {
+                self.running.push(connection.sweep(self.io_timeout));
+            }
+            moved = true;
+        }
+        let next = [
+            self.reconnect_at,
+            silent_at,
+            Some(self.sweep_at),
+            listener_due,
+        ];
+        if let Some(next) = next.into_iter().flatten().min() {
+            // An earlier deadline of the timer stays: moving a timer costs more than one wake-up
+            // for nothing.
+            if next < self.timer.deadline() || self.timer.is_elapsed() {
+                self.timer.as_mut().reset(next);
+            }
+            moved |= self.timer.as_mut().poll(cx).is_ready();
+        }
+        moved
     }
 }
 
 impl LockStore for PostgresStore {
     fn is_away(&self) -> bool {
-        self.sessions.iter().all(Session::is_away)
+        self.out || self.connection.is_none()
     }
 
     fn submit(&mut self, batch: &mut Vec<Request>) {
         self.unsent = true;
-        for request in batch.drain(..) {
-            match route(&request.op, self.sessions.each_ref().map(Session::load)) {
-                Route::Session(at) => self.sessions[at].submit(request),
-                Route::Both(homes) => {
-                    let parts = self.renewals.divide(&request, &homes, self.clock.now());
-                    for (session, part) in self.sessions.iter_mut().zip(parts) {
-                        session.submit(part);
-                    }
-                }
-                Route::Apart => {
-                    let reply = StoreEvent::Reply(request.id, Ok(Reply::Apart));
-                    self.events.push_back(reply);
-                }
-            }
-        }
+        self.submitted.append(batch);
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {

@@ -4,14 +4,12 @@
 //! over a process that waits and whose beacon is out.
 
 use std::collections::VecDeque;
-use std::future::Future as _;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::join;
-use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio::time::{Instant, timeout};
 use tokio_postgres::{AsyncMessage, Client, Error};
 
 use super::address::{Address, Turns};
@@ -87,8 +85,6 @@ pub(super) struct Listener {
     process: Token,
     limit: Duration,
     state: State,
-    /// For the next time when something is due.
-    timer: Pin<Box<Sleep>>,
     jitter: Jitter,
 }
 
@@ -119,7 +115,6 @@ impl Listener {
             hosts,
             process,
             limit,
-            timer: Box::pin(sleep(Duration::ZERO)),
             jitter: Jitter::new(rand::random()),
         })
     }
@@ -144,8 +139,14 @@ impl Listener {
         matches!(self.state, State::Listening(_))
     }
 
-    /// Does what is due, and takes what the server told; returns whether anything was done.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, events: &mut VecDeque<StoreEvent>) -> bool {
+    /// Does what is due, and takes what the server told; returns whether anything was done. `next`
+    /// becomes the time when something is due, if that is earlier.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        events: &mut VecDeque<StoreEvent>,
+        next: &mut Option<Instant>,
+    ) -> bool {
         let now = Instant::now();
         let state = match &mut self.state {
             State::Waiting(until) if *until <= now => {
@@ -181,11 +182,8 @@ impl Listener {
                 Some(look.map_or(session.look_at, |(_, limit)| *limit))
             }
         };
-        let Some(due) = due else { return moved };
-        if self.timer.deadline() != due {
-            self.timer.as_mut().reset(due);
-        }
-        moved | self.timer.as_mut().poll(cx).is_ready()
+        *next = next.iter().copied().chain(due).min();
+        moved
     }
 }
 

@@ -1,4 +1,4 @@
-//! How a session replaces its connection.
+//! How the store replaces its connection.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::connection::{self, Connection, Generation, Opened};
 use super::failure;
-use super::session::Session;
+use super::store::PostgresStore;
 use crate::base::reporter;
 use crate::store::{Failure, StoreEvent};
 
@@ -29,14 +29,13 @@ const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
 /// attempts at once.
 const OVERLAP: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
 
-impl Session {
+impl PostgresStore {
     /// Uses `opened` from now on.
     pub(super) fn adopt(&mut self, opened: Opened) {
         self.last_generation += 1;
         self.reconnect_at = None;
         self.connecting = FuturesUnordered::new();
         self.connection = Some(Connection::new(self.last_generation, opened));
-        self.is_doubtful = false;
         if std::mem::take(&mut self.out) {
             let server = self.address.to_string();
             reporter::log(move || tracing::info!(server, "connected again"));
@@ -83,7 +82,7 @@ impl Session {
         self.reconnect_at = Some(now + pause);
         self.last_attempt = now;
         self.attempts = self.attempts.saturating_add(1);
-        let opening = connection::open(self.address.clone(), self.process, self.listens, limit);
+        let opening = connection::open(self.address.clone(), self.process, limit);
         self.connecting.push(Box::pin(opening));
     }
 

@@ -130,15 +130,9 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a pool connects with `replicas=all` while one of two replicas is away",
     },
     Elsewhere {
-        bug: "SessionsMixed",
-        program: "behaviour",
-        test: "deployments::postgres::sessions::a_key_whose_acquire_was_dropped_is_free_for_the_next",
-        what: "an acquire on PostgreSQL is dropped while it waits, and its key is asked for again",
-    },
-    Elsewhere {
         bug: "CallsPileUp",
         program: "behaviour",
-        test: "deployments::postgres::sessions::requests_share_calls_while_the_server_is_slow",
+        test: "deployments::postgres::gathering::requests_share_calls_while_the_server_is_slow",
         what: "callers come while PostgreSQL stands still",
     },
     Elsewhere {

@@ -1,7 +1,7 @@
 -- leasehold on PostgreSQL 13 and later. Run it once, in one transaction: as a migration, or by
 -- `?migrate=1`.
 --
--- Every function is one transaction of its own in a session of a pool, under READ COMMITTED. Only
+-- Every function is one transaction of its own on the pool's connection, under READ COMMITTED. Only
 -- `verify` and `guard` are for the transactions of an application.
 --
 -- Times are `clock_timestamp()`. `now()` is the start of the transaction: a renewal that had to

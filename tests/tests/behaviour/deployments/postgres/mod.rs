@@ -15,13 +15,13 @@ mod deadlocks;
 mod exact_commits;
 mod fail_over;
 mod faults;
+mod gathering;
 mod kills;
 mod mutants;
 mod network;
 mod orphans;
 mod pooler;
 mod processes;
-mod sessions;
 #[cfg(feature = "tls")]
 mod tls;
 mod verifying;

@@ -1,5 +1,4 @@
-//! Batches of renewals that were split, as their keys go different ways. Their answers are put
-//! together here.
+//! Batches of renewals that were split by slot. Their answers are put together here.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,9 +8,9 @@ use crate::store::{Failure, OpId, Reply};
 
 /// Which keys of a split batch one request renews.
 #[derive(Debug, Clone)]
-pub(in crate::store) struct Fragment {
-    pub(in crate::store) batch: OpId,
-    pub(in crate::store) indexes: Vec<usize>,
+pub(super) struct Fragment {
+    pub(super) batch: OpId,
+    pub(super) indexes: Vec<usize>,
 }
 
 struct SplitBatch {
@@ -24,21 +23,15 @@ struct SplitBatch {
 
 /// All split batches under way.
 #[derive(Default)]
-pub(in crate::store) struct SplitRenewals {
+pub(super) struct SplitRenewals {
     open: HashMap<OpId, SplitBatch>,
     deadlines: BTreeSet<(Instant, OpId)>,
 }
 
 impl SplitRenewals {
     /// A batch of `keys` keys goes out in `fragments` fragments. At `due` it is answered with what
-    /// is known then. What is silent must not cost the other leases.
-    pub(in crate::store) fn begin(
-        &mut self,
-        id: OpId,
-        keys: usize,
-        fragments: usize,
-        due: Instant,
-    ) {
+    /// is known then. A silent node must not cost the leases on the other nodes.
+    pub(super) fn begin(&mut self, id: OpId, keys: usize, fragments: usize, due: Instant) {
         let batch = SplitBatch {
             kept: vec![None; keys],
             open: fragments,
@@ -50,7 +43,7 @@ impl SplitRenewals {
     }
 
     /// A fragment goes out again, each key individually.
-    pub(in crate::store) fn split(&mut self, fragment: &Fragment) {
+    pub(super) fn split(&mut self, fragment: &Fragment) {
         if let Some(batch) = self.open.get_mut(&fragment.batch) {
             batch.open += fragment.indexes.len() - 1;
         }
@@ -58,7 +51,7 @@ impl SplitRenewals {
 
     /// Counts the answer to a fragment. Returns the answer to the batch if this was the last
     /// fragment.
-    pub(in crate::store) fn answered(
+    pub(super) fn answered(
         &mut self,
         fragment: &Fragment,
         result: Result<Reply, Failure>,
@@ -90,10 +83,7 @@ impl SplitRenewals {
     }
 
     /// The batches that are due, each answered with what is known of it.
-    pub(in crate::store) fn overdue(
-        &mut self,
-        now: Instant,
-    ) -> Vec<(OpId, Result<Reply, Failure>)> {
+    pub(super) fn overdue(&mut self, now: Instant) -> Vec<(OpId, Result<Reply, Failure>)> {
         let ids = self.deadlines.iter().take_while(|(due, _)| *due <= now);
         let ids: Vec<_> = ids.map(|(_, id)| *id).collect();
         let closed = ids.into_iter().map(|id| (id, self.close(id)));
@@ -102,7 +92,7 @@ impl SplitRenewals {
             .collect()
     }
 
-    pub(in crate::store) fn next_due(&self) -> Option<Instant> {
+    pub(super) fn next_due(&self) -> Option<Instant> {
         self.deadlines.first().map(|(due, _)| *due)
     }
 
