@@ -19,8 +19,6 @@ pub(super) struct Cleanup {
     /// At this time the key has expired by itself.
     until: Instant,
     tries: u32,
-    /// Whether the latest try has no answer yet.
-    asks: bool,
     /// Tries that the store has carried out or may yet carry out. A try counts until an answer says
     /// that the store has not carried it out.
     open: u32,
@@ -59,7 +57,6 @@ impl Cleanup {
             next_try: now,
             until: now + terms.ttl(),
             tries: 0,
-            asks: false,
             open: 0,
             makes_way,
             origin,
@@ -109,12 +106,9 @@ impl Cleanup {
         self.next_try <= now
     }
 
-    /// The next try is due at `now`, unless one is under way. A second one beside it would hide
-    /// that the lock was gone.
+    /// The next try is due at `now`.
     pub(super) fn try_at(&mut self, now: Instant) {
-        if !self.asks {
-            self.next_try = now;
-        }
+        self.next_try = now;
     }
 
     /// A removal is sent, and the store has `patience` to answer.
@@ -126,7 +120,6 @@ impl Cleanup {
     ) {
         let pause = spread(pause(self.tries));
         self.tries += 1;
-        self.asks = true;
         self.open += 1;
         self.next_try = now + patience + pause;
     }
@@ -146,7 +139,6 @@ impl Cleanup {
         spread: impl FnOnce(Duration) -> Duration,
     ) -> bool {
         self.removed = true;
-        self.asks = false;
         self.next_try = now + spread(pause(self.tries));
         self.awaited.take().is_some()
     }
@@ -158,7 +150,6 @@ impl Cleanup {
         now: Instant,
         spread: impl FnOnce(Duration) -> Duration,
     ) {
-        self.asks = false;
         // A permanent error may come from the middle of a script, after the removal.
         if !failure.executed && failure.retry != Retry::Never {
             self.open -= 1;

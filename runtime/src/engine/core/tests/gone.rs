@@ -103,34 +103,6 @@ fn a_kept_lock_and_a_downgraded_one_are_missed_as_well() {
     assert_eq!(ends(&mut shared), [Removal::Gone]);
 }
 
-/// Fails if the core asks twice when one of several connections is back, and so cannot tell the
-/// loss; or if a removal that has failed waits although the store can be reached.
-#[test]
-fn a_removal_is_repeated_when_a_connection_is_back_unless_it_is_under_way() {
-    let mut core = core();
-    let id = held_as(&mut core, acquire(1, ONE_TRY));
-    core.release(id, None, START);
-    let op = removal(&mut core, START);
-    core.connected(START);
-    core.tick(START);
-    assert!(core.take_requests(START).is_empty(), "one is under way");
-    core.reply(op, Err(no_script()), START);
-    core.tick(START);
-    let op = removal(&mut core, START);
-    let unsent = Failure {
-        retry: Retry::Later,
-        ..no_script()
-    };
-    core.reply(op, Err(unsent), START);
-    core.tick(START);
-    assert!(core.take_requests(START).is_empty(), "it pauses");
-    core.connected(START);
-    core.tick(START);
-    let op = removal(&mut core, START);
-    core.reply(op, missed(), START);
-    assert_eq!(ends(&mut core), [Removal::Gone]);
-}
-
 /// Fails if a removal tells of a loss although an earlier try may have removed the key.
 #[test]
 fn what_an_earlier_try_may_have_removed_is_not_missed() {
@@ -154,15 +126,14 @@ fn of_two_tries_under_way_neither_tells_of_a_loss() {
     for first_answers in [true, false] {
         let mut core = core();
         let id = held_as(&mut core, acquire(1, ONE_TRY));
-        core.abandon(id, START);
+        core.release(id, None, START);
         let first = removal(&mut core, START);
-        let later = START + IO_TIMEOUT * 2;
-        core.tick(later);
-        let second = removal(&mut core, later);
+        core.connected(START);
+        core.tick(START);
+        let second = removal(&mut core, START);
         let op = if first_answers { first } else { second };
-        core.reply(op, missed(), later);
-        assert_eq!(ends(&mut core), [], "{first_answers}");
-        assert!(core.is_idle(), "it counts as removed");
+        core.reply(op, missed(), START);
+        assert_eq!(ends(&mut core), [Removal::Confirmed], "{first_answers}");
     }
 }
 
