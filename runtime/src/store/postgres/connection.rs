@@ -222,6 +222,12 @@ impl Connection {
     }
 
     fn expect_within(&mut self, patience: Duration) {
+        let deadline = self.hurry(patience);
+        self.deadlines.push_back(deadline);
+    }
+
+    /// The answers that are awaited are due within `patience`. Returns when that is over.
+    pub(super) fn hurry(&mut self, patience: Duration) -> Instant {
         let deadline = Instant::now() + patience.max(LEAST_PATIENCE);
         for earlier in self.deadlines.iter_mut().rev() {
             if *earlier <= deadline {
@@ -229,7 +235,7 @@ impl Connection {
             }
             *earlier = deadline;
         }
-        self.deadlines.push_back(deadline);
+        deadline
     }
 
     pub(super) fn answered(&mut self) {

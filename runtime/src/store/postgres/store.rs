@@ -1,6 +1,6 @@
 //! Keeps one connection to a server up, and the requests on it in order.
 //!
-//! Requests gather while [`MOST`] calls are under way, and leave when one has been answered. So the
+//! Requests gather while [`ENOUGH`] calls are under way, and leave together when fewer are. So the
 //! slower the server is, the more requests share a call. The engine's own limit does not do that:
 //! it ends after 20 ms. Without this one, calls with one request each kept the server slow.
 
@@ -36,7 +36,15 @@ const SWEEP_ON: Duration = Duration::from_millis(50);
 
 /// While so many calls are under way, requests gather. With two, the server has the next one while
 /// an answer is on its way.
-const MOST: usize = 2;
+const ENOUGH: usize = 2;
+
+/// A request that has not left.
+struct Gathered {
+    request: Request,
+    /// See [`Reply::Released::ordered`](crate::store::Reply). The acquires before it may be
+    /// answered until it leaves.
+    ordered: bool,
+}
 
 /// Locks in one database.
 pub(crate) struct PostgresStore {
@@ -65,9 +73,9 @@ pub(crate) struct PostgresStore {
     pub(super) reason: Failure,
     pub(super) last_generation: Generation,
     running: FuturesUnordered<Boxed<Exchange>>,
-    /// The acquires on the present connection that have not been answered.
+    /// The acquires that have gone over the present connection or are to, and have no answer.
     pub(super) acquires: HashSet<OpId>,
-    submitted: Vec<Request>,
+    gathered: Vec<Gathered>,
     /// Whether a request was submitted since the store was polled.
     unsent: bool,
     pub(super) events: VecDeque<StoreEvent>,
@@ -106,7 +114,7 @@ impl PostgresStore {
             last_generation: 0,
             running: FuturesUnordered::new(),
             acquires: HashSet::new(),
-            submitted: Vec::new(),
+            gathered: Vec::new(),
             unsent: false,
             events: VecDeque::new(),
         };
@@ -135,14 +143,42 @@ impl PostgresStore {
 
     /// Whether requests leave now, or are answered for want of a connection.
     fn may_send(&self) -> bool {
-        self.connection.is_none() || self.running.len() < MOST || seeded!(CallsPileUp)
+        self.connection.is_none() || self.running.len() < ENOUGH || seeded!(CallsPileUp)
     }
 
-    /// Sends what was submitted.
+    /// Takes a request. It leaves at the next [`advance`](Self::advance) that may send.
+    fn gather(&mut self, request: Request) {
+        if let Some(refusal) = calls::refusal(&request.op) {
+            let event = StoreEvent::Reply(request.id, Err(refusal));
+            self.events.push_back(event);
+            return;
+        }
+        let mut ordered = false;
+        match &request.op {
+            Op::Acquire { .. }
+            | Op::AcquireAll { .. }
+            | Op::Join { .. }
+            | Op::Recall { .. }
+            | Op::Adopt { .. } => {
+                self.acquires.insert(request.id);
+            }
+            Op::Release { after, .. } | Op::Part { after, .. } | Op::Record { after, .. } => {
+                ordered = after.iter().all(|open| self.acquires.contains(open));
+            }
+            Op::Renew(_) | Op::Stay(_) | Op::Leave { .. } | Op::Forget { .. } => {}
+        }
+        // While it waits here, the answers before it are due as soon as its own would be.
+        if let Some(connection) = &mut self.connection {
+            connection.hurry(request.patience);
+        }
+        self.gathered.push(Gathered { request, ordered });
+    }
+
+    /// Sends what has gathered.
     fn send(&mut self) {
-        let mut requests = mem::take(&mut self.submitted);
         let Some(connection) = &mut self.connection else {
-            for request in requests.drain(..) {
+            self.acquires.clear();
+            for Gathered { request, .. } in self.gathered.drain(..) {
                 let failure = self.reason.clone();
                 let event = StoreEvent::Reply(request.id, Err(failure));
                 self.events.push_back(event);
@@ -150,37 +186,17 @@ impl PostgresStore {
             return self.replace();
         };
         let mut packer = Packer::default();
-        for request in requests.drain(..) {
-            if let Some(refusal) = calls::refusal(&request.op) {
-                let event = StoreEvent::Reply(request.id, Err(refusal));
-                self.events.push_back(event);
-                continue;
-            }
-            let mut ordered = false;
-            match &request.op {
-                Op::Acquire { .. }
-                | Op::AcquireAll { .. }
-                | Op::Join { .. }
-                | Op::Recall { .. }
-                | Op::Adopt { .. } => {
-                    self.acquires.insert(request.id);
-                }
-                Op::Release { after, .. } | Op::Part { after, .. } | Op::Record { after, .. } => {
-                    ordered = after.iter().all(|open| self.acquires.contains(open));
-                }
-                Op::Renew(_) | Op::Stay(_) | Op::Leave { .. } | Op::Forget { .. } => {}
-            }
+        for Gathered { request, ordered } in self.gathered.drain(..) {
             packer.add(request, ordered);
         }
         for call in packer.finish() {
             self.running.push(connection.call(call, self.process));
         }
-        self.submitted = requests;
     }
 
     /// Does what is due; returns whether anything was.
     fn advance(&mut self, cx: &mut Context<'_>) -> bool {
-        if !self.submitted.is_empty() && self.may_send() {
+        if !self.gathered.is_empty() && self.may_send() {
             self.send();
         }
         // First the calls to send, then their bytes, then the answers that the bytes brought.
@@ -350,7 +366,9 @@ impl LockStore for PostgresStore {
 
     fn submit(&mut self, batch: &mut Vec<Request>) {
         self.unsent = true;
-        self.submitted.append(batch);
+        for request in batch.drain(..) {
+            self.gather(request);
+        }
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {

@@ -10,7 +10,9 @@ use tokio::task::JoinSet;
 
 use super::{LONG, pools_ended, works};
 
-const CALLERS: u32 = 300;
+const CALLERS: u32 = 60;
+/// Longer than the engine itself waits for answers before it sends more.
+const APART: Duration = Duration::from_millis(25);
 
 /// Fails if each request is a call of its own where a server is slow: that keeps it slow.
 #[tokio::test]
@@ -24,8 +26,7 @@ async fn requests_share_calls_while_the_server_is_slow() {
     for caller in 0..CALLERS {
         let pool = pool.clone();
         callers.spawn(async move { works(&pool, &caller.to_string()).await });
-        // Callers come one after the other, for longer than the engine waits for answers.
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        tokio::time::sleep(APART).await;
     }
     server.resume();
     callers.join_all().await;
@@ -34,12 +35,8 @@ async fn requests_share_calls_while_the_server_is_slow() {
     pools_ended(&client).await;
     let count = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()";
     let calls: i64 = client.query_one(count, &[]).await.expect("a count").get(0);
-    let requests = i64::from(2 * CALLERS);
-    println!("{calls} calls for {requests} requests");
-    assert!(
-        4 * calls < requests,
-        "{calls} calls for {requests} requests"
-    );
+    println!("{calls} calls for {CALLERS} callers");
+    assert!(calls < i64::from(CALLERS), "{calls} for {CALLERS}");
 }
 
 #[test]
