@@ -37,26 +37,34 @@ pub(crate) fn cpu_of_threads(process: u32) -> Option<Duration> {
 }
 
 /// The CPU time of a server: of the threads that run now in its process and in the processes that
-/// it started. PostgreSQL starts a process for each connection.
+/// it started, and of those processes that have ended. PostgreSQL starts one for each connection.
 pub(crate) fn cpu_of_server(process: u32) -> Option<Duration> {
     let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
     let children = children.unwrap_or_default();
     let children = children.split_ascii_whitespace().flat_map(str::parse);
-    // A child that ends meanwhile does not count.
     let of_children = children.filter_map(cpu_of_threads).sum::<Duration>();
-    cpu_of_threads(process).map(|own| own + of_children)
+    let [_, of_ended] = cpu_times(process)?;
+    cpu_of_threads(process).map(|own| own + of_children + of_ended)
 }
 
 /// The CPU time that a process has used; `None` where there is no `/proc`.
 pub(crate) fn cpu(process: u32) -> Option<Duration> {
+    cpu_times(process).map(|[own, _]| own)
+}
+
+/// The CPU time that a process has used, and that of its children that have ended.
+fn cpu_times(process: u32) -> Option<[Duration; 2]> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name of the program, in parentheses, may contain anything.
     let (_, fields) = text.rsplit_once(')')?;
-    let mut fields = fields.split_ascii_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    // Linux tells it in hundredths of a second on every architecture.
-    Some(Duration::from_millis((user + system) * 10))
+    let mut fields = fields.split_ascii_whitespace().skip(11).map(str::parse);
+    let mut time = || {
+        let user: u64 = fields.next()?.ok()?;
+        let system: u64 = fields.next()?.ok()?;
+        // Linux tells it in hundredths of a second on every architecture.
+        Some(Duration::from_millis((user + system) * 10))
+    };
+    Some([time()?, time()?])
 }
 
 impl Client {
