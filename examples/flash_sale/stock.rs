@@ -2,11 +2,16 @@
 //! databases and every remote service; nothing here is atomic, on purpose.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use redis::AsyncCommands as _;
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
 use crate::purchase::SaleError;
+
+/// How long an answer may take. The client's own half a second is little on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Keeps a crashed run from leaving its stock behind for good.
 const EXPIRY_SECONDS: u64 = 600;
@@ -83,5 +88,8 @@ impl Stock {
 
 async fn connect(store: &str) -> redis::RedisResult<MultiplexedConnection> {
     let client = redis::Client::open(store)?;
-    client.get_multiplexed_async_connection().await
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+    client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await
 }
