@@ -15,9 +15,6 @@ const SHORT: Duration = Duration::from_millis(600);
 /// Of a lease that a watchdog keeps, on a busy machine too.
 const KEPT: Duration = Duration::from_secs(2);
 
-/// The pinned lock is looked for so often.
-const LOOKS: Duration = Duration::from_secs(3);
-
 async fn verify(transaction: &Transaction<'_>, key: &str, fence: i64) -> Result<(), Error> {
     let verify = "SELECT leasehold.verify($1, $2)";
     transaction.query(verify, &[&key, &fence]).await.map(drop)
@@ -105,7 +102,7 @@ async fn a_verified_lock_waits_for_the_transaction() {
         assert!(both.is_err(), "one of them is pinned");
         let shared = other.lock("pinned").ttl(TTL).shared().acquire().await;
         assert!(shared.is_err(), "a reader could see the state before");
-        let next = other.lock("pinned").ttl(TTL).wait(LONG).acquire();
+        let next = other.lock("pinned").ttl(TTL).wait(LONG * 2).acquire();
         let next = wait::started(next).await;
         tokio::time::sleep(SHORT).await;
         let ended = Instant::now();
@@ -113,7 +110,7 @@ async fn a_verified_lock_waits_for_the_transaction() {
             "rollback" => transaction.rollback().await.expect("it ends"),
             _ => transaction.commit().await.expect("it ends"),
         }
-        let next = wait::within("it is let in", LOOKS, next).await;
+        let next = wait::within("it is let in", LONG, next).await;
         let took = ended.elapsed();
         drop(next.unwrap_or_else(|error| panic!("{ends}: {error}")));
         println!("{ends}: let in {took:?} after the end");
