@@ -30,6 +30,16 @@ const MUTANTS: &[Mutant] = &[
         "f <= l.fence + l.reserved",
     ),
     (
+        "EarlierTimelinesVerify",
+        "l.timeline = leasehold._timeline()",
+        "true",
+    ),
+    (
+        "ReadersOfEarlierTimelinesVerify",
+        "s.timeline = leasehold._timeline()",
+        "true",
+    ),
+    (
         "ReadersKeepNothing",
         "l.state = 'shared' FOR KEY SHARE",
         "l.state = 'shared'",

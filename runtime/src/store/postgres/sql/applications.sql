@@ -1,23 +1,25 @@
 
 -- For an application's own transaction, in any client. Raises LH001 unless the acquisition of `k`
 -- with the fence `f` has the lock, or was the last to have it without a release. After it, no other
--- acquisition gets the lock before the transaction has ended, whatever the clocks say. The caller
--- needs no rights on the tables. The error also names the constraint `leasehold_verify`, for clients
+-- acquisition gets the lock before the transaction has ended, whatever the clocks say. An acquisition
+-- from before a fail-over is refused: what its holder has read may be missing here. The caller needs
+-- no rights on the tables. The error also names the constraint `leasehold_verify`, for clients
 -- that show no SQLSTATE; `guard` likewise.
 CREATE FUNCTION leasehold.verify(k text, f bigint) RETURNS void LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM FROM leasehold.locks l
-    WHERE l.key = k AND l.state = 'held' AND f BETWEEN l.fence AND l.fence + l.reserved FOR KEY SHARE;
+    WHERE l.key = k AND l.state = 'held' AND l.timeline = leasehold._timeline()
+      AND f BETWEEN l.fence AND l.fence + l.reserved FOR KEY SHARE;
   IF FOUND THEN RETURN; END IF;
   -- First the pin, then the look at the share: the other way round, a writer could come in between.
   PERFORM FROM leasehold.locks l WHERE l.key = k AND l.state = 'shared' FOR KEY SHARE;
   IF FOUND THEN
-    PERFORM FROM leasehold.shares s WHERE s.key = k AND s.fence = f AND NOT s.revoked;
+    PERFORM FROM leasehold.shares s WHERE s.key = k AND s.fence = f AND s.timeline = leasehold._timeline() AND NOT s.revoked;
     IF FOUND THEN RETURN; END IF;
   END IF;
   RAISE EXCEPTION 'the lease on % with the fence % is over', k, f USING ERRCODE = 'LH001', CONSTRAINT = 'leasehold_verify',
-    HINT = 'Another holder may have the lock. Roll back, and repeat the whole operation under a new lock.';
+    HINT = 'Another holder may have the lock, or a standby was promoted. Roll back, and repeat the whole operation under a new lock.';
 END $$;
 
 -- The same for locks that are kept elsewhere, in Redis for example. Raises LH002 if a later fence

@@ -193,7 +193,7 @@ BEGIN
   l.fence := leasehold._next_fence(l);
   l.queued := l.queued AND leasehold._leave_queue(me, l.key);
   UPDATE leasehold.locks r SET state = 'held', token = t, process = me, fence = l.fence, reserved = spare,
-      queued = l.queued, function = fn, expires_at = leasehold._after(ttl)
+      queued = l.queued, function = fn, timeline = leasehold._timeline(), expires_at = leasehold._after(ttl)
     WHERE r.key = l.key;
   l.reserved := spare;
 END $$;

@@ -36,6 +36,19 @@ CREATE TABLE leasehold.meta (
 );
 INSERT INTO leasehold.meta (version, floor) VALUES (1, 0);
 
+-- The timeline of the server's log. A standby that is promoted begins a new one, on which the latest
+-- commits of the old one may be missing.
+CREATE FUNCTION leasehold._timeline() RETURNS text LANGUAGE sql VOLATILE AS $$
+  SELECT substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
+$$;
+
+-- A service that keeps its log to itself also keeps its storage when another server takes over.
+DO $do$ BEGIN
+  PERFORM leasehold._timeline();
+EXCEPTION WHEN OTHERS THEN
+  CREATE OR REPLACE FUNCTION leasehold._timeline() RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT text '' $$;
+END $do$;
+
 CREATE TYPE leasehold.state AS ENUM (
   'free',
   'held',                                        -- by `token`, for `process`
@@ -58,7 +71,8 @@ CREATE TABLE leasehold.locks (
   most       integer     NOT NULL DEFAULT 0,     -- shared: by so many at most, 0 for no bound
   queued     boolean     NOT NULL DEFAULT false, -- whether processes wait
   expires_at timestamptz NOT NULL DEFAULT 'epoch',
-  function   text                                -- the owner of the call that asked last: `host pid function`
+  function   text,                               -- the owner of the call that asked last: `host pid function`
+  timeline   text        NOT NULL DEFAULT ''     -- on which the latest acquisition was made
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 -- A row for each process that waits for a key. Changed only while the key's row is locked.
@@ -81,6 +95,7 @@ CREATE TABLE leasehold.shares (
   expires_at timestamptz NOT NULL,
   process    uuid,                               -- whose it is
   owner      text,                               -- of the call that has it
+  timeline   text        NOT NULL DEFAULT '',    -- on which it was made
   revoked    boolean     NOT NULL DEFAULT false, -- taken away from `token`, whose body may not have ended yet
   PRIMARY KEY (key, token)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);

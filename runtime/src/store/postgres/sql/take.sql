@@ -85,8 +85,8 @@ BEGIN
       RETURNING s.fence INTO fence;
   ELSE
     fence := leasehold._next_fence(l);
-    INSERT INTO leasehold.shares (key, token, fence, expires_at, process, owner)
-      VALUES (k, t, _join.fence, leasehold._after(ttl), me, fn);
+    INSERT INTO leasehold.shares (key, token, fence, expires_at, process, owner, timeline)
+      VALUES (k, t, _join.fence, leasehold._after(ttl), me, fn, leasehold._timeline());
   END IF;
   UPDATE leasehold.locks x SET state = 'shared', process = me, reserved = 0, queued = wanted,
       token = CASE WHEN again THEN l.token END,
@@ -104,8 +104,8 @@ DECLARE
 BEGIN
   SELECT r.* INTO l FROM leasehold.locks r WHERE r.key = k FOR NO KEY UPDATE;
   IF l.state = 'held' AND l.token = t AND l.expires_at > clock_timestamp() THEN
-    INSERT INTO leasehold.shares (key, token, fence, expires_at, process, owner)
-      VALUES (k, t, l.fence, leasehold._after(ttl), l.process, l.function);
+    INSERT INTO leasehold.shares (key, token, fence, expires_at, process, owner, timeline)
+      VALUES (k, t, l.fence, leasehold._after(ttl), l.process, l.function, l.timeline);
     UPDATE leasehold.locks r SET state = 'shared', most = 0, expires_at = leasehold._after(ttl) WHERE r.key = k;
     IF l.queued THEN PERFORM leasehold._invite(k); END IF;
     RETURN true;
@@ -137,7 +137,7 @@ BEGIN
         WHERE a.verb = 'acquire' AND r.state = 'free' AND NOT r.queued FOR UPDATE OF r SKIP LOCKED
     )
     UPDATE leasehold.locks r SET state = 'held', token = a.token, process = me, fence = leasehold._next_fence(r),
-        reserved = a.spare, function = a.fn, expires_at = leasehold._after(a.ttl)
+        reserved = a.spare, function = a.fn, timeline = leasehold._timeline(), expires_at = leasehold._after(a.ttl)
       FROM open a WHERE r.key = ANY (ARRAY[a.key]) RETURNING a.place, r.fence
   LOOP
     fences[g.place] := g.fence;

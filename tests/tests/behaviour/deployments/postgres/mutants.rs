@@ -36,6 +36,13 @@ fn earlier_fences_verify() {
 }
 
 #[test]
+fn locks_of_earlier_timelines_verify() {
+    let test = of("fail_over::a_lock_from_before_a_fail_over_does_not_verify");
+    fails_with("EarlierTimelinesVerify", &test);
+    fails_with("ReadersOfEarlierTimelinesVerify", &test);
+}
+
+#[test]
 fn readers_keep_nothing() {
     let test = of("verifying::readers_pin_against_writers_only");
     fails_with("ReadersKeepNothing", &test);
