@@ -6,8 +6,9 @@
 /// The functions for your own transactions:
 ///
 /// - `leasehold.verify(key, fence)` fails with [`LEASE_OVER`] unless the lock of `key`
-///   ([`full_key`](crate::LockHandle::full_key)) is still that of `fence`. After it no other
-///   acquisition gets the lock before the transaction has ended.
+///   ([`full_key`](crate::LockHandle::full_key)) is still that of `fence`, and of this primary: a
+///   lock from before a fail-over is refused. After it no other acquisition gets the lock before the
+///   transaction has ended.
 /// - `leasehold.guard(key, fence)` fails with [`STALE_FENCE`] if a later fence of `key` has been
 ///   there. It is for locks that are kept elsewhere.
 ///
@@ -27,8 +28,8 @@ pub const SCHEMA: &str = concat!(
     include_str!("store/postgres/sql/applications.sql"),
 );
 
-/// The SQLSTATE of `leasehold.verify` for a lease that is over. Roll back, and repeat the whole
-/// operation under a new lock.
+/// The SQLSTATE of `leasehold.verify` for a lease that is over, and for a lock from before a
+/// fail-over. Roll back, and repeat the whole operation under a new lock.
 pub const LEASE_OVER: &str = "LH001";
 
 /// The SQLSTATE of `leasehold.guard` for a fence that came too late.

@@ -84,7 +84,8 @@ async fn a_verified_lock_waits_for_the_transaction() {
         let (database, pool) = fresh().await;
         let other = connect(&database).await;
         let mut client = database.client().await;
-        let guard = pool.lock("pinned").ttl(SHORT).acquire().await;
+        let ttl = if ends == "release" { TTL } else { SHORT };
+        let guard = pool.lock("pinned").ttl(ttl).acquire().await;
         let guard = guard.expect("it is free");
         let transaction = begin(&mut client).await;
         let verified = verify(&transaction, guard.full_key(), fence(&guard)).await;
