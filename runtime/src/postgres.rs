@@ -7,8 +7,8 @@
 ///
 /// - `leasehold.verify(key, fence)` fails with [`LEASE_OVER`] unless the lock of `key`
 ///   ([`full_key`](crate::LockHandle::full_key)) is still that of `fence`, and of this primary: a
-///   lock from before a fail-over is refused. After it no other acquisition gets the lock before the
-///   transaction has ended.
+///   lock from before a fail-over is refused. After it no other acquisition gets the lock before
+///   the transaction has ended.
 /// - `leasehold.guard(key, fence)` fails with [`STALE_FENCE`] if a later fence of `key` has been
 ///   there. It is for locks that are kept elsewhere.
 ///

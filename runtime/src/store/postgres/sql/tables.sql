@@ -36,18 +36,11 @@ CREATE TABLE leasehold.meta (
 );
 INSERT INTO leasehold.meta (version, floor) VALUES (1, 0);
 
--- The timeline of the server's log. A standby that is promoted begins a new one, on which the latest
--- commits of the old one may be missing.
+-- The timeline of the server's log. A standby that is promoted begins a new one, on which the
+-- latest commits of the old one may be missing.
 CREATE FUNCTION leasehold._timeline() RETURNS text LANGUAGE sql VOLATILE AS $$
   SELECT substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
 $$;
-
--- A service that keeps its log to itself also keeps its storage when another server takes over.
-DO $do$ BEGIN
-  PERFORM leasehold._timeline();
-EXCEPTION WHEN OTHERS THEN
-  CREATE OR REPLACE FUNCTION leasehold._timeline() RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT text '' $$;
-END $do$;
 
 CREATE TYPE leasehold.state AS ENUM (
   'free',

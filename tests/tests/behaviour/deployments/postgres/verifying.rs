@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::postgres::{LEASE_OVER, STALE_FENCE};
 use leasehold::{LockError, LockGuard, LockPool};
+use leasehold_tests::lateness::Excuse;
 use leasehold_tests::wait;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, IsolationLevel, Transaction};
@@ -12,6 +13,8 @@ use super::{LONG, TTL, connect, fresh, take};
 
 /// A ttl that ends during a test.
 const SHORT: Duration = Duration::from_millis(600);
+/// A waiter is let in within this. It looks every 100 ms.
+const LOOKS: Duration = Duration::from_secs(3);
 /// Of a lease that a watchdog keeps, on a busy machine too.
 const KEPT: Duration = Duration::from_secs(2);
 
@@ -106,7 +109,7 @@ async fn a_verified_lock_waits_for_the_transaction() {
         let next = other.lock("pinned").ttl(TTL).wait(LONG * 2).acquire();
         let next = wait::started(next).await;
         tokio::time::sleep(SHORT).await;
-        let ended = Instant::now();
+        let (ended, excuse) = (Instant::now(), Excuse::begin());
         match ends {
             "rollback" => transaction.rollback().await.expect("it ends"),
             _ => transaction.commit().await.expect("it ends"),
@@ -115,6 +118,11 @@ async fn a_verified_lock_waits_for_the_transaction() {
         let took = ended.elapsed();
         drop(next.unwrap_or_else(|error| panic!("{ends}: {error}")));
         println!("{ends}: let in {took:?} after the end");
+        let limit = LOOKS + excuse.so_far();
+        assert!(
+            took < limit,
+            "{ends}: let in {took:?} after the end, not in {limit:?}"
+        );
     }
 }
 
