@@ -11,14 +11,15 @@ use leasehold_tests::lateness::Excuse;
 use leasehold_tests::probe::{MemoryProbe, Probe};
 use leasehold_tests::proxy::{Mode, Proxy};
 use leasehold_tests::server::Server;
+use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::wait;
 use tokio::task::JoinSet;
 
 const TTL: Duration = Duration::from_secs(20);
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(20);
 
 async fn connect(url: &str) -> LockPool {
-    wait::connected(LockPool::builder().url(url)).await
+    wait::connected(LockPool::builder().url(url).io_timeout(NO_OUTAGE)).await
 }
 
 async fn take(pool: &LockPool, key: &str) -> LockGuard {
@@ -89,11 +90,9 @@ async fn use_shared(name: &str) {
         let guard = take(pool, &format!("{name}-{number}")).await;
         guard.release().await.expect("still held");
     }
-    let request = pool.lock(name).ttl(Duration::from_secs(2)).watchdog();
-    let renewed = request
-        .run(tokio::time::sleep(Duration::from_millis(2_500)))
-        .await;
-    assert_eq!(renewed, Ok(()));
+    let request = pool.lock(name).ttl(Duration::from_secs(6)).watchdog();
+    let renewed = request.run(tokio::time::sleep(Duration::from_secs(7)));
+    assert_eq!(renewed.await, Ok(()));
 }
 
 #[tokio::test]
@@ -124,7 +123,7 @@ async fn a_shutdown_waits_for_holders_and_refuses_the_rest() {
         tokio::task::yield_now().await;
         let shutdown = tokio::spawn({
             let pool = pool.clone();
-            async move { pool.shutdown(Duration::from_secs(2)).await }
+            async move { pool.shutdown(Duration::from_secs(6)).await }
         });
         let queued = wait::within("the waiter is told", LIMIT, waiter).await;
         let queued = queued.expect("no panic");
@@ -236,7 +235,7 @@ async fn all_are_released_in_two_seconds() -> bool {
     assert_eq!(probe.keys("lock:many*").len(), HELD);
     let (started, excuse) = (Instant::now(), Excuse::begin());
     let dropping = std::thread::spawn(move || drop(held));
-    let report = pool.shutdown(Duration::from_secs(2)).await;
+    let report = pool.shutdown(TTL).await;
     let took = started.elapsed();
     dropping.join().expect("no panic");
     let in_time = took < Duration::from_millis(2_300) + excuse.so_far();

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use leasehold::{LockError, LockPool};
 use leasehold_tests::server::{Server, ServerOptions};
+use leasehold_tests::stores::NO_OUTAGE;
+use leasehold_tests::wait;
 use redis::cmd;
 use tokio::task::JoinSet;
 
@@ -18,12 +20,20 @@ type Case = (
     &'static [&'static str],
 );
 
+/// A server that is silent for so long does not answer: the default.
+const SILENT: Duration = Duration::from_secs(1);
+
 async fn refuse_all(cases: Vec<Case>) {
+    refuse_all_within(cases, SILENT).await;
+}
+
+/// The same where the answer counts, and may be late on a busy machine.
+async fn refuse_all_within(cases: Vec<Case>, io_timeout: Duration) {
     let mut tasks = JoinSet::new();
     for (what, url, variants, says) in cases {
         tasks.spawn(async move {
             let started = Began::now();
-            let builder = LockPool::builder().url(&url);
+            let builder = LockPool::builder().url(&url).io_timeout(io_timeout);
             assert!(!format!("{builder:?} {builder:#?}").contains(CANARY));
             match builder.connect().await {
                 Ok(pool) => panic!("{what}: connected: {pool:?}"),
@@ -133,6 +143,15 @@ async fn servers_that_cannot_be_reached() {
         ("a closed port", url(gone), io, &["127.0.0.1", "is up"]),
         ("closes at once", url(closes), io, &["127.0.0.1"]),
         (
+            "a socket that does not exist",
+            "redis+unix:///no/such/socket".to_owned(),
+            io,
+            &["/no/such/socket"],
+        ),
+    ];
+    refuse_all_within(cases, NO_OUTAGE).await;
+    let cases: Vec<Case> = vec![
+        (
             "never answers",
             url(silent),
             &["Unavailable/timeout"],
@@ -143,12 +162,6 @@ async fn servers_that_cannot_be_reached() {
             format!("redis://:{CANARY}@no-such-host.invalid/"),
             &["Unavailable/io", "Unavailable/timeout"],
             &["no-such-host.invalid"],
-        ),
-        (
-            "a socket that does not exist",
-            "redis+unix:///no/such/socket".to_owned(),
-            io,
-            &["/no/such/socket"],
         ),
     ];
     refuse_all(cases).await;
@@ -276,20 +289,22 @@ async fn credentials_and_databases() {
             &["database"],
         ),
     ];
-    refuse_all(cases).await;
+    refuse_all_within(cases, NO_OUTAGE).await;
 }
 
 /// Fails if a pool shows the URL that it was made from.
 #[tokio::test]
 async fn a_pool_that_works_keeps_its_password() {
     let server = ServerOptions::new().password(CANARY).start();
-    let pool = LockPool::connect(&server.url()).await.expect("it is right");
-    let request = pool.lock("k").ttl(Duration::from_secs(5));
+    let pool = LockPool::builder().url(server.url()).io_timeout(NO_OUTAGE);
+    let pool = wait::connected(pool).await;
+    let ttl = Duration::from_secs(20);
+    let request = pool.lock("k").ttl(ttl);
     let shown = format!("{pool:?} {pool:#?} {request:?}");
     assert!(!shown.contains(CANARY), "{shown}");
     let guard = request.acquire().await.expect("free");
     let value = server.probe().value("lock:k").expect("locked");
-    let contended = pool.lock("k").ttl(Duration::from_secs(5)).acquire().await;
+    let contended = pool.lock("k").ttl(ttl).acquire().await;
     let contended = contended.expect_err("held");
     let shown = format!("{guard:?} {contended:?} {contended}");
     assert!(!shown.contains(CANARY), "{shown}");

@@ -1,6 +1,6 @@
 //! `init_from_env`, in processes of its own because the environment is the process's.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold_tests::server::Server;
 use leasehold_tests::worker::{Event, Job, Scenario, Worker};
@@ -9,6 +9,9 @@ use super::{Began, CANARY};
 
 /// Names and values.
 type Variables<'a> = &'a [(&'a str, &'a str)];
+
+/// Longer than a process takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn outcome(environment: Variables) -> Event {
     let job = Job {
@@ -21,7 +24,7 @@ fn outcome(environment: Variables) -> Event {
     };
     let started = Began::now();
     let mut worker = Worker::spawn_with(env!("CARGO_BIN_EXE_worker"), &job, environment);
-    let end = worker.wait_end(Duration::from_secs(10));
+    let end = worker.wait_end(LIMIT);
     started.expect_within(Duration::from_secs(3), "the process");
     end
 }
@@ -72,5 +75,13 @@ fn what_is_right_is_taken() {
         ("LEASEHOLD_NAMESPACE", "shop"),
         ("LEASEHOLD_WAIT", "1m 30s"),
     ];
-    assert_eq!(outcome(&environment), Event::Done);
+    let end = Instant::now() + LIMIT;
+    let mut ended = outcome(&environment);
+    // A busy machine may miss the time-out, as in `wait::connected`.
+    while matches!(&ended, Event::Failed { kind, .. } if kind == "Unavailable")
+        && Instant::now() < end
+    {
+        ended = outcome(&environment);
+    }
+    assert_eq!(ended, Event::Done);
 }

@@ -6,15 +6,16 @@ use std::time::Duration;
 use leasehold::{LockError, LockPool, distributed_lock};
 use leasehold_tests::proxy::{After, Mode, Proxy};
 use leasehold_tests::server::{Server, ServerOptions};
+use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::wait;
 use redis::cmd;
 
 use super::{Began, expect};
 
-const TTL: Duration = Duration::from_secs(5);
+const TTL: Duration = Duration::from_secs(20);
 
 async fn connect(url: &str) -> LockPool {
-    wait::connected(LockPool::builder().url(url)).await
+    wait::connected(LockPool::builder().url(url).io_timeout(NO_OUTAGE)).await
 }
 
 async fn refusal(pool: &LockPool, key: &str) -> LockError {
@@ -25,13 +26,13 @@ async fn refusal(pool: &LockPool, key: &str) -> LockError {
 /// Runs of bodies that one test asks for, most of which must not run.
 static RUNS: AtomicU32 = AtomicU32::new(0);
 
-#[distributed_lock(key = "order:<id>", ttl = "5s", pool = pool)]
+#[distributed_lock(key = "order:<id>", ttl = "20s", pool = pool)]
 async fn order(pool: &LockPool, id: &str) -> Result<(), LockError> {
     RUNS.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
 
-#[distributed_lock(key = id, ttl = "5s", pool = pool)]
+#[distributed_lock(key = id, ttl = "20s", pool = pool)]
 async fn expression(pool: &LockPool, id: &str) -> Result<(), LockError> {
     RUNS.fetch_add(1, Ordering::Relaxed);
     Ok(())
@@ -180,7 +181,7 @@ async fn a_grant_without_a_fence() {
             let variants = &["Unavailable/protocol"];
             expect(answer, &error, variants, &["Redis"], started);
             // What the server did carry out is removed.
-            let again = pool.lock(&key).ttl(TTL).wait(TTL).acquire().await;
+            let again = pool.lock(&key).ttl(TTL).wait(TTL / 2).acquire().await;
             again.expect("free").release().await.expect("held");
         }
     }
@@ -355,7 +356,7 @@ async fn a_server_that_begins_to_talk_nonsense() {
         started,
     );
     proxy.pass();
-    let request = pool.lock("nonsense").ttl(TTL).wait(Duration::from_secs(2));
+    let request = pool.lock("nonsense").ttl(TTL).wait(TTL / 2);
     let guard = request.acquire().await.expect("sense again, and no orphan");
     guard.release().await.expect("still held");
 }
@@ -366,7 +367,7 @@ async fn a_server_that_begins_to_talk_nonsense() {
 async fn a_server_that_does_not_end_its_answer() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
-    let pool = LockPool::builder().url(proxy.url()).io_timeout(TTL * 4);
+    let pool = LockPool::builder().url(proxy.url()).io_timeout(TTL);
     let pool = wait::connected(pool).await;
     let line: &'static str = "+endless".repeat(10_000).leak();
     proxy.lose_replies("lock:line", 1, After::Instead(line));
@@ -380,7 +381,7 @@ async fn a_server_that_does_not_end_its_answer() {
         &["begins with `+endless"],
         started,
     );
-    let request = pool.lock("line").ttl(TTL).wait(TTL);
+    let request = pool.lock("line").ttl(TTL).wait(TTL / 2);
     let guard = request.acquire().await.expect("sense again, and no orphan");
     guard.release().await.expect("still held");
 }

@@ -14,6 +14,8 @@ use leasehold_tests::wait;
 use leasehold_tests::worker::{Event, Job, Scenario, Worker};
 use tokio::task::JoinSet;
 
+const LONG: Duration = Duration::from_secs(120);
+
 /// A counter that needs a lock, and the oracle.
 #[derive(Default)]
 struct Shared {
@@ -21,7 +23,7 @@ struct Shared {
     recorder: Recorder,
 }
 
-#[distributed_lock(key = "counter:<name>", ttl = "5s", wait = "60s", guard = lock, pool = pool)]
+#[distributed_lock(key = "counter:<name>", ttl = "20s", wait = "60s", guard = lock, pool = pool)]
 async fn add_one(
     pool: &LockPool,
     name: &str,
@@ -79,6 +81,13 @@ async fn tasks_lose_no_update_in_redis() {
     tasks_lose_no_update(&[server.url(), server.url()]).await;
 }
 
+fn connects(worker: &mut Worker) -> bool {
+    let event = worker.wait_for("it connects, or fails", LONG, |event| {
+        matches!(event, Event::Ready | Event::Failed { .. })
+    });
+    event == Event::Ready
+}
+
 /// Fails if the lock only holds within one process.
 #[test]
 fn processes_lose_no_update() {
@@ -90,7 +99,7 @@ fn processes_lose_no_update() {
     let job = Job {
         url: server.url(),
         key: "counter".to_owned(),
-        ttl_ms: 5_000,
+        ttl_ms: 20_000,
         wait_ms: 60_000,
         watchdog: true,
         scenario: Scenario::Count {
@@ -103,7 +112,13 @@ fn processes_lose_no_update() {
     let program = env!("CARGO_BIN_EXE_worker");
     let mut workers = [(); 3].map(|()| Worker::spawn(program, &job));
     for worker in &mut workers {
-        let end = worker.wait_end(Duration::from_secs(60));
+        // The pool of a worker may not connect in time on a busy machine.
+        while !connects(worker) {
+            *worker = Worker::spawn(program, &job);
+        }
+    }
+    for worker in &mut workers {
+        let end = worker.wait_end(LONG);
         assert_eq!(end, Event::Done);
         for section in worker.sections(&job.key) {
             recorder.add(section);

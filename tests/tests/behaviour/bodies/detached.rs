@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use leasehold::{LockError, LockPool, distributed_lock};
@@ -16,6 +16,8 @@ use leasehold_tests::wait;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
+
+use super::{begun, is_released};
 
 const TTL: Duration = Duration::from_secs(20);
 /// Longer than any call here may take that does not hang.
@@ -70,8 +72,9 @@ async fn the_caller_gets_the_result(store: &Store) {
     let pool = store.pool().await;
     let order = Arc::new(Order::default());
     order.go_on.notify_one();
+    let asked = Instant::now();
     assert_eq!(Arc::clone(&order).place(pool.clone(), 7).await, Ok(7));
-    assert!(!store.probe.exists("k"));
+    is_released(&*store.probe, "k", asked).await;
     let sum = pool.lock("k").ttl(TTL).run_detached(async { 1 + 1 });
     assert_eq!(sum.await, Ok(2));
 }
@@ -105,10 +108,12 @@ async fn a_panic_resumes_in_the_caller(store: &Store) {
     let pool = store.pool().await;
     let order = Arc::new(Order::default());
     order.go_on.notify_one();
+    let asked = Instant::now();
     let call = AssertUnwindSafe(fails(pool.clone(), Arc::clone(&order)));
     let panic = call.catch_unwind().await.expect_err("it panics");
     assert_eq!(panic.downcast_ref(), Some(&"the body's own"));
-    assert!(!store.probe.exists("k"), "the release is awaited");
+    // Fails if the release is not awaited.
+    is_released(&*store.probe, "k", asked).await;
     // Without a caller.
     let order = Arc::new(Order::default());
     tokio::select! {
@@ -145,7 +150,9 @@ async fn goes_on(pool: LockPool) -> Result<bool> {
 }
 
 async fn on_lost_holds_for_a_detached_body(store: &Store) {
-    assert_eq!(goes_on(store.pool().await).await, Ok(true));
+    let pool = store.pool().await;
+    let ended = begun(|| goes_on(pool.clone()));
+    assert_eq!(wait::within("the body", HANG, ended).await, Ok(true));
 }
 
 #[distributed_lock(key = "n:<number>", ttl = "20s", detach, pool = pool)]
@@ -190,9 +197,10 @@ fn deeper(depth: u32) -> Pin<Box<dyn Future<Output = Result<u32>> + Send>> {
 /// installed here.
 async fn the_scope_and_the_path_follow(store: &Store) {
     let pool = store.pool().await;
+    let asked = Instant::now();
     let depth = pool.scope(scoped_and_detached(3));
     assert_eq!(wait::within("a recursion", HANG, depth).await, Ok(3));
-    assert!(!store.probe.exists("k"));
+    is_released(&*store.probe, "k", asked).await;
 }
 
 /// Fails if a detached call that entered a body's lock runs on when that body is gone. Fails also

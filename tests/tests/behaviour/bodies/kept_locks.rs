@@ -7,14 +7,17 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold_tests::lateness::Excuse;
 use leasehold_tests::server::Server;
-use leasehold_tests::stores::Store;
+use leasehold_tests::stores::{NO_OUTAGE, Store};
 use leasehold_tests::wait;
 use leasehold_tests::{on_etcd, on_every_store_of_leases};
 use tokio::time::{sleep, timeout};
 
+use super::{RELEASE, is_released};
+
 const TTL: Duration = Duration::from_secs(20);
-const HOLD: Duration = Duration::from_secs(2);
+const HOLD: Duration = Duration::from_secs(6);
 /// Longer than any call here may take that does not hang.
 const HANG: Duration = Duration::from_secs(10);
 
@@ -40,7 +43,7 @@ enum Outcome {
     Hangs,
 }
 
-#[distributed_lock(key = "k", ttl = "20s", hold = "2s", pool = pool)]
+#[distributed_lock(key = "k", ttl = "20s", hold = "6s", pool = pool)]
 async fn click(pool: &LockPool, outcome: Outcome) -> std::result::Result<u32, ClickError> {
     tokio::task::yield_now().await;
     match outcome {
@@ -67,9 +70,11 @@ async fn a_late_double_click_is_refused(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let started = Instant::now();
     assert_eq!(click(&pool, Outcome::Paid).await, Ok(7));
+    // On a busy machine the hold may begin after the call's end, and the ttl counts until then.
+    let answered = started.elapsed() < RELEASE;
     for pool in [&pool, &other] {
         let retry_after = refused(click(pool, Outcome::Paid).await);
-        assert!(retry_after <= HOLD, "{retry_after:?}");
+        assert!(retry_after <= HOLD || !answered, "{retry_after:?}");
         assert!(started.elapsed() > HOLD / 2 || retry_after > Duration::ZERO);
     }
     assert!(store.probe.exists("k"));
@@ -86,28 +91,32 @@ async fn a_late_double_click_is_refused(store: &Store) {
 /// Fails if the lock stays after anything but `Ok`: the retry must get in at once.
 async fn after_a_failure_the_retry_gets_in(store: &Store) {
     let pool = store.pool().await;
+    let asked = Instant::now();
     assert_eq!(
         click(&pool, Outcome::Declined).await,
         Err(ClickError::Declined)
     );
-    assert!(!store.probe.exists("k"), "kept after an error");
+    is_released(&*store.probe, "k", asked).await;
+    let asked = Instant::now();
     let panics = AssertUnwindSafe(click(&pool, Outcome::Panics)).catch_unwind();
     assert!(panics.await.is_err());
-    assert!(!store.probe.exists("k"), "kept after a panic");
+    is_released(&*store.probe, "k", asked).await;
     let dropped = timeout(Duration::from_millis(50), click(&pool, Outcome::Hangs));
     assert!(dropped.await.is_err());
-    let free = pool.lock("k").ttl(TTL).wait(HOLD / 2).acquire().await;
+    let free = pool.lock("k").ttl(TTL).wait(HOLD * 2 / 3).acquire().await;
+    let asked = Instant::now();
     free.expect("free at once")
         .release()
         .await
         .expect("held until now");
+    is_released(&*store.probe, "k", asked).await;
     assert_eq!(click(&pool, Outcome::Paid).await, Ok(7));
 }
 
 /// Fails if a call that queues is let in while the lock is kept, or sleeps on when it is free.
 async fn who_waits_gets_in_when_the_hold_ends(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
-    let hold = Duration::from_millis(500);
+    let (hold, excuse) = (Duration::from_millis(500), Excuse::begin());
     let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
     let waits = async |pool: &LockPool| {
         let guard = pool.lock("k").ttl(TTL).wait(HANG).acquire().await?;
@@ -127,7 +136,8 @@ async fn who_waits_gets_in_when_the_hold_ends(store: &Store) {
     let (first, second) = (here.min(there) - released, here.max(there) - released);
     assert!(first >= hold, "in after {first:?} of {hold:?}");
     // A slow machine is slow; a poll that was missed would be the rest of the ttl.
-    assert!(second < HANG / 2, "in after {second:?}");
+    let most = HANG / 2 + excuse.so_far();
+    assert!(second < most, "in after {second:?}");
 }
 
 /// Fails if a lock that is to be kept is passed on inside the process instead.
@@ -177,11 +187,12 @@ async fn by_hand(store: &Store) {
     assert_eq!(paid, Ok(Ok(7)));
     is_kept(asked);
     free().await;
+    let asked = Instant::now();
     let declined = request()
         .run_then_hold(short, async { Err::<(), _>(7) })
         .await;
     assert_eq!(declined, Ok(Err(7)));
-    assert!(!store.probe.exists("k"));
+    is_released(&*store.probe, "k", asked).await;
     for impossible in [
         Duration::ZERO,
         Duration::from_secs(86_401),
@@ -195,12 +206,14 @@ async fn by_hand(store: &Store) {
             "{refused:?}"
         );
         let guard = request().acquire().await.expect("free");
+        let asked = Instant::now();
         let refused = guard.release_after(impossible).await;
         assert!(
             matches!(refused, Err(LockError::Config { .. })),
             "{refused:?}"
         );
-        assert!(!store.probe.exists("k"), "released all the same");
+        // Released all the same.
+        is_released(&*store.probe, "k", asked).await;
     }
 }
 
@@ -276,7 +289,8 @@ on_etcd! {
 async fn the_server_counts() {
     let server = Server::start();
     let probe = server.probe().namespace("lock:");
-    let pool = LockPool::connect(&server.url()).await.expect("it connects");
+    let pool = LockPool::builder().url(server.url()).io_timeout(NO_OUTAGE);
+    let pool = wait::connected(pool).await;
     assert_eq!(click(&pool, Outcome::Paid).await, Ok(7));
     pool.shutdown(HANG).await;
     drop(pool);

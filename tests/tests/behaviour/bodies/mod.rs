@@ -7,3 +7,36 @@ mod exits;
 mod kept_locks;
 mod nested_calls;
 mod replay;
+
+use std::time::{Duration, Instant};
+
+use leasehold::LockError;
+use leasehold_tests::probe::Probe;
+use leasehold_tests::wait;
+
+/// A call waits for so long for the answer to its release, with a ttl of ten seconds or more.
+const RELEASE: Duration = Duration::from_secs(1);
+
+/// Less than the ttl of each lock whose release is waited for.
+const SOON: Duration = Duration::from_secs(10);
+
+/// Fails if `key` is locked after a call that released it, and that began at `asked`. On a busy
+/// machine the release may have no answer in time. The engine then repeats it in the background.
+pub(crate) async fn is_released(probe: &dyn Probe, key: &str, asked: Instant) {
+    let answered = asked.elapsed() < RELEASE;
+    let locked = probe.exists(key);
+    assert!(!locked || !answered, "`{key}` is not released");
+    wait::until_async(key, SOON, || !probe.exists(key)).await;
+}
+
+/// Calls until a body has begun: on a busy machine a short lease may be over before.
+async fn begun<T>(call: impl AsyncFn() -> Result<T, LockError>) -> Result<T, LockError> {
+    loop {
+        match call().await {
+            Err(LockError::Lost { .. } | LockError::Contended { .. }) => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            ended => return ended,
+        }
+    }
+}

@@ -12,10 +12,12 @@ use leasehold_tests::lateness::Excuse;
 use leasehold_tests::on_every_store;
 use leasehold_tests::proxy::{Mode, Proxy};
 use leasehold_tests::server::Server;
-use leasehold_tests::stores::Store;
+use leasehold_tests::stores::{NO_OUTAGE, Store};
 use leasehold_tests::wait;
 use tokio::sync::{Barrier, oneshot};
 use tokio::time::sleep;
+
+use super::{begun, is_released};
 
 const TTL: Duration = Duration::from_secs(20);
 /// Longer than any call here may take that does not hang.
@@ -41,18 +43,18 @@ async fn nest(pool: &LockPool, depth: u32) -> Result<Vec<Option<Fence>>> {
 
 /// Fails if a nested call takes the lock anew, or if an inner end releases it.
 async fn a_recursive_call_enters(store: &Store) {
-    let pool = store.pool().await;
+    let (pool, asked) = (store.pool().await, Instant::now());
     let fences = wait::within("a recursion", HANG, nest(&pool, 5)).await;
     let fences = fences.expect("no other call holds it");
     assert_eq!(fences.len(), 6);
     assert!(fences[0].is_some());
     assert!(fences.iter().all(|fence| *fence == fences[0]));
-    assert!(!store.probe.exists("k"), "the outermost call has released");
+    is_released(&*store.probe, "k", asked).await;
 }
 
 /// Fails if the inner call's end releases the lock that the outer call goes on to need.
 async fn only_the_outermost_call_releases(store: &Store) {
-    let pool = store.pool().await;
+    let (pool, asked) = (store.pool().await, Instant::now());
     let request = || pool.lock("k").ttl(TTL).reentrant();
     let outer = request().run(async {
         request().run(async {}).await?;
@@ -71,7 +73,7 @@ async fn only_the_outermost_call_releases(store: &Store) {
     });
     let outer = wait::within("calls in a call", HANG, outer).await;
     outer.expect("free").expect("all enter");
-    assert!(!store.probe.exists("k"));
+    is_released(&*store.probe, "k", asked).await;
 }
 
 trait Ledger {
@@ -88,7 +90,7 @@ impl Ledger for Inner {
 }
 
 impl Outer {
-    #[distributed_lock(key = "k", ttl = "20s", pool = pool)]
+    #[distributed_lock(key = "k", ttl = "20s", wait = "10s", pool = pool)]
     async fn locked(&self, pool: &LockPool) -> Result {
         sleep(Duration::from_millis(1)).await;
         self.0.book(pool).await
@@ -127,7 +129,7 @@ impl Inside {
 /// Fails if branches of a `join!` overlap, or if a nested call takes turns with the calls it is
 /// nested in.
 async fn branches_take_turns(store: &Store) {
-    let pool = store.pool().await;
+    let (pool, asked) = (store.pool().await, Instant::now());
     let (all, within_two) = (Inside::default(), Inside::default());
     let request = || pool.lock("k").ttl(TTL).reentrant();
     let branch = async |times: u32| {
@@ -157,13 +159,13 @@ async fn branches_take_turns(store: &Store) {
     let outer = request().run(async { tokio::try_join!(branch(5), branch(5), forked, guards) });
     let outer = wait::within("the branches", HANG, Box::pin(outer)).await;
     outer.expect("free").expect("each has its turns");
-    assert!(!store.probe.exists("k"));
+    is_released(&*store.probe, "k", asked).await;
 }
 
 /// Fails if a branch waits for its turn for longer than its `wait`, or takes a turn that comes too
 /// late. Fails also if a branch waits although it is to try once.
 async fn a_turn_has_a_budget(store: &Store) {
-    let pool = store.pool().await;
+    let (pool, asked) = (store.pool().await, Instant::now());
     let request = || pool.lock("k").ttl(TTL).reentrant();
     let (budget, excuse) = (Duration::from_millis(200), Excuse::begin());
     let outer = request().run(async {
@@ -215,7 +217,7 @@ async fn a_turn_has_a_budget(store: &Store) {
     wait::within("the branches", HANG, Box::pin(outer))
         .await
         .expect("free");
-    assert!(!store.probe.exists("k"));
+    is_released(&*store.probe, "k", asked).await;
 }
 
 /// Fails if a branch that was dropped while it waited, or in its turn, keeps the turn.
@@ -262,13 +264,8 @@ async fn a_spawned_task_is_not_inside(store: &Store) {
             matches!(refused, Err(LockError::Contended { .. })),
             "{refused:?}"
         );
-        let waiting = pool
-            .lock("k")
-            .ttl(TTL)
-            .wait(HANG)
-            .reentrant()
-            .run(async { 1 });
-        spawned = Some(tokio::spawn(waiting));
+        let waiting = pool.lock("k").ttl(TTL).wait(HANG).reentrant();
+        spawned = Some(tokio::spawn(waiting.run(async { 1 })));
     });
     outer.await.expect("free");
     let spawned = spawned.expect("it was spawned");
@@ -304,8 +301,8 @@ async fn without_the_flag_it_is_a_deadlock(store: &Store) {
     let error = plain_outside(&pool).await.expect("free");
     expect_deadlock(&error, PLAIN_LINE + 6);
 
-    let held_at = line!() + 1;
-    let outer = pool.lock("k").ttl(TTL).run(async {
+    let (asked, held_at) = (Instant::now(), line!() + 1);
+    let outer = pool.lock("k").ttl(TTL).wait(HANG).run(async {
         let again = || pool.lock("k").ttl(TTL).wait(HANG);
         expect_deadlock(&again().acquire().await.expect_err("nested"), held_at);
         expect_deadlock(&again().run(async {}).await.expect_err("nested"), held_at);
@@ -328,7 +325,7 @@ async fn without_the_flag_it_is_a_deadlock(store: &Store) {
         assert!(shortest < Duration::from_millis(1), "{shortest:?}");
     });
     outer.await.expect("free");
-    assert!(!store.probe.exists("k"));
+    is_released(&*store.probe, "k", asked).await;
 }
 
 /// Fails if another key, or the same key of another pool's namespace, is taken for the one that is
@@ -339,6 +336,7 @@ async fn other_keys_and_pools_are_locked_anew(store: &Store) {
         .await
         .expect("it connects");
     let outer = pool.lock("k").ttl(TTL).run(async {
+        let asked = Instant::now();
         let inner = pool.lock("j").ttl(TTL).reentrant().run(async {
             assert!(store.probe.exists("j"), "locked on its own");
             // Around the other key, into the first.
@@ -346,7 +344,7 @@ async fn other_keys_and_pools_are_locked_anew(store: &Store) {
             nest(&other, 0).await
         });
         let inner = inner.await.expect("free").expect("all enter");
-        assert!(!store.probe.exists("j"), "released with its own call");
+        is_released(&*store.probe, "j", asked).await;
         assert!(store.probe.exists("k"));
         inner
     });
@@ -406,7 +404,7 @@ async fn woken<T>(future: impl Future<Output = T>) -> T {
 /// Fails if nested calls go on when the lease that they share is lost.
 async fn a_lost_lease_is_seen_inside(store: &Store) {
     let pool = store.pool().await;
-    let results = wait::within("the lost lease", HANG, outlive(&pool)).await;
+    let results = wait::within("the lost lease", HANG, begun(|| outlive(&pool))).await;
     for result in results.expect("it goes on") {
         assert!(matches!(result, Err(LockError::Lost { .. })), "{result:?}");
     }
@@ -416,12 +414,12 @@ async fn a_lost_lease_is_seen_inside(store: &Store) {
 /// when the lease is lost.
 async fn a_lost_lease_ends_the_wait_for_a_turn(store: &Store) {
     let pool = store.pool().await;
-    let body = async {
+    let body = async || {
         let request = || pool.lock("k").ttl(TTL).reentrant();
         let _guard = request().acquire().await.expect("it enters");
         request().run(async {}).await
     };
-    let call = outlived(&pool, body);
+    let call = begun(|| outlived(&pool, body()));
     let result = wait::within("the lost lease", HANG, call).await;
     assert!(
         matches!(result, Ok(Err(LockError::Lost { .. }))),
@@ -429,7 +427,7 @@ async fn a_lost_lease_ends_the_wait_for_a_turn(store: &Store) {
     );
 }
 
-#[distributed_lock(key = "k", ttl = "100ms", on_lost = "continue", pool = pool)]
+#[distributed_lock(key = "k", ttl = "1s", on_lost = "continue", pool = pool)]
 async fn outlived<T>(pool: &LockPool, body: impl Future<Output = T>) -> Result<T> {
     Ok(body.await)
 }
@@ -465,7 +463,8 @@ on_every_store! {
 async fn entering_needs_no_store() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
-    let pool = LockPool::connect(&proxy.url()).await.expect("it connects");
+    let pool = LockPool::builder().url(proxy.url()).io_timeout(NO_OUTAGE);
+    let pool = wait::connected(pool).await;
     let outer = pool.lock("k").ttl(TTL).run(async {
         proxy.set(Mode::Stall);
         let inner = wait::within("a nested call", HANG, nest(&pool, 3)).await;

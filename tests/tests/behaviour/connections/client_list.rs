@@ -47,7 +47,7 @@ async fn the_connection_of_a_pool_is_named() {
     let server = ServerOptions::new().password("hunter2").start();
     let probe = server.probe();
     let url = format!("redis://:hunter2@127.0.0.1:{}/", server.port());
-    let pool = LockPool::connect(&url).await.expect("it answers");
+    let pool = wait::connected(LockPool::builder().url(&url)).await;
     expect([&probe], 1);
     let mut kill = cmd("CLIENT");
     kill.arg("KILL")
@@ -59,8 +59,7 @@ async fn the_connection_of_a_pool_is_named() {
     kill = cmd("CLIENT");
     kill.arg("KILL").arg("TYPE").arg("pubsub");
     probe.run::<u64>(&kill);
-    let ttl = Duration::from_secs(5);
-    let again = pool.lock("k").ttl(ttl).wait(LONG).acquire().await;
+    let again = pool.lock("k").ttl(LONG).wait(LONG).acquire().await;
     again
         .expect("connected again")
         .release()
@@ -75,11 +74,11 @@ async fn the_connection_of_a_pool_is_named() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_of_a_quorum_and_of_a_cluster_see_the_name() {
     let quorum = Quorum::young(3);
-    let pool = LockPool::connect(&quorum.url()).await.expect("they answer");
+    let pool = wait::connected(LockPool::builder().url(quorum.url())).await;
     expect(&quorum.probes(), 1);
     drop(pool);
     let cluster = Setup::new().start();
-    let pool = LockPool::connect(&cluster.url()).await.expect("it answers");
+    let pool = wait::connected(LockPool::builder().url(cluster.url())).await;
     expect((0..3).map(|node| cluster.probe(node)), 1);
     drop(pool);
 }
@@ -90,7 +89,8 @@ async fn a_server_without_the_commands_serves() {
     let server = ServerOptions::new()
         .option("rename-command", &["CLIENT", "NOTHERE"])
         .start();
-    let pool = LockPool::connect(&server.url()).await.expect("it answers");
+    let pool = LockPool::builder().url(server.url()).io_timeout(LONG);
+    let pool = wait::connected(pool).await;
     let guard = pool.lock("k").ttl(LONG).acquire().await.expect("free");
     guard.release().await.expect("held");
     let list: String = server.probe().run(cmd("NOTHERE").arg("LIST"));

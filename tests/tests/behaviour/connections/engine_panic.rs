@@ -13,7 +13,7 @@ use leasehold_tests::wait;
 use tokio::runtime::Handle;
 
 const TTL: Duration = Duration::from_secs(60);
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(30);
 
 type Acquire = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
 
@@ -43,7 +43,8 @@ async fn nobody_waits_for_an_engine_that_panicked() {
 }
 
 async fn panics_at(url: &str) {
-    let pool = LockPool::connect(url).await.expect("the store opens");
+    let pool = LockPool::builder().url(url).io_timeout(LIMIT);
+    let pool = wait::connected(pool).await;
     let held = pool.lock("held").ttl(TTL).acquire().await.expect("free");
     let mut pending = Vec::new();
     for _ in 0..20 {

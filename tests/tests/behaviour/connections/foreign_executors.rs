@@ -16,9 +16,9 @@ use leasehold_tests::server::Server;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
 
-const TTL: Duration = Duration::from_secs(30);
+const TTL: Duration = Duration::from_secs(60);
 /// Longer than any call here may take that does not hang.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(20);
 
 type Acquire = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
 

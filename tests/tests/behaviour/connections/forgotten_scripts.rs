@@ -11,7 +11,7 @@ use leasehold_tests::server::Server;
 use leasehold_tests::wait;
 use redis::cmd;
 
-const TTL: Duration = Duration::from_secs(5);
+const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(30);
 
 /// Flushes the scripts without a pause.
@@ -61,7 +61,7 @@ fn calls(probe: &RedisProbe, command: &str) -> u64 {
     calls.map_or(0, |calls| calls.parse().expect("a number"))
 }
 
-#[distributed_lock(key = "single:<id>", ttl = "5s", pool = pool)]
+#[distributed_lock(key = "single:<id>", ttl = "20s", pool = pool)]
 async fn single(pool: &LockPool, id: u32) -> Result<(), LockError> {
     Ok(())
 }
@@ -73,8 +73,8 @@ async fn a_storm_of_flushes_costs_no_lock_and_no_lease() {
     let server = Server::start();
     let probe = server.probe();
     let pool = LockPool::builder().url(server.url()).io_timeout(TTL);
-    let pool = pool.connect().await.expect("it answers");
-    let request = pool.lock("kept").ttl(Duration::from_secs(2)).watchdog();
+    let pool = wait::connected(pool).await;
+    let request = pool.lock("kept").ttl(Duration::from_secs(6)).watchdog();
     let kept = request.acquire().await.expect("free");
     let storm = Storm::begin(&server);
     for id in 0..30 {
@@ -83,7 +83,8 @@ async fn a_storm_of_flushes_costs_no_lock_and_no_lease() {
             .unwrap_or_else(|error| panic!("{id}: {error}"));
         kept.check().expect("it is renewed");
     }
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    // Longer than the ttl.
+    tokio::time::sleep(Duration::from_secs(7)).await;
     kept.check().expect("it is renewed");
     let several = pool.lock_all(["a", "b"]).ttl(TTL).acquire().await;
     several.expect("free").release().await.expect("held");
@@ -100,7 +101,8 @@ async fn a_storm_of_flushes_costs_no_lock_and_no_lease() {
 async fn one_flush_is_answered_by_loading_the_scripts() {
     let server = Server::start();
     let probe = server.probe();
-    let pool = LockPool::connect(&server.url()).await.expect("it answers");
+    let pool = LockPool::builder().url(server.url()).io_timeout(TTL);
+    let pool = wait::connected(pool).await;
     for round in 0..5 {
         probe.run::<()>(cmd("SCRIPT").arg("FLUSH"));
         let calls = (0..40).map(|id| single(&pool, id));
@@ -123,7 +125,7 @@ async fn a_user_without_eval_gets_its_locks_back_after_the_storm() {
     }
     server.probe().run::<()>(&acl);
     let url = format!("redis://few:few@127.0.0.1:{}/", server.port());
-    let pool = LockPool::connect(&url).await.expect("it answers");
+    let pool = wait::connected(LockPool::builder().url(&url)).await;
     let storm = Storm::begin(&server);
     for id in 0..3 {
         // By luck, or not; never refused for good.

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{LockError, LockPool};
-use leasehold_tests::holder::Holder;
+use leasehold::{LockError, LockGuard, LockPool};
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::probe::Probe;
 use leasehold_tests::proxy::{Mode, Proxy};
@@ -13,8 +12,11 @@ use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
 use redis::cmd;
 
-const TTL: Duration = Holder::TTL;
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Of a lease that is renewed.
+const TTL: Duration = Duration::from_secs(6);
+/// Of a lease that is not, or that lasts over restarts.
+const LEASE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url)).await
@@ -22,11 +24,29 @@ async fn connect(url: &str) -> LockPool {
 
 /// Takes and releases a lock; the pool may need a moment to come back.
 async fn works(pool: &LockPool, key: &str) {
-    let request = pool.lock(key).ttl(TTL).wait(PATIENCE);
+    let request = pool.lock(key).ttl(LEASE).wait(PATIENCE);
     let acquired = request.acquire().await;
     let guard = acquired.unwrap_or_else(|error| panic!("{key}: {error}"));
     let released = guard.release().await;
     released.unwrap_or_else(|error| panic!("{key}: {error}"));
+}
+
+/// A lock that is renewed.
+async fn hold(pool: &LockPool, key: &str, ttl: Duration) -> LockGuard {
+    let request = pool.lock(key).ttl(ttl).watchdog().wait(PATIENCE);
+    request.acquire().await.expect("free")
+}
+
+/// Gives it back. Fails if it was lost.
+async fn leave(held: LockGuard, what: &str) {
+    let ended = held.check().and(held.release().await);
+    assert_eq!(ended, Ok(()), "{what}");
+}
+
+/// Kills all connections but the probe's, once there are some: the pool may just replace its own.
+async fn kill_all(probe: &RedisProbe) {
+    let killed = || kill_clients(probe) >= 1;
+    wait::until_async("the pool is connected", PATIENCE, killed).await;
 }
 
 fn kill_clients(probe: &RedisProbe) -> u32 {
@@ -45,13 +65,16 @@ async fn killed_connections_are_replaced() {
     let server = Server::start();
     let probe = server.probe();
     let pool = connect(&server.url()).await;
-    let holder = Holder::enter(&pool, "held").await;
+    let held = hold(&pool, "held", TTL).await;
     for number in 0..40 {
-        assert!(kill_clients(&probe) >= 1, "the pool is connected");
+        kill_all(&probe).await;
         works(&pool, &format!("killed-{number}")).await;
     }
-    holder.leave("killed connections").await;
+    leave(held, "killed connections").await;
 }
+
+/// Short, because an outage is judged only while the machine is quiet.
+const SHORT: Duration = Duration::from_secs(2);
 
 /// Fails if a lease is given up, or renewed too late, because of a short outage.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -64,7 +87,7 @@ async fn a_lease_survives_an_outage_of_two_fifths_of_its_ttl() {
             let proxy = Proxy::start(address);
             let pool = connect(&proxy.url()).await;
             for round in 0..3 {
-                let phase = random.duration(TTL);
+                let phase = random.duration(SHORT);
                 let kind = (lane + round) % 6;
                 // An outage that a busy machine has made longer shows nothing; there is another.
                 let mut tries = 0;
@@ -87,10 +110,10 @@ async fn a_lease_survives_an_outage_of_two_fifths_of_its_ttl() {
 /// Whether the outage was as long as it should be.
 async fn outage(pool: &LockPool, proxy: &Proxy, key: &str, phase: Duration, kind: u64) -> bool {
     const LENGTH: Duration = Duration::from_millis(800);
-    assert_eq!(LENGTH, TTL * 2 / 5);
+    assert_eq!(LENGTH, SHORT * 2 / 5);
     // A renewal that a busy machine made late leaves less of the lease for the outage.
     let excuse = Excuse::begin();
-    let holder = Holder::enter(pool, key).await;
+    let held = hold(pool, key, SHORT).await;
     tokio::time::sleep(phase).await;
     let began = Instant::now();
     begin_outage(proxy, kind);
@@ -98,17 +121,14 @@ async fn outage(pool: &LockPool, proxy: &Proxy, key: &str, phase: Duration, kind
     proxy.pass();
     let length = began.elapsed();
     // Long enough that a lost lease would show.
-    tokio::time::sleep(TTL).await;
+    tokio::time::sleep(SHORT).await;
     // A third of the ttl lies between two renewals, so 533 ms are left to connect again and renew.
     let judged = length + excuse.so_far() < LENGTH + Duration::from_millis(400);
     if judged {
-        holder
-            .leave(&format!("{key}: outage {kind} after {phase:?}"))
-            .await;
+        leave(held, &format!("{key}: outage {kind} after {phase:?}")).await;
     } else {
         // Well or not.
-        let _ = holder.leave.send(());
-        let _ = holder.task.await;
+        let _ = held.release().await;
     }
     judged
 }
@@ -132,12 +152,14 @@ fn begin_outage(proxy: &Proxy, kind: u64) {
 async fn a_restarted_server_is_found_again() {
     let mut server = ServerOptions::new().append_only().start();
     let pool = connect(&server.url()).await;
-    let holder = Holder::enter(&pool, "kept-on-disk").await;
+    let request = pool.lock("kept-on-disk").ttl(LEASE).wait(PATIENCE);
+    let request = request.watchdog_every(Duration::from_millis(700));
+    let held = request.acquire().await.expect("free");
     for number in 0..5 {
         server.restart();
         works(&pool, &format!("restarted-{number}")).await;
     }
-    holder.leave("restarts").await;
+    leave(held, "restarts").await;
     server.kill();
     let (started, excuse) = (Instant::now(), Excuse::begin());
     let error = pool
@@ -157,11 +179,11 @@ async fn a_restarted_server_is_found_again() {
 async fn a_lock_that_the_server_forgot_is_lost() {
     let mut server = Server::start();
     let pool = connect(&server.url()).await;
-    let holder = Holder::enter(&pool, "forgotten").await;
+    let held = hold(&pool, "forgotten", TTL).await;
     server.restart();
     let probe = server.probe().namespace("lock:");
-    let ended = wait::within("the loss is told", PATIENCE, holder.task).await;
-    let ended = ended.expect("no panic");
+    wait::within("the loss is told", PATIENCE, Box::pin(held.lost())).await;
+    let ended = held.check();
     assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
     assert!(!probe.exists("forgotten"), "a renewal made it anew");
 }
@@ -171,22 +193,24 @@ async fn a_lock_that_the_server_forgot_is_lost() {
 async fn flushed_scripts_are_loaded_again() {
     let server = Server::start();
     let probe = server.probe();
-    let pool = connect(&server.url()).await;
+    let pool = LockPool::builder().url(server.url()).io_timeout(LEASE);
+    let pool = wait::connected(pool).await;
     let flush = || probe.run::<()>(cmd("SCRIPT").arg("FLUSH"));
-    let holder = Holder::enter(&pool, "held").await;
+    let held = hold(&pool, "held", TTL).await;
     for number in 0..20 {
         flush();
-        let request = pool.lock(format!("flushed-{number}")).ttl(TTL);
+        let request = pool.lock(format!("flushed-{number}")).ttl(LEASE);
         let guard = request.acquire().await.expect("one try is enough");
         flush();
         guard.release().await.expect("one try is enough");
     }
-    for _ in 0..30 {
+    for _ in 0..70 {
         flush();
-        tokio::time::sleep(TTL / 20).await;
+        tokio::time::sleep(TTL / 60).await;
     }
-    holder.leave("flushed scripts").await;
-    assert_eq!(probe.get("lock:held"), None);
+    leave(held, "flushed scripts").await;
+    let is_free = || probe.get("lock:held").is_none();
+    wait::until_async("it is released", TTL / 2, is_free).await;
 }
 
 /// Fails if a stopped server blocks callers beyond their budget, or for good.
@@ -220,12 +244,12 @@ async fn an_old_server_without_hello_will_do() {
         .start();
     let probe = server.probe();
     let pool = connect(&server.url()).await;
-    let holder = Holder::enter(&pool, "held").await;
+    let held = hold(&pool, "held", TTL).await;
     for number in 0..5 {
         kill_clients(&probe);
         works(&pool, &format!("old-{number}")).await;
     }
-    holder.leave("an old server").await;
+    leave(held, "an old server").await;
 }
 
 /// Fails if a new connection forgets the password, the database, or the socket.
@@ -242,11 +266,11 @@ async fn a_new_connection_is_as_the_first() {
         let pool = connect(url).await;
         for number in 0..3 {
             let key = format!("again-{number}");
-            let request = pool.lock(&*key).ttl(TTL).wait(PATIENCE);
+            let request = pool.lock(&*key).ttl(LEASE).wait(PATIENCE);
             let guard = request.acquire().await.expect("free");
             assert!(probe.exists(&format!("lock:{key}")), "in this database");
             guard.release().await.expect("still held");
-            assert!(kill_clients(&probe) >= 1, "the pool is connected");
+            kill_all(&probe).await;
         }
     }
 }

@@ -12,15 +12,23 @@ use leasehold_tests::wait;
 use leasehold_tests::worker::{Event, Job, Scenario, Worker};
 use redis::cmd;
 
-const TTL: Duration = Duration::from_secs(2);
-const LONG: Duration = Duration::from_secs(10);
+/// Of a lease that is renewed.
+const TTL: Duration = Duration::from_secs(6);
+/// Of a lease that is not.
+const LEASE: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(30);
 
 async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url)).await
 }
 
+/// A pool for which a busy machine is no outage.
+async fn connect_patiently(url: &str) -> LockPool {
+    wait::connected(LockPool::builder().url(url).io_timeout(LEASE)).await
+}
+
 async fn take(pool: &LockPool, key: &str, wait: Duration) -> LockGuard {
-    let acquired = pool.lock(key).ttl(TTL).wait(wait).acquire().await;
+    let acquired = pool.lock(key).ttl(LEASE).wait(wait).acquire().await;
     acquired.unwrap_or_else(|error| panic!("{key}: {error}"))
 }
 
@@ -60,7 +68,7 @@ async fn a_demoted_master_is_not_stormed() {
     let primary = ServerOptions::new().option("repl-diskless-sync-delay", &["0"]);
     let (primary, server) = (primary.start(), Server::start());
     let probe = server.probe();
-    let pool = connect(&server.url()).await;
+    let pool = connect_patiently(&server.url()).await;
     replicate(&probe, "127.0.0.1", &primary.port().to_string());
     let follows = || {
         let text: String = probe.run(cmd("INFO").arg("replication"));
@@ -69,11 +77,11 @@ async fn a_demoted_master_is_not_stormed() {
     wait::until_async("it follows its master", LONG, follows).await;
 
     let before = connections(&probe);
-    let request = pool.lock("demoted").ttl(TTL).wait(Duration::from_secs(3));
+    let request = pool.lock("demoted").ttl(TTL).wait(Duration::from_secs(5));
     let error = request.acquire().await.expect_err("it is read-only");
     let opened = connections(&probe) - before;
     assert_eq!(code(&error), "READONLY", "{error}");
-    assert!((1..60).contains(&opened), "{opened} connections in 3 s");
+    assert!((1..100).contains(&opened), "{opened} connections in 5 s");
 
     replicate(&probe, "NO", "ONE");
     let guard = take(&pool, "promoted", LONG).await;
@@ -85,7 +93,7 @@ async fn a_demoted_master_is_not_stormed() {
 async fn a_swallowed_connection_loses_no_lease() {
     let mut random = Random::seeded("swallowed connections");
     let lanes: Vec<_> = (0..6)
-        .map(|lane| (lane, random.duration(TTL)))
+        .map(|lane| (lane, random.duration(TTL / 2)))
         .map(|(lane, phase)| tokio::spawn(a_lease_outlives_its_connection(lane, phase)))
         .collect();
     for lane in lanes {
@@ -105,7 +113,7 @@ async fn a_lease_outlives_its_connection(lane: u32, phase: Duration) {
     let other = take(&pool, "other", LONG).await;
     drop(other);
     // Long enough that a lost lease would show.
-    tokio::time::sleep(TTL * 2).await;
+    tokio::time::sleep(TTL + Duration::from_secs(1)).await;
     held.release()
         .await
         .unwrap_or_else(|error| panic!("lane {lane}, swallowed after {phase:?}: {error}"));
@@ -116,7 +124,9 @@ async fn a_lease_outlives_its_connection(lane: u32, phase: Duration) {
 async fn one_try_outlives_its_connection() {
     let server = Server::start();
     let (proxy, probe) = (Proxy::start(server.address()), server.probe());
-    let pool = connect(&proxy.url()).await;
+    // A quarter of it passes until the connection counts as silent.
+    let pool = LockPool::builder().url(proxy.url()).io_timeout(TTL);
+    let pool = wait::connected(pool).await;
     for number in 0..5 {
         swallow(&proxy, &probe).await;
         let before = proxy.counts().connections;
@@ -132,7 +142,7 @@ async fn an_idle_connection_is_asked_and_replaced() {
     let server = Server::start();
     let (proxy, probe) = (Proxy::start(server.address()), server.probe());
     let pool = LockPool::builder().url(proxy.url()).on_current_runtime();
-    let pool = wait::connected(pool).await;
+    let pool = wait::connected(pool.io_timeout(Duration::from_secs(3))).await;
     take(&pool, "warm", Duration::ZERO)
         .await
         .release()
@@ -185,13 +195,13 @@ async fn scripts_that_may_not_be_loaded_again() {
     };
     allow("+script|load");
     let url = format!("redis://app:secret@127.0.0.1:{}/", server.port());
-    let pool = connect(&url).await;
+    let pool = connect_patiently(&url).await;
     allow("-script|load");
     probe.run::<()>(cmd("SCRIPT").arg("FLUSH"));
     probe.run::<()>(cmd("CONFIG").arg("RESETSTAT"));
 
     // Not refused by the first answer, so that the fault has its two seconds.
-    let end = Instant::now() + TTL;
+    let end = Instant::now() + Duration::from_secs(2);
     while Instant::now() < end {
         let request = pool.lock("refused").ttl(TTL).wait(TTL);
         let error = request.acquire().await.expect_err("it cannot load");
@@ -221,7 +231,7 @@ async fn a_busy_process_lets_others_in() {
     let job = Job {
         url: server.url(),
         key: "busy".to_owned(),
-        ttl_ms: 5_000,
+        ttl_ms: 20_000,
         wait_ms: 60_000,
         watchdog: false,
         scenario: Scenario::Busy {

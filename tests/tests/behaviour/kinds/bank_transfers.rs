@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use leasehold_tests::lateness::Excuse;
 use leasehold_tests::random::Random;
 use leasehold_tests::server::Server;
 use leasehold_tests::transfer::Bank;
@@ -42,7 +43,7 @@ fn no_money_is_lost() {
     let bank = Bank::open(&server.url());
     bank.found();
     let mut random = Random::seeded("no money is lost");
-    let ttl = Duration::from_secs(5);
+    let ttl = Duration::from_secs(20);
     let workers = (0..PROCESSES).map(|_| start(&server.url(), random.next_u64(), ttl));
     let mut workers: Vec<Worker> = workers.collect();
     for worker in &mut workers {
@@ -63,7 +64,7 @@ fn no_money_is_lost_with_kills() {
     let mut random = Random::seeded("no money is lost with kills");
     let ttl = Duration::from_millis(500);
     let mut workers: Vec<Option<Worker>> = (0..PROCESSES).map(|_| None).collect();
-    let started = Instant::now();
+    let (started, excuse) = (Instant::now(), Excuse::begin());
     let mut kills = 0;
     while bank.moves() < moves() {
         assert!(
@@ -84,7 +85,11 @@ fn no_money_is_lost_with_kills() {
     }
     println!("{} moves, {kills} kills", bank.moves());
     for worker in workers.iter_mut().flatten() {
-        assert_eq!(worker.wait_end(LIMIT), Event::Done);
+        let ended = worker.wait_end(LIMIT);
+        // A busy machine may renew so short a lease too late.
+        let is_lost = matches!(&ended, Event::Failed { kind, .. } if kind == "Lost");
+        let is_excused = is_lost && ttl / 3 < excuse.longest();
+        assert!(ended == Event::Done || is_excused, "{ended:?}");
     }
     assert_eq!(bank.surplus(), 0);
 }

@@ -4,14 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use futures_util::future::{Either, select};
 use leasehold::{LockError, LockPool, LockRequest, distributed_lock};
-use leasehold_tests::on_every_store_of_leases;
+use leasehold_tests::lateness::Excuse;
 use leasehold_tests::stores::Store;
+use leasehold_tests::{on_every_store_of_leases, wait};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(15);
+/// How long a process has to take its turn before the next one gets it.
+const CLAIM: Duration = Duration::from_secs(1);
 
 on_every_store_of_leases!(
     so_many_are_inside_together,
@@ -46,7 +50,8 @@ async fn so_many_are_inside_together(store: &Store) {
     while let Some(call) = calls.join_next().await {
         call.expect("no panic").expect("three at a time");
     }
-    assert!(!store.probe.exists("rate"), "all places came back");
+    let all_came_back = || !store.probe.exists("rate");
+    wait::until_async("all places come back", LONG, all_came_back).await;
 }
 
 /// Fails if there are more places, or if one is lost.
@@ -74,7 +79,8 @@ async fn never_more_than_so_many(store: &Store) {
     let pool = store.pool().await;
     let mut all = Vec::new();
     for _ in 0..4 {
-        all.push(place(&pool, 4).acquire().await.expect("all came back"));
+        let place = place(&pool, 4).wait(TTL / 4).acquire().await;
+        all.push(place.expect("all came back"));
     }
     let error = place(&pool, 4)
         .acquire()
@@ -98,6 +104,7 @@ async fn the_smaller_number_is_an_error(store: &Store) {
         );
     }
     guard.release().await.expect("still held");
+    wait::until_async("it is free", LONG, || !store.probe.exists("k")).await;
     let guard = place(&two, 3)
         .acquire()
         .await
@@ -119,7 +126,7 @@ async fn readers_and_permits_exclude_each_other(store: &Store) {
     let error = reader().acquire().await.expect_err("of another kind");
     assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
     guard.release().await.expect("still held");
-    let guard = reader().acquire().await.expect("free");
+    let guard = reader().wait(LONG).acquire().await.expect("free");
     let error = place(&one, 3).acquire().await.expect_err("of another kind");
     assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
     guard.release().await.expect("still held");
@@ -146,19 +153,28 @@ async fn a_dead_holder_gives_its_place_back(store: &Store) {
 async fn who_comes_first_is_served_first(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let guard = place(&one, 1).acquire().await.expect("free");
-    let mut first = tokio::spawn(place(&two, 1).wait(LONG).acquire());
-    let started = Instant::now();
-    while !first.is_finished() && started.elapsed() < Duration::from_millis(200) {
+    let first = tokio::spawn(place(&two, 1).wait(LONG).acquire());
+    let (started, excuse) = (Instant::now(), Excuse::begin());
+    loop {
         let error = place(&one, 1).acquire().await.expect_err("it is taken");
         assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
+        let lock = one.inspect("k").await.expect("it answers");
+        if lock.waiting.len() == 1 {
+            break;
+        }
+        assert!(started.elapsed() < LONG, "it does not queue");
     }
     let second = tokio::spawn(place(&one, 1).wait(LONG).acquire());
     guard.release().await.expect("still held");
-    let served = (&mut first).await.expect("no panic").expect("its turn");
-    assert!(!second.is_finished(), "one at a time");
+    let served = select(first, second).await;
+    let in_order = matches!(served, Either::Left(_));
+    assert!(in_order || CLAIM < excuse.so_far(), "it is passed over");
+    let (served, other) = served.into_inner();
+    let served = served.expect("no panic").expect("its turn");
+    assert!(!other.is_finished(), "one at a time");
     served.release().await.expect("still held");
-    let second = second.await.expect("no panic").expect("its turn");
-    second.release().await.expect("still held");
+    let other = other.await.expect("no panic").expect("its turn");
+    other.release().await.expect("still held");
 }
 
 async fn no_permits_at_all_is_an_error(store: &Store) {

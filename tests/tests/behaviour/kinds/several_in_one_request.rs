@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use leasehold::{Fence, LockError, LockPool};
 use leasehold_tests::cluster::Setup;
+use leasehold_tests::lateness::Excuse;
 use leasehold_tests::probe::Probe;
 use leasehold_tests::proxy::{After, Mode, Proxy};
 use leasehold_tests::quorum::Quorum;
 use leasehold_tests::redis_probe::RedisProbe;
 use leasehold_tests::sentinel::Deployment;
 use leasehold_tests::server::{Server, ServerOptions};
+use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::wait;
 use redis::cmd;
 
@@ -17,9 +19,19 @@ const TTL: Duration = Duration::from_secs(20);
 /// Longer than any call here may take that does not hang.
 const HANG: Duration = Duration::from_secs(10);
 
+/// A request without an answer for so long is sent again, and so is a release.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How long a process has to take its turn before the next one gets it.
+const CLAIM: Duration = Duration::from_secs(1);
+/// Of pools that find an answer or a replica missing. A quarter of it passes until then.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 async fn connect(url: &str) -> LockPool {
-    let pool = LockPool::connect(url).await;
-    pool.unwrap_or_else(|error| panic!("{error}"))
+    wait::connected(LockPool::builder().url(url).io_timeout(NO_OUTAGE)).await
+}
+
+async fn connect_with_patience(url: &str) -> LockPool {
+    wait::connected(LockPool::builder().url(url).io_timeout(PATIENCE)).await
 }
 
 /// How often the server has run a command, also inside a script.
@@ -32,16 +44,18 @@ fn calls(probe: &RedisProbe, command: &str) -> u64 {
     rest[..digits].parse().expect("a number")
 }
 
-/// Scripts and requests in all while `keys` are taken and released ten times.
-async fn scripts_for_ten(pool: &LockPool, probe: &RedisProbe, keys: &[&str]) -> u64 {
-    let before = calls(probe, "evalsha");
+/// Fails if other than `count` scripts run while `keys` are taken and released ten times.
+async fn expect_scripts(count: u64, pool: &LockPool, probe: &RedisProbe, keys: &[&str]) {
+    let (before, excuse) = (calls(probe, "evalsha"), Excuse::begin());
     for _ in 0..10 {
         let all = pool.lock_all(keys.iter().copied()).ttl(TTL).wait(HANG);
         let guard = all.acquire().await.expect("free");
         assert!(guard.fences().all(|(_, fence)| fence.is_some()));
         guard.release().await.expect("released");
     }
-    calls(probe, "evalsha") - before
+    let called = calls(probe, "evalsha") - before;
+    let sent_again = count < called && AGAIN < excuse.so_far();
+    assert!(called == count || sent_again, "{called} for {keys:?}");
 }
 
 /// Fails if the round trips grow with the number of keys: one script takes them and one releases
@@ -53,9 +67,10 @@ async fn a_pair_is_two_scripts_however_many_keys() {
     let sixteen: Vec<String> = (0..16).map(|number| number.to_string()).collect();
     let sixteen: Vec<&str> = sixteen.iter().map(String::as_str).collect();
     for keys in [&["a", "b"][..], &["a", "b", "c"], &sixteen] {
-        assert_eq!(scripts_for_ten(&pool, &probe, keys).await, 20, "{keys:?}");
+        expect_scripts(20, &pool, &probe, keys).await;
     }
-    assert_eq!(probe.keys("lock:[^%]*"), [""; 0]);
+    let all_are_free = || probe.keys("lock:[^%]*").is_empty();
+    wait::until_async("all are free", HANG, all_are_free).await;
 }
 
 /// The same behind Sentinels.
@@ -64,7 +79,7 @@ async fn behind_sentinels_too() {
     let deployment = Deployment::start();
     let pool = connect(&deployment.url()).await;
     let probe = deployment.master().probe();
-    assert_eq!(scripts_for_ten(&pool, &probe, &["a", "b"]).await, 20);
+    expect_scripts(20, &pool, &probe, &["a", "b"]).await;
 }
 
 /// Fails if keys of one slot cost more than one, or keys of several fail.
@@ -75,7 +90,9 @@ async fn in_a_cluster_one_slot_is_enough() {
     let probe = cluster.probe_of("lock:{t}:a");
     // Releases of a cluster leave in one pipeline, each as a script of its own.
     let keys = ["{t}:a", "{t}:b", "{t}:c"];
-    assert_eq!(scripts_for_ten(&pool, probe, &keys).await, 40);
+    expect_scripts(40, &pool, probe, &keys).await;
+    let all_are_free = || keys.iter().all(|key| !probe.exists(&format!("lock:{key}")));
+    wait::until_async("all are free", HANG, all_are_free).await;
     let scattered = ["a", "b", "c"].map(|key| format!("{{{key}}}:k"));
     for _ in 0..2 {
         let all = pool.lock_all(scattered.clone()).ttl(TTL);
@@ -95,15 +112,17 @@ async fn in_a_cluster_one_slot_is_enough() {
 /// Fails if a quorum, which has no such step, refuses several keys or leaves some.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quorum_takes_them_one_by_one() {
-    let quorum = Quorum::older_than(3, Duration::from_secs(2));
-    let pool = connect(&quorum.url_with("max_ttl=2s")).await;
+    let ttl = Duration::from_secs(6);
+    let quorum = Quorum::older_than(3, ttl);
+    let url = quorum.url_with("max_ttl=6s&node_timeout=1s");
+    let pool = connect(&url).await;
     let probes = quorum.probes();
-    let ttl = Duration::from_secs(2);
     let all = || pool.lock_all(["a", "b"]).ttl(ttl);
     let guard = all().acquire().await.expect("free");
     guard.release().await.expect("released");
-    let other = connect(&quorum.url_with("max_ttl=2s")).await;
-    let held = other.lock("b").ttl(ttl).acquire().await.expect("free");
+    let other = connect(&url).await;
+    let held = other.lock("b").ttl(ttl).watchdog().wait(HANG);
+    let held = held.acquire().await.expect("free");
     let error = all().acquire().await.expect_err("held");
     assert!(error.is_contention(), "{error:?}");
     let gone = || probes.iter().all(|probe| !probe.exists("lock:a"));
@@ -120,6 +139,7 @@ async fn a_refused_call_writes_nothing() {
         let key = format!("lock:{held}");
         assert!(probe.set_nx(&key, "another", TTL));
         let (sets, scripts) = (calls(&probe, "set"), calls(&probe, "evalsha"));
+        let excuse = Excuse::begin();
         let error = pool.lock_all(["a", "b", "c"]).ttl(TTL).acquire().await;
         match error.expect_err("one is held") {
             LockError::Contended {
@@ -131,7 +151,8 @@ async fn a_refused_call_writes_nothing() {
             other => panic!("{other:?}"),
         }
         assert_eq!(calls(&probe, "set"), sets, "something was set");
-        assert_eq!(calls(&probe, "evalsha"), scripts + 1, "more than one try");
+        let tries = calls(&probe, "evalsha") - scripts;
+        assert!(tries == 1 || AGAIN < excuse.so_far(), "{tries} tries");
         assert_eq!(probe.get(&key).as_deref(), Some("another"));
         probe.delete(&key);
     }
@@ -148,7 +169,7 @@ async fn a_call_for_several_queues_behind_the_others() {
         connect(&server.url()).await,
     ];
     let held = one.lock("b").ttl(TTL).acquire().await.expect("free");
-    let probe = server.probe();
+    let (probe, excuse) = (server.probe(), Excuse::begin());
     let first = tokio::spawn(async move {
         let guard = two.lock("b").ttl(TTL).wait(HANG).acquire().await?;
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -164,7 +185,8 @@ async fn a_call_for_several_queues_behind_the_others() {
         first.await.expect("no panic").expect("its turn"),
         all.await.expect("no panic").expect("its turn"),
     ];
-    assert!(fences[0] < fences[1], "{fences:?}");
+    let in_order = fences[0] < fences[1];
+    assert!(in_order || CLAIM < excuse.so_far(), "{fences:?}");
 }
 
 /// Fails if a lost answer makes the call refuse itself, or leaves a key behind.
@@ -173,8 +195,7 @@ async fn a_lost_answer_is_found_again() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let probe = server.probe();
-    let builder = LockPool::builder().url(proxy.url());
-    let pool = builder.connect().await.expect("it connects");
+    let pool = connect_with_patience(&proxy.url()).await;
     for after in [After::Cut, After::Silence, After::Error("READONLY lost")] {
         for _ in 0..5 {
             proxy.lose_replies("several", 1, after);
@@ -200,8 +221,7 @@ async fn a_dropped_call_leaves_nothing() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let probe = server.probe();
-    let builder = LockPool::builder().url(proxy.url());
-    let pool = builder.connect().await.expect("it connects");
+    let pool = connect(&proxy.url()).await;
     let keys = ["dropped:a", "dropped:b", "dropped:c"];
     for round in 0..20 {
         let late = Duration::from_millis(20);
@@ -241,7 +261,7 @@ async fn one_that_cannot_be_taken_at_all() {
     let pool = connect(&url).await;
     probe.run::<()>(cmd("RPUSH").arg("lock:mine:list").arg("x"));
     for (other, code) in [("theirs", "NOPERM"), ("mine:list", "WRONGTYPE")] {
-        for wait in [Duration::ZERO, Duration::from_millis(300)] {
+        for wait in [Duration::ZERO, HANG] {
             let all = pool.lock_all(["mine:a", other, "mine:z"]).ttl(TTL);
             match all.wait(wait).acquire().await.expect_err("not to be had") {
                 LockError::Unavailable { source } => assert_eq!(source.code(), code),
@@ -268,7 +288,7 @@ async fn without_their_copies_none_counts() {
         info.matches("state=online").count() == 1
     };
     wait::until("the replica is in step", 3 * HANG, in_step);
-    let pool = connect(&format!("{}?replicas=1", master.url())).await;
+    let pool = connect_with_patience(&format!("{}?replicas=1", master.url())).await;
     let all = || pool.lock_all(["a", "b"]).ttl(TTL);
     let guard = all().acquire().await.expect("confirmed");
     guard.release().await.expect("released");

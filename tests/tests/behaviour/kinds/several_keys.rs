@@ -9,7 +9,7 @@ use leasehold_tests::on_every_store;
 use leasehold_tests::probe::Probe as _;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::server::Server;
-use leasehold_tests::stores::Store;
+use leasehold_tests::stores::{NO_OUTAGE, Store};
 use leasehold_tests::wait;
 use tokio::time::sleep;
 
@@ -18,6 +18,8 @@ const TTL: Duration = Duration::from_secs(20);
 const HANG: Duration = Duration::from_secs(10);
 /// What a busy machine may add to a bound.
 const SLACK: Duration = Duration::from_millis(250);
+/// How long a release waits for its answer at most.
+const RELEASE: Duration = Duration::from_secs(1);
 
 type Result<T = ()> = std::result::Result<T, LockError>;
 
@@ -28,6 +30,13 @@ fn held(store: &Store) -> Vec<&'static str> {
 
 async fn expect_free(store: &Store) {
     wait::until_async("all are free", HANG, || held(store).is_empty()).await;
+}
+
+/// Fails if releases since `excuse` were not awaited, so that other keys than `rest` are held.
+async fn expect_released(store: &Store, rest: &[&str], excuse: Excuse) {
+    let awaited = held(store) == rest;
+    assert!(awaited || RELEASE < excuse.so_far(), "{:?}", held(store));
+    wait::until_async("they are released", HANG, || held(store) == rest).await;
 }
 
 /// Fails if a call keeps some of its keys when it cannot have all.
@@ -49,8 +58,9 @@ async fn all_or_nothing(store: &Store) {
         .await
         .expect("free");
     assert_eq!(held(store), ["a", "b", "c"]);
+    let excuse = Excuse::begin();
     guard.release().await.expect("held until now");
-    assert_eq!(held(store), [""; 0], "the releases are awaited");
+    expect_released(store, &[], excuse).await;
 
     drop(
         pool.lock_all(["a", "b"])
@@ -64,8 +74,9 @@ async fn all_or_nothing(store: &Store) {
         .lock_all(["a", "b"])
         .ttl(TTL)
         .run(async { held(store).len() });
+    let excuse = Excuse::begin();
     assert_eq!(body.await, Ok(2));
-    assert_eq!(held(store), [""; 0]);
+    expect_released(store, &[], excuse).await;
     // Dropped while it waits for the second.
     assert!(store.probe.take("b", TTL));
     let waiting = pool.lock_all(["a", "b"]).ttl(TTL).wait(HANG).acquire();
@@ -78,7 +89,7 @@ async fn all_or_nothing(store: &Store) {
 async fn one_budget_for_all(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("a", TTL) && store.probe.take("b", TTL));
-    let wait = Duration::from_secs(3);
+    let wait = Duration::from_secs(8);
     let (started, excuse) = (Instant::now(), Excuse::begin());
     let call = pool.lock_all(["a", "b"]).ttl(TTL).wait(wait).acquire();
     let first_is_freed = async {
@@ -161,9 +172,11 @@ async fn no_order_of_names_deadlocks(store: &Store) {
 async fn the_earliest_deadline_counts(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("b", TTL));
-    let late = Duration::from_millis(500);
+    // More than a busy machine may take from the later lease meanwhile.
+    let late = Duration::from_secs(3);
     let call = pool.lock_all(["a", "b"]).ttl(TTL).wait(HANG).acquire();
     let freed = async {
+        wait::until_async("the first is held", HANG, || held(store) == ["a", "b"]).await;
         sleep(late).await;
         store.probe.give_back("b");
     };
@@ -183,10 +196,11 @@ fn the_latest_deadline_is_found() {
 /// may have ended meanwhile or not.
 async fn old_leases_are_taken_anew(store: &Store) {
     let pool = store.pool().await;
-    for (ttl, freed_after) in [(1_000, 3_000), (2_000, 1_500)] {
+    for (ttl, freed_after) in [(5_000, 7_000), (8_000, 6_000)] {
         let [ttl, freed_after] = [ttl, freed_after].map(Duration::from_millis);
         assert!(store.probe.take("b", TTL));
-        let call = pool.lock_all(["a", "b"]).ttl(ttl).wait(HANG).acquire();
+        let request = pool.lock_all(["a", "b"]).ttl(ttl).wait(2 * HANG);
+        let call = request.acquire();
         let freed = async {
             sleep(freed_after).await;
             store.probe.give_back("b");
@@ -204,17 +218,17 @@ async fn old_leases_are_taken_anew(store: &Store) {
 /// Fails if a watchdog does not renew what is held while the call waits for the rest.
 async fn a_watchdog_keeps_what_is_held(store: &Store) {
     let pool = store.pool().await;
-    let ttl = Duration::from_millis(400);
+    let ttl = Duration::from_secs(6);
     let excuse = Excuse::begin();
     assert!(store.probe.take("b", TTL));
     let call = pool
         .lock_all(["a", "b"])
         .ttl(ttl)
         .watchdog()
-        .wait(HANG)
+        .wait(2 * HANG)
         .acquire();
     let others = async {
-        sleep(4 * ttl).await;
+        sleep(ttl * 4 / 3).await;
         let kept = store.probe.exists("a");
         store.probe.give_back("b");
         kept
@@ -274,6 +288,8 @@ async fn the_attribute_takes_an_array(store: &Store) {
     let keys = transfer(&pool, 7, 3).await.expect("free");
     assert_eq!(keys, ["account:3", "account:7"]);
     assert_eq!(transfer(&pool, 3, 3).await.expect("free"), ["account:3"]);
+    let is_free = || !store.probe.exists("account:3");
+    wait::until_async("it is released", HANG, is_free).await;
     let body = pool.lock("account:7").ttl(TTL).run(transfer(&pool, 7, 3));
     let error = body.await.expect("free").expect_err("nested");
     assert!(
@@ -291,8 +307,10 @@ async fn a_nested_call_takes_the_rest(store: &Store) {
     let pool = store.pool().await;
     let outer = pool.lock("b").ttl(TTL).run(async {
         let all = pool.lock_all(["a", "b", "c"]).ttl(TTL).reentrant();
+        let excuse = Excuse::begin();
         let inner = all.run(async { held(store) }).await;
-        assert_eq!(held(store), ["b"], "released what it has taken itself");
+        // What it has taken itself.
+        expect_released(store, &["b"], excuse).await;
         inner
     });
     let outer = wait::within("the nested call", HANG, outer).await;
@@ -317,10 +335,11 @@ on_every_store! {
 #[tokio::test]
 async fn one_lost_lease_ends_the_body() {
     let server = Server::start();
-    let pool = LockPool::connect(&server.url()).await.expect("it connects");
+    let pool = LockPool::builder().url(server.url()).io_timeout(NO_OUTAGE);
+    let pool = wait::connected(pool).await;
     let probe = server.probe().namespace("lock:");
     for stolen in ["a", "b", "c"] {
-        let ttl = Duration::from_secs(1);
+        let ttl = Duration::from_secs(6);
         let all = pool.lock_all(["a", "b", "c"]).ttl(ttl).watchdog();
         let body = all.run(async {
             probe.steal(stolen, TTL);

@@ -11,12 +11,12 @@ use leasehold_tests::wait;
 
 const TTL: Duration = Duration::from_secs(20);
 /// It ends during a test. A busy machine renews it all the same.
-const SHORT: Duration = Duration::from_secs(5);
+const SHORT: Duration = Duration::from_secs(6);
 /// Longer than any call here may take that does not hang.
 const HANG: Duration = Duration::from_secs(10);
 
 async fn take(pool: &LockPool, ttl: Duration) -> LockGuard {
-    let request = pool.lock("k").ttl(ttl).watchdog();
+    let request = pool.lock("k").ttl(ttl).wait(HANG).watchdog();
     request.acquire().await.expect("free")
 }
 
@@ -33,10 +33,12 @@ async fn the_worker_has_the_same_lock(store: &Store) {
     assert_eq!((guard.fence(), guard.key()), (fence, "k"));
     let second = handler.lock("k").ttl(TTL).acquire().await;
     assert!(second.expect_err("the job is not done").is_contention());
-    tokio::time::sleep(SHORT * 2).await;
+    tokio::time::sleep(SHORT + Duration::from_secs(2)).await;
     guard.check().expect("it is renewed");
     assert!(store.probe.exists("k"));
     guard.release().await.expect("still held");
+    // Sooner than its lease ends.
+    wait::until_async("it is free", SHORT / 2, || !store.probe.exists("k")).await;
     let later = take(&handler, TTL).await;
     assert!(fence < later.fence(), "{fence:?} {:?}", later.fence());
 }
@@ -49,7 +51,8 @@ async fn it_expires_without_a_worker(store: &Store) {
     let report = handler.shutdown(HANG).await;
     let held = (report.released, report.still_held, report.unconfirmed);
     assert_eq!(held, (0, 0, 0), "{report:?}");
-    wait::until_async("the end of the lease", HANG, || !store.probe.exists("k")).await;
+    let ended = || !store.probe.exists("k");
+    wait::until_async("the end of the lease", 2 * HANG, ended).await;
     let late = worker.adopt(baggage).await.expect_err("it has expired");
     assert!(late.is_lost(), "{late}");
     take(&worker, TTL).await.release().await.expect("held");

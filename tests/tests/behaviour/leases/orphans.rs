@@ -10,8 +10,11 @@ use leasehold_tests::proxy::{After, Mode, Proxy};
 use leasehold_tests::random::Random;
 use leasehold_tests::redis_probe::RedisProbe;
 use leasehold_tests::server::Server;
+use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::wait;
 use tokio::runtime::{Builder, Runtime};
+
+use crate::bodies::is_released;
 
 /// An orphan lives no longer than its ttl, and this much.
 const SLACK: Duration = Duration::from_millis(200);
@@ -73,11 +76,10 @@ fn an_acquisition_dropped_at_a_random_moment_leaves_nothing() {
         "{slow} of {total} lived longer than 100 ms"
     );
     let probe = server.probe();
-    wait::until(
-        "all are gone",
-        Duration::from_secs(2) + SLACK + excuse.so_far(),
-        || probe.keys("lock:dropped-*").is_empty(),
-    );
+    let gone = || probe.keys("lock:dropped-*").is_empty();
+    if wait::try_until(Duration::from_secs(2) + SLACK, gone).is_none() {
+        wait::until("all are gone", excuse.so_far(), gone);
+    }
 }
 
 fn dropped_at_random(server: &Server, thread: u32, times: u32, mut random: Random) -> u32 {
@@ -194,27 +196,36 @@ async fn works_again(pool: &LockPool, key: &str, what: &str) {
 async fn an_acquisition_whose_reply_is_lost_still_succeeds() {
     let server = Server::start();
     tokio::join!(
-        reply_lost(&server, After::Cut, 60),
-        reply_lost(&server, After::Silence, 12),
+        reply_lost(&server, After::Cut, 60, NO_OUTAGE),
+        // A silent connection is replaced after a quarter of this.
+        reply_lost(&server, After::Silence, 12, Duration::from_secs(2)),
     );
 }
 
-async fn reply_lost(server: &Server, after: After, times: u64) {
+async fn reply_lost(server: &Server, after: After, times: u64, io_timeout: Duration) {
     let probe = server.probe().namespace("lock:");
     let proxy = Proxy::start(server.address());
-    let pool = connect(&proxy.url()).await;
+    let pool = LockPool::builder().url(proxy.url()).io_timeout(io_timeout);
+    let pool = wait::connected(pool).await;
+    let excuse = Excuse::begin();
+    let mut missed = 0;
     for number in 0..times {
         let key = format!("reply-lost-{after:?}-{number}");
         proxy.lose_replies(&key, 1, after);
         let request = pool.lock(&*key).ttl(Duration::from_secs(20));
-        let acquired = request.wait(Duration::from_secs(10)).acquire().await;
+        let acquired = request.wait(Duration::from_secs(20)).acquire().await;
         let guard = acquired.unwrap_or_else(|error| panic!("{key}: {error}"));
-        assert_eq!(proxy.counts().lost, number + 1, "{key}: its reply was lost");
+        // On a busy machine the pool may give its connection up before the reply comes.
+        missed = number + 1 - proxy.counts().lost;
+        let in_time = excuse.so_far() < io_timeout / 4;
+        assert!(missed == 0 || !in_time, "{key}: its reply was lost");
         let value = probe.value(&key).expect("it is locked");
         assert_eq!(Some(value.fence), guard.fence().map(u64::from), "{key}");
+        let asked = Instant::now();
         guard.release().await.expect("the network is well again");
-        assert!(!probe.exists(&key), "{key}");
+        is_released(&probe, &key, asked).await;
     }
+    assert!(missed < times / 2, "{missed} replies were not lost");
 }
 
 /// Fails if a call that does not queue takes its own lock for another's.
@@ -233,8 +244,7 @@ async fn without_queueing_a_lost_reply_is_never_contention() {
             Err(error) => assert!(!error.is_contention(), "{key}: {error}"),
         }
         // The ttl is far longer.
-        let limit = Duration::from_secs(5);
-        wait::until_async(&key, limit, || !probe.exists(&key)).await;
+        wait::until_async(&key, LIMIT, || !probe.exists(&key)).await;
     }
 }
 
@@ -261,7 +271,7 @@ async fn an_acquisition_that_arrives_after_everything_is_removed() {
 /// the lock by a second request and has released it.
 async fn arrives_late(probe: RedisProbe, proxy: Proxy, name: String, gives_up: bool) {
     // Longer than all that comes in between.
-    const LATE: Duration = Duration::from_secs(4);
+    const LATE: Duration = Duration::from_secs(8);
     let pool = LockPool::builder().url(proxy.url()).namespace(&name);
     let pool = wait::connected(pool).await;
     proxy.set(Mode::Delay {
@@ -286,8 +296,9 @@ async fn arrives_late(probe: RedisProbe, proxy: Proxy, name: String, gives_up: b
         Ok(guard) => {
             let guard = guard.expect("by a second request");
             last = fence();
+            let asked = Instant::now();
             guard.release().await.expect("still held");
-            assert!(!probe.exists(&key), "{key}");
+            is_released(&probe, &key, asked).await;
         }
         Err(aborted) => assert!(aborted.is_cancelled()),
     }
@@ -297,7 +308,7 @@ async fn arrives_late(probe: RedisProbe, proxy: Proxy, name: String, gives_up: b
     wait::until_async("it is removed", LIMIT, || !probe.exists(&key)).await;
 }
 
-#[distributed_lock(key = "<key>", ttl = "5s", pool = pool)]
+#[distributed_lock(key = "<key>", ttl = "20s", wait = "10s", pool = pool)]
 async fn returns(pool: &LockPool, key: &str, inside: impl FnOnce()) -> Result<u32, LockError> {
     inside();
     Ok(7)
@@ -316,11 +327,11 @@ async fn a_release_that_fails_is_tried_again_and_is_nobodys_error() {
         let ended = returns(&pool, &key, || fail(&proxy, fault)).await;
         let took = started.elapsed();
         assert_eq!(ended, Ok(7), "fault {fault}");
-        // At most ttl/10 is spent on a release; the rest is for a busy machine.
-        let most = Duration::from_millis(800) + excuse.so_far();
+        // At most a second is spent on a release; the rest is for a busy machine.
+        let most = Duration::from_millis(1_300) + excuse.so_far();
         assert!(took < most, "fault {fault}: {took:?}");
         proxy.pass();
-        let limit = Duration::from_secs(4).saturating_sub(started.elapsed());
+        let limit = Duration::from_secs(15).saturating_sub(started.elapsed());
         wait::until_async("released before it expires", limit, || !probe.exists(&key)).await;
     }
 }

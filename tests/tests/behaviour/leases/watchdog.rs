@@ -11,13 +11,16 @@ use leasehold_tests::probe::Probe;
 use leasehold_tests::proxy::{Mode, Proxy};
 use leasehold_tests::random::Random;
 use leasehold_tests::server::Server;
+use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::worker::{Event, Job, Scenario, Worker};
 use leasehold_tests::{clock, wait};
 use redis::cmd;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-const LONG: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(30);
+/// Before this time no lease of six seconds has ended by itself that was renewed until now.
+const SOON: Duration = Duration::from_secs(3);
 
 fn runtime() -> Runtime {
     Builder::new_multi_thread()
@@ -28,10 +31,10 @@ fn runtime() -> Runtime {
 }
 
 async fn connect(url: &str) -> LockPool {
-    wait::connected(LockPool::builder().url(url)).await
+    wait::connected(LockPool::builder().url(url).io_timeout(NO_OUTAGE)).await
 }
 
-#[distributed_lock(key = "<key>", ttl = "500ms", watchdog, guard = lock, pool = pool)]
+#[distributed_lock(key = "<key>", ttl = "6s", watchdog, guard = lock, pool = pool)]
 async fn holds(
     pool: LockPool,
     key: String,
@@ -63,7 +66,7 @@ fn it_keeps_a_short_lease_for_long_while_all_workers_are_blocked() {
     }
     let blocked = Blocked::all(&runtime);
     let started = Instant::now();
-    while started.elapsed() < Duration::from_secs(5) {
+    while started.elapsed() < Duration::from_secs(8) {
         for (key, value, ..) in &held {
             assert!(!probe.take(key, LONG), "{key} came free");
             assert_eq!(probe.get(key).as_ref(), Some(value), "{key}");
@@ -75,7 +78,7 @@ fn it_keeps_a_short_lease_for_long_while_all_workers_are_blocked() {
         leave.send(()).expect("the body waits for it");
         let ended = runtime.block_on(task).expect("no panic");
         assert_eq!(ended, Ok(()), "{key}");
-        assert!(!probe.exists(&key));
+        wait::until(&key, SOON, || !probe.exists(&key));
     }
 }
 
@@ -105,7 +108,7 @@ fn note(trace: &SharedTrace, lock: &LockHandle) {
     }
 }
 
-#[distributed_lock(key = "<key>", ttl = "600ms", watchdog, guard = lock, pool = pool)]
+#[distributed_lock(key = "<key>", ttl = "3s", watchdog, guard = lock, pool = pool)]
 async fn traced(pool: &LockPool, key: &str, trace: &SharedTrace) -> Result<(), LockError> {
     let _ends = Ends(Arc::clone(trace));
     loop {
@@ -128,7 +131,7 @@ async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
         };
         let fault = async {
             // After some renewals, in the middle of the lease.
-            tokio::time::sleep(Duration::from_millis(700)).await;
+            tokio::time::sleep(Duration::from_millis(3_500)).await;
             proxy.set(mode);
         };
         tokio::join!(call, fault).0
@@ -211,7 +214,7 @@ fn a_loss_is_signalled_in_time_while_all_workers_are_blocked() {
 }
 
 #[distributed_lock(
-    key = "<key>", ttl = "600ms", watchdog, on_lost = "continue", guard = lock, pool = pool
+    key = "<key>", ttl = "3s", watchdog, on_lost = "continue", guard = lock, pool = pool
 )]
 async fn runs_on(pool: &LockPool, key: &str, fault: impl FnOnce()) -> Result<LockError, LockError> {
     fault();
@@ -243,7 +246,7 @@ async fn a_body_may_run_on_without_its_lease_and_is_told() {
     assert!(probe.untouched("stolen"), "the thief keeps it");
 }
 
-#[distributed_lock(key = "<key>", ttl = "300ms", watchdog, max_hold = "800ms", pool = pool)]
+#[distributed_lock(key = "<key>", ttl = "6s", watchdog, max_hold = "8s", pool = pool)]
 async fn held_too_long(pool: &LockPool, key: &str) -> Result<(), LockError> {
     pending().await
 }
@@ -259,16 +262,16 @@ async fn a_healthy_lease_is_given_up_after_max_hold() {
     let held = started.elapsed();
     assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
     assert!(
-        held > Duration::from_millis(550),
+        held > Duration::from_secs(7),
         "renewed until then: {held:?}"
     );
-    let most = Duration::from_millis(950) + excuse.so_far();
+    let most = Duration::from_millis(8_150) + excuse.so_far();
     assert!(held < most, "and no longer: {held:?}");
     let probe = server.probe().namespace("lock:");
     wait::until_async("the key is free", LONG, || !probe.exists("too-long")).await;
 }
 
-#[distributed_lock(key = "<key>", ttl = "2s", watchdog = "100ms", pool = pool)]
+#[distributed_lock(key = "<key>", ttl = "6s", watchdog = "100ms", pool = pool)]
 async fn renewed_often(
     pool: &LockPool,
     key: &str,
@@ -289,9 +292,9 @@ async fn the_interval_can_be_chosen() {
         let end = Instant::now() + Duration::from_secs(2);
         while Instant::now() < end {
             let left = probe.ttl("often").expect("it is locked and expires");
-            let least = Duration::from_millis(1_600).saturating_sub(excuse.so_far());
+            let least = Duration::from_millis(5_600).saturating_sub(excuse.so_far());
             assert!(left > least, "{left:?} left");
-            assert!(left <= Duration::from_secs(2), "{left:?} left");
+            assert!(left <= Duration::from_secs(6), "{left:?} left");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -311,18 +314,18 @@ async fn a_full_server_renews_and_releases() {
         fill.arg("SET").arg("maxmemory").arg(1);
         probe.run::<()>(&fill);
         assert!(probe.try_run::<()>(cmd("SET").arg("k").arg("v")).is_err());
-        tokio::time::sleep(Duration::from_millis(2_500)).await;
+        tokio::time::sleep(Duration::from_millis(7_500)).await;
     };
     renewed_often(&pool, "full", full)
         .await
         .expect("it is kept");
-    assert!(!probe.exists("full"), "it is released");
+    wait::until_async("it is released", SOON, || !probe.exists("full")).await;
 }
 
 /// Fails if the lease is counted from the reply.
 #[tokio::test]
 async fn a_lease_counts_from_its_sending() {
-    const TTL: u64 = 2_000;
+    const TTL: u64 = 20_000;
     const DRIFT: u64 = TTL / 100 + 2;
     const DELAY: u64 = 300;
     // The last one is for the delay's own error.

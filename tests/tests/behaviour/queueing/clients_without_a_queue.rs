@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool, LockPoolBuilder};
 use leasehold_tests::server::Server;
+use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::wait;
 use redis::cmd;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 const TTL: Duration = Duration::from_secs(20);
@@ -137,18 +139,30 @@ async fn beside_one_process_of_many_tasks() {
     beside(&server, pools, 4).await;
 }
 
-/// A server on which a lock has just been left free, with two processes that queue for it.
-async fn in_a_pause(server: &Server) -> (LockPool, JoinSet<Result<(), LockError>>) {
+/// A server on which a lock has just been left free. Two processes queue for it: the first has had
+/// it, and the second keeps it until `leaves` has a permit.
+async fn in_a_pause(
+    server: &Server,
+    leaves: &Arc<Semaphore>,
+) -> (LockPool, JoinSet<Result<(), LockError>>) {
     let after = Duration::from_millis(50);
-    let pool = || wait::connected(LockPool::builder().url(server.url()).make_way_after(after));
+    let pool = || {
+        let pool = LockPool::builder().url(server.url()).make_way_after(after);
+        wait::connected(pool.io_timeout(NO_OUTAGE))
+    };
     let (holder, next, probe) = (pool().await, pool().await, server.probe());
     let mut calls = JoinSet::new();
     let held = holder.lock("k").ttl(TTL).acquire().await.expect("free");
+    let turns = Arc::<AtomicUsize>::default();
     for pool in [&next, &pool().await] {
         let request = pool.lock("k").ttl(TTL).wait(LONG);
+        let (turns, leaves) = (Arc::clone(&turns), Arc::clone(leaves));
         calls.spawn(async move {
             let guard = request.acquire().await?;
             tokio::time::sleep(2 * after).await;
+            if turns.fetch_add(1, Ordering::SeqCst) == 1 {
+                let _permit = leaves.acquire().await.expect("it stays open");
+            }
             guard.release().await
         });
     }
@@ -169,7 +183,8 @@ async fn in_a_pause(server: &Server) -> (LockPool, JoinSet<Result<(), LockError>
 #[tokio::test]
 async fn a_single_try_in_a_pause() {
     let server = Server::start();
-    let (pool, mut calls) = in_a_pause(&server).await;
+    let leaves = Arc::new(Semaphore::new(0));
+    let (pool, mut calls) = in_a_pause(&server, &leaves).await;
     let probe = server.probe();
     let ours = pool.lock("k").ttl(TTL).acquire().await;
     let readers = pool.lock("k").ttl(TTL).shared().acquire().await;
@@ -184,6 +199,7 @@ async fn a_single_try_in_a_pause() {
     if free {
         assert!(probe.delete_if("lock:k", "another client"));
     }
+    leaves.add_permits(1);
     let last = wait::within("the last", LONG, calls.join_next()).await;
     last.expect("there is one")
         .expect("no panic")

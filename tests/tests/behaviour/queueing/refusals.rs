@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use leasehold::{LockError, LockGuard, LockPool, LockRequest, distributed_lock};
 use leasehold_tests::stores::Store;
 use leasehold_tests::variant;
+use leasehold_tests::wait;
 use leasehold_tests::{on_etcd, on_every_store_of_leases};
 use tokio::time::sleep;
 
@@ -53,6 +54,11 @@ async fn hold(request: LockRequest) -> LockGuard {
     request.acquire().await.expect("free")
 }
 
+/// Waits for the release, which on a busy machine goes on after the call that asked for it.
+async fn is_free(store: &Store, key: &str) {
+    wait::until_async(key, TTL / 2, || !store.probe.exists(key)).await;
+}
+
 /// Fails if a call is told the rest of a lease that the watchdog renews, or a mean of another
 /// function or pool.
 async fn told_by_function(store: &Store) {
@@ -62,9 +68,12 @@ async fn told_by_function(store: &Store) {
     let left = told(look_at(&pool, 1).await);
     assert!(left > TTL / 2 && left <= TTL, "{left:?}");
     held.release().await.expect("held");
+    is_free(store, "order:1").await;
 
     let creates = timed(create(&pool, 1)).await;
+    is_free(store, "order:1").await;
     let cancels = timed(cancel(&pool, 1)).await;
+    is_free(store, "order:1").await;
     let held = hold(other.lock("order:1")).await;
     let told_create = told(create(&pool, 1).await);
     assert!(
@@ -77,6 +86,7 @@ async fn told_by_function(store: &Store) {
         "{told_cancel:?} of {cancels:?}"
     );
     held.release().await.expect("held");
+    is_free(store, "order:1").await;
 
     // The other pool has seen only what was locked by hand, in one place.
     let held = hold(pool.lock("order:1")).await;
@@ -95,6 +105,7 @@ async fn told_by_the_holder(store: &Store) {
     sleep(WORK).await;
     guard.release().await.expect("held");
     let took = started.elapsed();
+    is_free(store, "order:2").await;
     timed(create(&pool, 3)).await;
 
     let held = hold(long()).await;
@@ -104,10 +115,12 @@ async fn told_by_the_holder(store: &Store) {
         "{of_long:?} of {took:?}"
     );
     held.release().await.expect("held");
+    is_free(store, "order:2").await;
 
     let started = Instant::now();
     hold(short()).await.release().await.expect("held");
     let took = started.elapsed();
+    is_free(store, "order:2").await;
     let held = hold(short()).await;
     let of_short = told(create(&pool, 2).await);
     assert!(of_short <= took.max(LEAST), "{of_short:?} of {took:?}");

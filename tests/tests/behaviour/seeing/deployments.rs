@@ -7,15 +7,17 @@ use leasehold::{LockInfo, LockPool, LockState};
 use leasehold_tests::cluster::{Cluster, MASTERS, Setup};
 use leasehold_tests::quorum::Quorum;
 use leasehold_tests::sentinel::Deployment;
+use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::wait;
 
 use super::{LONG, TTL, holds, is_here, seen};
 
 /// The longest ttl on a quorum, whose nodes must be older than that.
-const SHORT: Duration = Duration::from_secs(4);
+const SHORT: Duration = Duration::from_secs(8);
 
 async fn connect(url: &str) -> LockPool {
-    wait::connected(LockPool::builder().url(url)).await
+    let pool = LockPool::builder().url(url).io_timeout(NO_OUTAGE);
+    wait::connected(pool).await
 }
 
 async fn listed(pool: &LockPool, pattern: &str) -> Vec<LockInfo> {
@@ -57,10 +59,9 @@ async fn all_masters_of_a_cluster() {
     let (pool, other) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
     let keys: BTreeSet<String> = (0..60).map(|number| format!("c:{number}")).collect();
     let begun = SystemTime::now();
-    let mut held = Vec::new();
-    for key in &keys {
-        held.push(pool.lock(key).ttl(TTL).acquire().await.expect("free"));
-    }
+    let held = keys.iter().map(|key| pool.lock(key).ttl(TTL).acquire());
+    let held = futures_util::future::try_join_all(held).await;
+    let held = held.expect("free");
     let share = pool.lock("c:share").ttl(TTL).shared().acquire().await;
     let share = share.expect("free");
     let waiting = tokio::spawn(other.lock("c:7").ttl(TTL).wait(LONG).acquire());
@@ -108,7 +109,7 @@ async fn no_lock_is_left(cluster: &Cluster, pool: &LockPool) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quorum_says_on_how_many_nodes() {
     let mut quorum = Quorum::older_than(3, SHORT);
-    let url = quorum.url_with("max_ttl=4s");
+    let url = quorum.url_with("max_ttl=8s&node_timeout=1s");
     let (pool, other) = (connect(&url).await, connect(&url).await);
     assert_eq!(other.inspect("q").await.expect("it answers").nodes, Some(3));
     let begun = SystemTime::now();

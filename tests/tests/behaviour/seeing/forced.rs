@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::{Either, select};
 use leasehold::{LockError, LockPool, LockState, distributed_lock};
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::load::Load;
@@ -15,6 +16,14 @@ use super::{LONG, TTL, seen};
 
 /// How long a lock that was taken away stays taken at most.
 const GRACE: Duration = Duration::from_secs(3);
+
+/// How long a process has to take its turn before the next one gets it.
+const CLAIM: Duration = Duration::from_secs(1);
+
+/// Whether a lock that was taken away at `since`, or later, may be free without its holder.
+fn is_over(since: Instant) -> bool {
+    GRACE * 9 / 10 < since.elapsed()
+}
 
 on_every_store_of_leases!(
     the_holder_is_told_at_once,
@@ -101,10 +110,18 @@ async fn the_body_is_dropped_before_the_next_begins(store: &Store) {
         (Instant::now(), guard)
     });
     seen(&pool, "b", |lock| lock.waiting.len() == 1).await;
+    let (forced, excuse) = (Instant::now(), Excuse::begin());
     pool.force_release("b").await.expect("it answers");
     let (began, guard) = waiting.await.expect("no panic");
     let ended = ended.await.expect("the body is dropped");
-    assert!(ended < began, "they overlap by {:?}", ended - began);
+    // A busy machine may be late to drop it, and the grace ends meanwhile.
+    let was_over = forced + GRACE * 9 / 10 < began;
+    let was_late = was_over && ended < forced + GRACE + excuse.so_far();
+    assert!(
+        ended < began || was_late,
+        "they overlap by {:?}",
+        ended - began
+    );
     assert!(call.await.expect("no panic").expect_err("lost").is_lost());
     guard.release().await.expect("held");
 }
@@ -117,8 +134,9 @@ async fn a_holder_that_goes_on_has_seconds(store: &Store) {
     pool.force_release("g").await.expect("it answers");
     guard.lost().await;
     let lock = pool.inspect("g").await.expect("it answers");
-    assert!(lock.holders[0].revoked, "{lock:?}");
-    assert!(lock.holders[0].expires_in <= Some(GRACE), "{lock:?}");
+    let mut holders = lock.holders.iter();
+    let told = holders.any(|one| one.revoked && one.expires_in <= Some(GRACE));
+    assert!(told || is_over(started), "{lock:?}");
     let taken = next.lock("g").ttl(TTL).wait(LONG).acquire().await;
     let took = started.elapsed();
     let taken = taken.expect("it comes free");
@@ -140,12 +158,14 @@ async fn sharers_are_told(store: &Store) {
         let two = request(&other).acquire().await.expect("beside it");
         let writer = tokio::spawn(pool.lock("s").ttl(TTL).wait(LONG).acquire());
         seen(&pool, "s", |lock| lock.waiting.len() == 1).await;
+        let forced = Instant::now();
         let was = other.force_release("s").await.expect("it answers");
         assert_eq!(was.expect("two had it").holders.len(), 2);
         for guard in [one, two] {
             wait::within("it is told", LONG, Box::pin(guard.lost())).await;
             let lock = pool.inspect("s").await.expect("it answers");
-            assert!(lock.holders.iter().all(|holder| holder.revoked), "{lock:?}");
+            let revoked = lock.holders.iter().all(|holder| holder.revoked);
+            assert!(revoked || is_over(forced), "{lock:?}");
             let error = guard.release().await.expect_err("it was lost");
             assert!(error.is_lost(), "{error}");
         }
@@ -159,6 +179,7 @@ async fn a_free_lock_stays_free(store: &Store) {
     assert_eq!(pool.force_release("free").await, Ok(None));
     let guard = pool.lock("free").ttl(TTL).acquire().await.expect("free");
     guard.release().await.expect("held");
+    seen(&pool, "free", |lock| !lock.is_taken()).await;
     assert_eq!(pool.force_release("free").await, Ok(None));
 }
 
@@ -166,6 +187,7 @@ async fn a_kept_lock_comes_free(store: &Store) {
     let pool = store.pool().await;
     let guard = pool.lock("kept").ttl(TTL).acquire().await.expect("free");
     guard.release_after(TTL).await.expect("held");
+    seen(&pool, "kept", |lock| lock.state == LockState::Kept).await;
     let was = pool.force_release("kept").await.expect("it answers");
     assert_eq!(was.expect("it was kept").state, LockState::Kept);
     let guard = pool.lock("kept").ttl(TTL).acquire().await;
@@ -188,9 +210,12 @@ async fn a_dead_holder_s_lock(store: &Store) {
     drop((guard, dead));
     let lock = operator.inspect("dead").await.expect("it answers");
     assert!(lock.is_taken(), "the dead holder has it");
+    let (started, excuse) = (Instant::now(), Excuse::begin());
     let was = operator.force_release("dead").await.expect("it answers");
     assert!(was.is_some());
-    let guard = operator.lock("dead").ttl(TTL).acquire().await;
+    let guard = operator.lock("dead").ttl(TTL).wait(LONG).acquire().await;
+    let took = started.elapsed();
+    assert!(took < GRACE / 2 + excuse.so_far(), "{took:?}");
     guard.expect("free at once").release().await.expect("held");
 }
 
@@ -198,12 +223,17 @@ async fn a_dead_holder_s_lock(store: &Store) {
 async fn done_twice(store: &Store) {
     let (pool, next) = (store.pool().await, store.pool().await);
     let guard = pool.lock("t").ttl(TTL).acquire().await.expect("free");
+    let started = Instant::now();
     for revoked in [false, true, true] {
         let was = next.force_release("t").await.expect("it answers");
+        let again = next.lock("t").ttl(TTL).acquire().await;
+        // A busy machine may not get through all of it within the grace.
+        if is_over(started) {
+            break;
+        }
         let was = was.expect("it is still taken");
         assert_eq!(was.holders[0].revoked, revoked);
-        let error = next.lock("t").ttl(TTL).acquire().await;
-        assert!(error.expect_err("it is taken").is_contention());
+        assert!(again.expect_err("it is taken").is_contention());
     }
     drop(guard);
     let guard = next.lock("t").ttl(TTL).wait(LONG).acquire().await;
@@ -214,6 +244,7 @@ async fn done_twice(store: &Store) {
 async fn the_next_process_is_served(store: &Store) {
     let (pool, one, two) = (store.pool().await, store.pool().await, store.pool().await);
     let guard = pool.lock("n").ttl(TTL).acquire().await.expect("free");
+    let excuse = Excuse::begin();
     let first = tokio::spawn(one.lock("n").ttl(TTL).wait(LONG).acquire());
     seen(&pool, "n", |lock| lock.waiting.len() == 1).await;
     let second = tokio::spawn(two.lock("n").ttl(TTL).wait(LONG).acquire());
@@ -225,11 +256,18 @@ async fn the_next_process_is_served(store: &Store) {
     let (was, ()) = tokio::join!(pool.force_release("n"), told);
     let was = was.expect("it answers").expect("it was held");
     assert_eq!(was.waiting.len(), 2);
-    let first = first.await.expect("no panic").expect("its turn");
-    assert!(!second.is_finished());
-    drop(first);
-    let second = second.await.expect("no panic").expect("its turn");
-    second.release().await.expect("held");
+    let served = select(first, second).await;
+    let in_order = matches!(served, Either::Left(_));
+    assert!(
+        in_order || CLAIM < excuse.so_far(),
+        "the first is passed over"
+    );
+    let (served, other) = served.into_inner();
+    let served = served.expect("no panic").expect("its turn");
+    assert!(!other.is_finished());
+    drop(served);
+    let other = other.await.expect("no panic").expect("its turn");
+    other.release().await.expect("held");
 }
 
 /// Locks are taken away at random moments from callers of two processes' worth of pools.

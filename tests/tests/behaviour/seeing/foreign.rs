@@ -4,13 +4,19 @@ use std::time::Duration;
 
 use leasehold::{LockError, LockPool, LockState};
 use leasehold_tests::server::Server;
+use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::wait;
 use redis::cmd;
 
 use super::{LONG, TTL, seen};
 
 async fn pool(server: &Server) -> LockPool {
-    wait::connected(LockPool::builder().url(server.url())).await
+    pool_of(&server.url()).await
+}
+
+async fn pool_of(url: &str) -> LockPool {
+    let pool = LockPool::builder().url(url).io_timeout(NO_OUTAGE);
+    wait::connected(pool).await
 }
 
 /// Fails if another client's lock is refused, or gets an owner of its value's making.
@@ -92,9 +98,7 @@ async fn other_data_is_a_foreign_lock() {
 #[tokio::test]
 async fn a_store_that_is_away_is_told() {
     let mut server = Server::start();
-    let short = Duration::from_millis(300);
-    let builder = LockPool::builder().url(server.url()).io_timeout(short);
-    let pool = wait::connected(builder).await;
+    let pool = pool(&server).await;
     assert!(!pool.inspect("k").await.expect("it answers").is_taken());
     server.kill();
     for error in [
@@ -122,7 +126,12 @@ async fn a_store_that_hangs_is_told_to_all_at_about_the_same_time() {
     let short = Duration::from_millis(300);
     let builder = LockPool::builder().url(server.url()).io_timeout(short);
     let pool = wait::connected(builder).await;
-    assert!(!pool.inspect("k").await.expect("it answers").is_taken());
+    let answers = async {
+        while !pool.inspect("k").await.is_ok_and(|lock| !lock.is_taken()) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    wait::within("it answers", LONG, Box::pin(answers)).await;
     server.pause();
     let looks = (0..50).map(|_| {
         let pool = pool.clone();
@@ -159,7 +168,7 @@ async fn the_smallest_set_of_permissions_is_enough() {
     }
     for (name, lists) in [("all", true), ("no-scan", false)] {
         let url = format!("redis://{name}:{name}@127.0.0.1:{}/", server.port());
-        let pool = wait::connected(LockPool::builder().url(url)).await;
+        let pool = pool_of(&url).await;
         let guard = pool.lock("k").ttl(TTL).shared().acquire().await;
         let guard = guard.expect("free");
         let lock = pool.inspect("k").await.expect("it may look");

@@ -2,11 +2,16 @@
 
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::{Either, select};
 use leasehold::{LockError, LockInfo, LockPool, LockState};
+use leasehold_tests::lateness::Excuse;
 use leasehold_tests::stores::Store;
 use leasehold_tests::{on_etcd, on_every_store_of_leases, on_zookeeper};
 
 use super::{BEYOND, HOLDER, LONG, TTL, holds, is_here, seen, shows, while_held};
+
+/// How long a process has to take its turn before the next one gets it.
+const CLAIM: Duration = Duration::from_secs(1);
 
 on_every_store_of_leases!(
     a_free_lock,
@@ -44,9 +49,8 @@ async fn look(pool: &LockPool, key: &str) -> LockInfo {
 async fn a_free_lock(store: &Store) {
     let pool = store.pool().await;
     for key in ["never", "used"] {
-        let lock = look(&pool, key).await;
+        let lock = seen(&pool, key, |lock| lock.state == LockState::Free).await;
         assert_eq!(lock.key, key);
-        assert_eq!(lock.state, LockState::Free);
         assert!(lock.holders.is_empty() && lock.waiting.is_empty());
         assert_eq!(lock.kept_until, None);
         let guard = pool.lock("used").ttl(TTL).acquire().await.expect("free");
@@ -69,7 +73,7 @@ async fn a_lock_that_one_call_has(store: &Store) {
         assert_eq!(lock.holders[0].nodes, None);
     }
     guard.release().await.expect("held");
-    assert_eq!(look(&other, "k").await.state, LockState::Free);
+    seen(&other, "k", |lock| lock.state == LockState::Free).await;
 }
 
 async fn an_annotated_function_is_named(store: &Store) {
@@ -98,9 +102,9 @@ async fn readers(store: &Store) {
     assert_eq!(fences, [one.fence(), two.fence()]);
     assert_eq!(lock.fence, two.fence());
     one.release().await.expect("held");
-    assert_eq!(look(&other, "r").await.holders.len(), 1);
+    seen(&other, "r", |lock| lock.holders.len() == 1).await;
     two.release().await.expect("held");
-    assert_eq!(look(&other, "r").await.state, LockState::Free);
+    seen(&other, "r", |lock| lock.state == LockState::Free).await;
 }
 
 async fn permits(store: &Store) {
@@ -108,7 +112,7 @@ async fn permits(store: &Store) {
     let begun = SystemTime::now();
     let mut held = Vec::new();
     for count in 1..=3 {
-        let request = pool.lock("p").ttl(TTL).permits(3).at_least(TTL / 2);
+        let request = pool.lock("p").ttl(TTL).permits(3).at_least(TTL);
         held.push(request.acquire().await.expect("there is a permit"));
         let lock = look(&pool, "p").await;
         assert_eq!(lock.state, LockState::Permits { limit: 3 });
@@ -143,8 +147,7 @@ async fn a_lock_that_is_kept(store: &Store) {
     let guard = pool.lock("kept").ttl(TTL).acquire().await.expect("free");
     let (fence, begun) = (guard.fence(), SystemTime::now());
     guard.release_after(TTL).await.expect("held");
-    let lock = look(&pool, "kept").await;
-    assert_eq!(lock.state, LockState::Kept);
+    let lock = seen(&pool, "kept", |lock| lock.state == LockState::Kept).await;
     assert!(lock.holders.is_empty());
     assert_eq!(lock.fence, fence);
     let until = lock.kept_until.expect("it is known until when");
@@ -162,7 +165,7 @@ async fn a_lock_that_is_kept(store: &Store) {
 async fn processes_that_wait(store: &Store) {
     let (holder, one, two) = (store.pool().await, store.pool().await, store.pool().await);
     let guard = holder.lock("w").ttl(TTL).acquire().await.expect("free");
-    let begun = SystemTime::now();
+    let (begun, excuse) = (SystemTime::now(), Excuse::begin());
     let first = tokio::spawn(one.lock("w").ttl(TTL).wait(LONG).acquire());
     let lock = seen(&holder, "w", |lock| lock.waiting.len() == 1).await;
     let since = lock.waiting[0].since;
@@ -185,8 +188,11 @@ async fn processes_that_wait(store: &Store) {
     }
     // By now the first has asked again.
     tokio::time::sleep(Duration::from_millis(1_200)).await;
-    let lock = look(&holder, "w").await;
-    if let (Some(since), Some(again)) = (since, lock.waiting[0].since) {
+    let lock = seen(&holder, "w", |lock| lock.waiting.len() == 2).await;
+    // A process loses its place that asks seconds late, and is told anew then.
+    let kept = excuse.so_far() < CLAIM;
+    let again = lock.waiting[0].since.filter(|_| kept);
+    if let (Some(since), Some(again)) = (since, again) {
         let apart = again.max(since).duration_since(again.min(since));
         assert!(
             apart.is_ok_and(|apart| apart < super::ROUNDED),
@@ -194,13 +200,20 @@ async fn processes_that_wait(store: &Store) {
         );
     }
     guard.release().await.expect("held");
-    let first = first.await.expect("no panic").expect("its turn comes");
+    let served = select(first, second).await;
+    let in_order = matches!(served, Either::Left(_));
+    assert!(
+        in_order || CLAIM < excuse.so_far(),
+        "the first is passed over"
+    );
+    let (served, other) = served.into_inner();
+    let served = served.expect("no panic").expect("its turn comes");
     let lock = seen(&holder, "w", |lock| lock.waiting.len() == 1).await;
-    assert_eq!(lock.state, LockState::Exclusive);
-    first.release().await.expect("held");
-    let second = second.await.expect("no panic").expect("its turn comes");
+    assert!(lock.state == LockState::Exclusive || !in_order, "{lock:?}");
+    served.release().await.expect("held");
+    let other = other.await.expect("no panic").expect("its turn comes");
     seen(&holder, "w", |lock| lock.waiting.is_empty()).await;
-    second.release().await.expect("held");
+    other.release().await.expect("held");
 }
 
 async fn keys_that_no_lock_can_have(store: &Store) {

@@ -1,12 +1,16 @@
 //! `LockPool::locks`: the locks that match a pattern.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use leasehold::{LockGuard, LockPool, LockState};
 use leasehold_tests::stores::Store;
 use leasehold_tests::{on_etcd, on_every_store_of_leases, on_zookeeper};
 
-use super::TTL;
+use super::seen;
+
+/// Longer than any of these tests takes, which hold hundreds of locks.
+const TTL: Duration = Duration::from_secs(60);
 
 on_every_store_of_leases!(
     locks_that_match,
@@ -104,6 +108,7 @@ async fn a_list_without_locks(store: &Store) {
     assert_eq!(keys(&pool, "*").await, Vec::<String>::new());
     let guard = take(&pool, "gone").await;
     guard.release().await.expect("held");
+    seen(&pool, "gone", |lock| !lock.is_taken()).await;
     assert_eq!(keys(&pool, "*").await, Vec::<String>::new());
 }
 

@@ -4,14 +4,18 @@ use std::time::Duration;
 
 use leasehold::{CheckReport, LockError, LockPool, Severity};
 use leasehold_tests::server::{Server, ServerOptions};
+use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::wait;
 use redis::cmd;
 
 const CANARY: &str = "canary-hunter2";
 
+async fn connect(url: &str) -> LockPool {
+    wait::connected(LockPool::builder().url(url).io_timeout(NO_OUTAGE)).await
+}
+
 async fn check(url: &str) -> CheckReport {
-    let pool = LockPool::connect(url).await;
-    let pool = pool.unwrap_or_else(|error| panic!("{error}"));
+    let pool = connect(url).await;
     let report = pool.check().await;
     report.unwrap_or_else(|error| panic!("{error}"))
 }
@@ -72,7 +76,7 @@ async fn no_persistence() {
 #[tokio::test]
 async fn a_full_server() {
     let server = ServerOptions::new().max_memory(100_000_000).start();
-    let pool = LockPool::connect(&server.url()).await.expect("it connects");
+    let pool = connect(&server.url()).await;
     let mut full = cmd("CONFIG");
     server
         .probe()
@@ -86,7 +90,7 @@ async fn a_full_server() {
 async fn a_master_that_becomes_a_replica() {
     let other = Server::start();
     let server = Server::start();
-    let pool = LockPool::connect(&server.url()).await.expect("it connects");
+    let pool = connect(&server.url()).await;
     assert!(pool.check().await.expect("it answers").is_ready());
     let mut follow = cmd("REPLICAOF");
     follow.arg("127.0.0.1").arg(other.port());
@@ -117,7 +121,7 @@ async fn replicas_that_are_waited_for() {
         .start();
     let mut replica = ServerOptions::new().replica_of(&master).start();
     let url = format!("{}?replicas=all", master.url());
-    let pool = LockPool::connect(&url).await.expect("it connects");
+    let pool = connect(&url).await;
     let ready = async || pool.check().await.expect("it answers").is_ready();
     let limit = Duration::from_secs(60);
     let in_step = async {
@@ -184,7 +188,7 @@ async fn memory_protects_one_process() {
 #[tokio::test]
 async fn a_server_that_is_gone_is_an_error() {
     let mut server = Server::start();
-    let pool = LockPool::connect(&server.url()).await.expect("it connects");
+    let pool = connect(&server.url()).await;
     server.kill();
     let error = pool.check().await.expect_err("no server is there");
     assert!(matches!(error, LockError::Unavailable { .. }), "{error:?}");
@@ -199,10 +203,9 @@ fn a_check_works_without_a_runtime() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let connecting = runtime
-        .expect("a runtime")
-        .block_on(LockPool::connect(&server.url()));
-    let pool = connecting.expect("it connects");
+    let runtime = runtime.expect("a runtime");
+    let pool = runtime.block_on(connect(&server.url()));
+    drop(runtime);
     let mut check = std::pin::pin!(pool.check());
     let waker = std::task::Waker::noop();
     let mut context = std::task::Context::from_waker(waker);

@@ -30,6 +30,7 @@ async fn it_stays(url: &str) {
             let refused = other.lock(key).ttl(TTL).acquire().await;
             let in_time = start.elapsed() < AT_LEAST;
             assert!(refused.is_err() || !in_time, "`{key}` is free");
+            drop(refused);
             let next = other.lock(key).ttl(TTL).wait(HANG).acquire().await;
             let after = start.elapsed();
             assert!(AT_LEAST <= after, "`{key}` is free after {after:?}");
@@ -43,7 +44,7 @@ async fn a_permit_stays(url: &str) {
     let (pool, other) = (connect(url).await, connect(url).await);
     let permit = |pool: &LockPool| pool.lock("p").ttl(TTL).permits(1);
     let start = Instant::now();
-    let taken = permit(&pool).at_least(AT_LEAST).acquire().await;
+    let taken = permit(&pool).at_least(AT_LEAST).wait(HANG).acquire().await;
     taken.expect("it is free").release().await.expect("held");
     let next = permit(&other).wait(HANG).acquire().await;
     let after = start.elapsed();

@@ -49,9 +49,13 @@ async fn several_keys_are_counted_from_the_last(store: &Store) {
         sleep(AT_LEAST / 2).await;
         in_the_way.release().await
     };
-    let calls = async { tokio::try_join!(release, all.wait(HANG).acquire()) };
-    let ((), guard) = wait::within("both", HANG, calls).await.expect("in turn");
-    let start = Instant::now();
+    let takes = async {
+        let guard = all.wait(HANG).acquire().await?;
+        Ok::<_, LockError>((Instant::now(), guard))
+    };
+    let calls = async { tokio::try_join!(release, takes) };
+    let calls = wait::within("both", HANG, calls).await;
+    let ((), (start, guard)) = calls.expect("in turn");
     drop(guard);
     for key in ["a", "b"] {
         comes_free(store, key, start, NEARLY).await;
@@ -101,6 +105,8 @@ async fn a_permit_stays_in_use(store: &Store) {
     if start.elapsed() < AT_LEAST {
         let left = retry_after(again);
         assert!(left <= AT_LEAST, "{left:?}");
+    } else {
+        drop(again);
     }
     let waits = permit(&other).wait(HANG).acquire().await;
     drop(waits.expect("its time ends"));

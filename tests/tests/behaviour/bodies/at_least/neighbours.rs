@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use leasehold::{LockError, LockPool};
+use leasehold_tests::lateness::Excuse;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
 use leasehold_tests::{on_etcd, on_every_store_of_leases};
@@ -33,7 +34,7 @@ async fn waits(pool: &LockPool) -> Result<Instant, LockError> {
 /// Fails if a call that waits is let in early, or sleeps on when the lock is free.
 async fn who_waits_waits_on(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
-    let start = Instant::now();
+    let (start, excuse) = (Instant::now(), Excuse::begin());
     let guard = taken(&pool, "k").await;
     let release = async {
         // So that both are asleep until much later by then.
@@ -45,7 +46,8 @@ async fn who_waits_waits_on(store: &Store) {
     let (first, second) = (here.min(there) - start, here.max(there) - start);
     assert!(AT_LEAST <= first, "in after {first:?}");
     // A slow machine is slow; a poll that was missed would be the rest of the ttl.
-    assert!(second < HANG / 2, "in after {second:?}");
+    let most = HANG / 2 + excuse.so_far();
+    assert!(second < most, "in after {second:?}");
 }
 
 /// Fails if a lock is handed over inside the process before its time: after a release, and after a

@@ -1,13 +1,14 @@
 //! What is not kept, and what is refused.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool};
 use leasehold_tests::on_every_store_of_leases;
 use leasehold_tests::stores::Store;
 
-use super::{DAY, End, Order, Shop, TTL, click, order};
+use super::{DAY, End, HANG, Order, Shop, TTL, click, order};
+use crate::bodies::is_released;
 
 /// Fails if a result above the limit is kept, or its caller does not get it.
 #[tokio::test]
@@ -46,7 +47,9 @@ async fn a_value_without_json_is_returned() {
 async fn a_result_of_another_type_is_an_error(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::new();
+    let asked = Instant::now();
     click(&pool, &shop, End::Paid).await.expect("the first");
+    is_released(&*store.probe, "order", asked).await;
     let body = async { Ok::<u64, LockError>(7) };
     let other = pool.lock("order").ttl(TTL).run_replayed(DAY, body).await;
     let Err(LockError::Config { reason }) = &other else {
@@ -65,7 +68,7 @@ async fn a_lock_that_stays_has_a_result(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::new();
     for _ in 0..2 {
-        let request = pool.lock("order").ttl(TTL).at_least(TTL / 2);
+        let request = pool.lock("order").ttl(TTL).wait(HANG).at_least(TTL / 2);
         let paid: Order = request
             .run_replayed(DAY, shop.order(End::Paid))
             .await

@@ -1,21 +1,23 @@
 //! Where results are kept, and where they cannot be.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool};
 use leasehold_tests::cluster::Setup;
 use leasehold_tests::quorum::Quorum;
 use leasehold_tests::server::{Server, ServerOptions};
+use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::wait;
 use redis::cmd;
 
-use super::{DAY, End, Shop, TTL, click, order};
+use super::{DAY, End, HANG, Shop, TTL, click, order};
+use crate::bodies::is_released;
 
 const RESULT: &str = "lock:%leasehold:result:lock:order";
 const FENCES: &str = "lock:%leasehold:fence";
 
 async fn connect(url: &str) -> LockPool {
-    wait::connected(LockPool::builder().url(url)).await
+    wait::connected(LockPool::builder().url(url).io_timeout(NO_OUTAGE)).await
 }
 
 /// Fails if a result has no end, is not where the documentation says, or leaves anything else.
@@ -23,7 +25,9 @@ async fn connect(url: &str) -> LockPool {
 async fn a_result_is_one_key_that_expires() {
     let server = Server::start();
     let (probe, pool, shop) = (server.probe(), connect(&server.url()).await, Shop::new());
+    let asked = Instant::now();
     click(&pool, &shop, End::Paid).await.expect("the first");
+    is_released(&probe, "lock:order", asked).await;
     let mut keys = probe.keys("*");
     keys.sort_unstable();
     assert_eq!(keys, [FENCES, RESULT]);
@@ -49,9 +53,10 @@ async fn a_full_server_takes_the_result() {
         maxmemory(1);
         shop.go_on();
     };
+    let asked = Instant::now();
     let (first, ()) = tokio::join!(first, fills);
     assert_eq!(first, Ok(order(1)));
-    assert_eq!(probe.get("lock:order"), None, "it is released");
+    is_released(&probe, "lock:order", asked).await;
     let second = click(&pool, &shop, End::Declined).await;
     assert_eq!(second, Ok(order(1)), "a result needs no memory to be read");
 }
@@ -62,17 +67,19 @@ async fn in_a_cluster_it_shares_the_slot() {
     let cluster = Setup::new().start();
     for namespace in ["lock", "", "{shop}", "}a"] {
         let pool = LockPool::builder().url(cluster.url()).namespace(namespace);
-        let pool = wait::connected(pool).await;
+        let pool = wait::connected(pool.io_timeout(NO_OUTAGE)).await;
         for key in ["plain", "{tag}:a", "{", "a{b}c{d}"] {
             let order = |number: u32| {
                 let body = async move { Ok::<_, LockError>(number) };
-                pool.lock(key).ttl(TTL).run_replayed(DAY, body)
+                let request = pool.lock(key).ttl(TTL).wait(HANG);
+                request.run_replayed(DAY, body)
             };
             assert_eq!(order(1).await, Ok(Ok(1)), "{namespace}:{key}");
             assert_eq!(order(2).await, Ok(Ok(1)), "{namespace}:{key}");
             assert_eq!(pool.forget(key).await, Ok(true), "{namespace}:{key}");
-            let adopted = pool.lock(key).ttl(TTL).acquire().await.expect("free");
-            let adopted = pool.adopt(adopted.hand_over().expect("held")).await;
+            let held = pool.lock(key).ttl(TTL).wait(HANG).acquire().await;
+            let baggage = held.expect("free").hand_over().expect("held");
+            let adopted = pool.adopt(baggage).await;
             adopted.expect("still there").release().await.expect("held");
         }
     }
@@ -97,7 +104,9 @@ async fn a_quorum_refuses() {
 async fn a_restart_with_persistence_keeps_it() {
     let mut server = ServerOptions::new().append_only().start();
     let (pool, shop) = (connect(&server.url()).await, Shop::new());
+    let asked = Instant::now();
     click(&pool, &shop, End::Paid).await.expect("the first");
+    is_released(&server.probe(), "lock:order", asked).await;
     server.restart();
     let order_again = async {
         loop {
@@ -109,6 +118,6 @@ async fn a_restart_with_persistence_keeps_it() {
             }
         }
     };
-    let again = wait::within("the server", super::HANG, order_again).await;
+    let again = wait::within("the server", 6 * HANG, order_again).await;
     assert_eq!(again, Ok(order(1)));
 }

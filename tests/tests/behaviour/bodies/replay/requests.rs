@@ -1,7 +1,7 @@
 //! What tells one request from another, and how a program forgets one.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool, distributed_lock};
 use leasehold_tests::on_every_store_of_leases;
@@ -11,6 +11,7 @@ use leasehold_tests::wait;
 use serde::Serialize;
 
 use super::{DAY, End, HANG, Order, OrderError, Shop, TTL, click, order};
+use crate::bodies::is_released;
 
 #[derive(Debug, Clone, Copy, Serialize)]
 struct Cart {
@@ -44,7 +45,9 @@ async fn another_request_is_refused(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::new();
     let (one, two) = (Cart { kettles: 1 }, Cart { kettles: 2 });
+    let asked = Instant::now();
     assert_eq!(buy(&pool, &shop, one, NONE).await, Ok(order(1)));
+    is_released(&*store.probe, "cart", asked).await;
     for pool in [&pool, &other] {
         let refused = buy(pool, &shop, two, NONE).await;
         assert!(is_mismatch(&refused), "{refused:?}");
@@ -78,7 +81,9 @@ async fn a_forgotten_result_is_gone(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::new();
     assert_eq!(pool.forget("order").await, Ok(false));
+    let asked = Instant::now();
     click(&pool, &shop, End::Paid).await.expect("the first");
+    is_released(&*store.probe, "order", asked).await;
     assert_eq!(other.forget("order").await, Ok(true));
     assert_eq!(pool.forget("order").await, Ok(false));
     assert_eq!(click(&pool, &shop, End::Paid).await, Ok(order(2)));
@@ -91,6 +96,7 @@ async fn a_result_has_an_end(store: &Store) {
     let order = |stays| {
         pool.lock("order")
             .ttl(TTL)
+            .wait(HANG)
             .run_replayed(stays, shop.order(End::Paid))
     };
     let short = Duration::from_millis(400);

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use leasehold_tests::cluster::{MASTERS, Setup};
+use leasehold_tests::lateness::Excuse;
 use leasehold_tests::load::Load;
 use leasehold_tests::random::Random;
 use leasehold_tests::wait;
+use redis::cmd;
 use tokio::time::Instant;
 
 use super::{LONG, SHARED, connect};
@@ -32,7 +35,7 @@ async fn is_followed_under_load() {
     for key in &elsewhere {
         // Longer than the cluster refuses everything until the replica has taken over.
         let request = pools[0].lock(key).ttl(LONG / 3).watchdog();
-        survivors.push(request.acquire().await.expect("free"));
+        survivors.push(request.wait(LONG).acquire().await.expect("free"));
     }
     let load = Load::start(&pools, 4, 1, Duration::from_millis(100), &mut random);
     wait::until_async("sections before", LONG, || load.sections() > 20).await;
@@ -42,8 +45,10 @@ async fn is_followed_under_load() {
     // A pool passes a lock on among its own calls as long as its lease lasts, whatever the master
     // does.
     tokio::time::sleep_until(killed + Load::TTL).await;
-    let before = load.sections();
-    wait::until_async("sections after", FOLLOWED, || load.sections() > before + 20).await;
+    let (before, serves, excuse) = (load.sections(), Instant::now(), Excuse::begin());
+    wait::until_async("sections after", LONG, || load.sections() > before + 20).await;
+    let took = serves.elapsed();
+    assert!(took < FOLLOWED + excuse.so_far(), "followed after {took:?}");
     assert_eq!(
         cluster.owner(cluster.slot(&Load::wire_key(0))),
         dead + MASTERS
@@ -66,16 +71,17 @@ async fn replicas_are_waited_for_on_each_master() {
     let keys: Vec<_> = (0..8).map(|key| format!("copies:{key}")).collect();
     for key in &keys {
         for pool in [&pool, &all] {
-            let guard = pool.lock(key).ttl(LONG).acquire().await.expect("free");
-            guard.release().await.expect("held");
+            let guard = pool.lock(key).ttl(LONG).wait(LONG / 2).acquire().await;
+            guard.expect("free").release().await.expect("held");
         }
     }
     cluster.kill(MASTERS);
     let mut refused = 0;
-    for (number, key) in keys.iter().enumerate() {
-        let pool = [&pool, &all][number % 2];
+    // All at once: each refusal takes as long as an answer may.
+    let asked = keys.iter().zip([&pool, &all].into_iter().cycle());
+    let asked = asked.map(|(key, pool)| pool.lock(key).ttl(LONG).acquire());
+    for (key, result) in keys.iter().zip(join_all(asked).await) {
         let lonely = cluster.owner(cluster.slot(&format!("lock:{key}"))) == 0;
-        let result = pool.lock(key).ttl(LONG).acquire().await;
         assert_eq!(result.is_err(), lonely, "{key}: {result:?}");
         if let Err(error) = result {
             assert_eq!(super::code(&error), "replicas");
@@ -95,9 +101,13 @@ async fn replicas_are_waited_for_on_each_master() {
 async fn an_empty_restart_is_copied_by_the_replica() {
     let mut cluster = Setup::new().with_replicas().start();
     let pool = connect(&format!("{}/?replicas=all", cluster.url())).await;
-    let held = pool.lock("copied").ttl(LONG * 2).acquire().await;
+    let held = pool.lock("copied").ttl(LONG * 5).wait(LONG).acquire().await;
     let held = held.expect("free");
     let master = cluster.owner(cluster.slot("lock:copied"));
+    // On a busy machine the master is away for longer than a replica waits.
+    let mut stay = cmd("CONFIG");
+    stay.arg("SET").arg("cluster-replica-no-failover");
+    cluster.run_everywhere(stay.arg("yes"));
     cluster.kill(master);
     cluster.restart(master);
     cluster.wait_until_whole();

@@ -1,10 +1,13 @@
 //! All keys of a lock share its slot, whatever braces its own key or the namespace has.
 
+use std::time::Duration;
+
 use leasehold::{LockError, LockPool};
+use leasehold_tests::lateness::Excuse;
 use leasehold_tests::redis_probe::RedisProbe;
 use leasehold_tests::wait;
 
-use super::{LONG, SHARED, TTL, connect, take};
+use super::{IO_TIMEOUT, LONG, SHARED, TTL, connect, take};
 
 const KEYS: [&str; 9] = [
     "plain",
@@ -21,7 +24,7 @@ const NAMESPACES: [&str; 6] = ["braces", "", "{shop}", "{", "}a", "{}b"];
 
 async fn pool(namespace: &str) -> LockPool {
     let pool = LockPool::builder().url(SHARED.url()).namespace(namespace);
-    pool.connect().await.expect("the cluster answers")
+    wait::connected(pool.io_timeout(IO_TIMEOUT)).await
 }
 
 /// Fails with CROSSSLOT if one of a lock's keys is in another slot: the queue's, the shares' or the
@@ -43,7 +46,9 @@ async fn braces_do_not_matter() {
             handed.release().await.expect("still held");
             let permits = [&one, &two].map(|pool| pool.lock(key).ttl(TTL).permits(2));
             for permit in permits {
-                drop(permit.acquire().await.expect("there are two"));
+                // The release before may still be under way on a busy machine.
+                let permit = permit.wait(TTL / 2).acquire().await;
+                drop(permit.expect("there are two"));
             }
         }
     }
@@ -61,7 +66,8 @@ async fn the_lock_itself_is_the_usual_one() {
         assert_eq!(Some(value.fence), held.fence().map(leasehold::Fence::get));
         assert!(!probe.set_nx(&wire, "other", TTL), "it is held");
         held.release().await.expect("still held");
-        assert!(probe.set_nx(&wire, "other", TTL), "it is free");
+        let other_takes_it = || probe.set_nx(&wire, "other", LONG);
+        wait::until_async("it is free", TTL / 2, other_takes_it).await;
         let error = pool.lock(key).ttl(TTL).acquire().await;
         let error = error.expect_err("another has it");
         assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
@@ -73,6 +79,7 @@ async fn the_lock_itself_is_the_usual_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_left_but_counters() {
     const NAMESPACE: &str = "traces";
+    let excuse = Excuse::begin();
     let pool = pool(NAMESPACE).await;
     for key in 0..20 {
         take(&pool, &format!("k:{key}"))
@@ -80,16 +87,19 @@ async fn nothing_is_left_but_counters() {
             .release()
             .await
             .expect("held");
-        let share = pool.lock(format!("k:{key}")).ttl(TTL).shared().acquire();
-        share.await.expect("free").release().await.expect("held");
+        let share = pool.lock(format!("k:{key}")).ttl(TTL).shared();
+        let share = share.wait(TTL / 2).acquire().await;
+        share.expect("free").release().await.expect("held");
     }
-    let left = SHARED.keys();
-    let mut left: Vec<_> = left
-        .iter()
-        .filter(|key| key.starts_with(NAMESPACE))
-        .collect();
-    left.retain(|key| !key.ends_with(":fence"));
-    assert!(left.is_empty(), "{left:?}");
+    let left = || {
+        let mut left = SHARED.keys();
+        left.retain(|key| key.starts_with(NAMESPACE) && !key.ends_with(":fence"));
+        left
+    };
+    // On a busy machine the last releases may still be under way.
+    let limit = excuse.so_far() + Duration::from_millis(500);
+    let gone = wait::try_until(limit, || left().is_empty());
+    assert!(gone.is_some(), "{:?}", left());
 }
 
 /// Fails if several keys need one slot, or come in another order than with one server.
@@ -105,7 +115,7 @@ async fn several_keys_of_several_slots() {
     }
     held.release().await.expect("held");
     for key in keys {
-        let free = pool.lock(key).ttl(TTL).acquire().await;
+        let free = pool.lock(key).ttl(TTL).wait(TTL / 2).acquire().await;
         free.expect("it is free").release().await.expect("held");
     }
 }

@@ -56,7 +56,7 @@ fn scatter(cluster: &Cluster) {
 /// also if a request for a node that is new to the pool does not wait for its connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn are_carried_out_wherever_the_lock_is() {
-    for _ in 0..3 {
+    for _ in 0..6 {
         let excuse = Excuse::begin();
         let lost = lost().await;
         if lost.is_empty() {

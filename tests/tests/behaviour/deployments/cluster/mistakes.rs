@@ -4,10 +4,12 @@ use leasehold::{LockError, LockPool};
 use leasehold_tests::cluster::Setup;
 use leasehold_tests::server::Server;
 
-use super::{SHARED, TTL, code, connect, take};
+use super::{LONG, SHARED, TTL, code, connect, take};
 
 async fn refused(url: &str) -> LockError {
-    match LockPool::connect(url).await {
+    // The error, and no time-out that a busy machine causes.
+    let builder = LockPool::builder().url(url).io_timeout(LONG);
+    match builder.connect().await {
         Ok(pool) => panic!("connected: {pool:?}"),
         Err(error) => error,
     }

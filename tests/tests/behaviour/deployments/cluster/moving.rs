@@ -9,8 +9,10 @@ use leasehold_tests::wait;
 
 use super::{LONG, TTL, code, connect, take};
 
-/// Short, so that a lease that is not renewed is lost soon.
-const SHORT: Duration = Duration::from_millis(1500);
+/// Short, so that a lease that is not renewed is lost soon. A busy machine wakes a thread up to
+/// three seconds late, which costs no lease with renewals as frequent as these.
+const SHORT: Duration = Duration::from_secs(4);
+const RENEWED: Duration = Duration::from_millis(400);
 
 /// The key of the fences of a slot.
 fn counter_of(cluster: &Cluster, slot: usize) -> String {
@@ -21,7 +23,7 @@ fn counter_of(cluster: &Cluster, slot: usize) -> String {
 
 /// Waits until the lease has been renewed for more than a whole ttl.
 async fn outlives_its_ttl(what: &str, guards: &[&LockGuard]) {
-    let end = Instant::now() + SHORT * 3 / 2;
+    let end = Instant::now() + SHORT * 9 / 8;
     while Instant::now() < end {
         for guard in guards {
             let kept = guard.check();
@@ -51,7 +53,7 @@ async fn leases_are_renewed_on_the_way() {
     let counter = counter_of(&cluster, slot);
     let probe = cluster.probe_of(wire);
     probe.overwrite(&counter, "4000000000000000", LONG * 2);
-    let request = |key: &str| pool.lock(key).ttl(SHORT).watchdog();
+    let request = |key: &str| pool.lock(key).ttl(SHORT).watchdog_every(RENEWED);
     let lock = request("{moves}:lock").acquire().await.expect("free");
     let share = request("{moves}:share").shared().acquire().await;
     let share = share.expect("free");
@@ -61,7 +63,7 @@ async fn leases_are_renewed_on_the_way() {
     let more: Vec<_> = more.into_iter().map(|one| one.expect("free")).collect();
     let held: Vec<_> = [&lock, &share].into_iter().chain(&more).collect();
     let other = connect(&cluster.url()).await;
-    let waiting = other.lock("{moves}:lock").ttl(TTL).wait(LONG).acquire();
+    let waiting = other.lock("{moves}:lock").ttl(TTL).wait(LONG * 4).acquire();
     let waiting = tokio::spawn(waiting);
     outlives_its_ttl("before", &held).await;
     cluster.begin_move(slot, to);

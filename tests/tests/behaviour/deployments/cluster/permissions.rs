@@ -1,11 +1,17 @@
 //! A user with the fewest permissions can do everything, and is told what it lacks.
 
+use std::time::Duration;
+
 use leasehold::__test::permissions_in_cluster;
+use leasehold::LockPool;
 use leasehold_tests::cluster::{Cluster, MASTERS, Setup};
 use leasehold_tests::wait;
 use redis::cmd;
 
 use super::{LONG, TTL, code, connect, take};
+
+/// Of a lease that is lost soon if it is not renewed.
+const SHORT: Duration = Duration::from_secs(6);
 
 /// Makes the user `few` on every node and gives the URL for it.
 fn user(cluster: &Cluster, rules: &[&str]) -> String {
@@ -37,13 +43,13 @@ async fn the_smallest_set_can_do_everything() {
     let mut held = waiting.await.expect("its turn");
     held.downgrade().await.expect("it becomes a share");
     held.release().await.expect("held");
-    let short = one.lock("few").ttl(TTL / 4).watchdog().acquire().await;
-    let short = short.expect("free");
+    let short = one.lock("few").ttl(SHORT).wait(LONG).watchdog().acquire();
+    let short = short.await.expect("free");
     let slot = cluster.slot("lock:few");
     let to = (cluster.owner(slot) + 1) % MASTERS;
     cluster.begin_move(slot, to);
     while cluster.move_keys(slot, to, 10) > 0 {}
-    tokio::time::sleep(TTL / 2).await;
+    tokio::time::sleep(SHORT + Duration::from_secs(1)).await;
     short.check().expect("it is renewed where it is now");
     cluster.finish_move(slot, to);
     short.release().await.expect("held");
@@ -58,7 +64,8 @@ async fn what_is_missing_is_named() {
         let rules: Vec<_> = rule.split(' ').filter(|rule| *rule != missing).collect();
         user(&cluster, &rules)
     };
-    let error = leasehold::LockPool::connect(&without("+cluster|slots")).await;
+    let builder = LockPool::builder().url(without("+cluster|slots"));
+    let error = builder.io_timeout(LONG).connect().await;
     let error = error.expect_err("the map cannot be read");
     assert_eq!(code(&error), "NOPERM");
     assert!(error.to_string().contains("+cluster|slots"), "{error}");

@@ -1,7 +1,9 @@
 //! Processes that share a cluster: one at a time, in order, and past those that are gone.
 
 use leasehold_tests::etcd::Etcd;
+use leasehold_tests::session_server::SessionServer as _;
 
+use super::TTL;
 use crate::deployments::session_servers::{on_one_thread, processes};
 
 on_one_thread! { Etcd, processes:
@@ -18,5 +20,5 @@ fn a_number_in_a_file() {
 #[test]
 fn a_number_in_a_file_while_leaders_go() {
     // The processes connect while the first leader goes.
-    processes::a_number_in_a_file_while_leaders_go::<Etcd>(|_| ());
+    processes::a_number_in_a_file_while_leaders_go(Etcd::cluster(3), TTL, |_| ());
 }

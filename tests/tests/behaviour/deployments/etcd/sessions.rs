@@ -15,7 +15,9 @@ use super::TTL;
 use crate::deployments::session_servers::sessions::{
     TOLD, a_lease_ends, five_in_one_session, is_lost, keeps_no_lock_without_its_node,
 };
-use crate::deployments::session_servers::{LONG, connect, on_one_thread, take, works};
+use crate::deployments::session_servers::{
+    LONG, connect, connect_patiently, on_one_thread, take, works,
+};
 
 /// The ttl of locks whose session lasts 607 s, so that its next heartbeat is due after 200 s.
 const LASTING: Duration = Duration::from_secs(600);
@@ -26,11 +28,11 @@ on_one_thread! { Etcd, sessions: a_removed_node_is_a_lost_lock }
 #[tokio::test]
 async fn a_lost_session_is_told_to_all() {
     let server = Etcd::shared();
-    let pool = connect(&server.url("lost-session")).await;
+    let pool = connect_patiently(&server.url("lost-session")).await;
     let probe = server.probe("lost-session", "lock:");
     let lasting = |key: String| pool.lock(key).ttl(LASTING);
     let (guards, lease) = five_in_one_session::<Etcd>(&probe, lasting).await;
-    let short = pool.lock("short").ttl(TTL / 4).watchdog();
+    let short = pool.lock("short").ttl(TTL).watchdog().wait(LONG);
     let short = short.acquire().await.expect("it is free");
     assert_ne!(
         probe.nodes("short")[0].session,
@@ -66,11 +68,11 @@ async fn a_session_outlasts_its_leases() {
     let mut random = Random::seeded("outlasts");
     for number in 0..5 {
         let key = format!("k{number}");
+        let asked = Instant::now();
         let guard = take::<Etcd>(&pool, &key).await;
-        let taken = Instant::now();
         let lease = probe.nodes(&key)[0].session;
         // In whole seconds, rounded down.
-        let left = Duration::from_secs(gateway.left(lease) + 1) + taken.elapsed();
+        let left = Duration::from_secs(gateway.left(lease) + 1) + asked.elapsed();
         assert!(TTL <= left, "{left:?} were left of {lease}");
         guard.release().await.expect("held");
         // A heartbeat comes every seven seconds.
@@ -160,9 +162,9 @@ fn a_release_of_any_holder_is_found() {
 #[tokio::test]
 async fn a_lease_that_is_not_renewed_is_ended() {
     let server = Etcd::shared();
-    let pool = connect(&server.url("ended")).await;
+    let pool = connect_patiently(&server.url("ended")).await;
     let probe = server.probe("ended", "lock:");
-    let session = a_lease_ends::<Etcd>(&pool, &probe, Duration::from_secs(1)).await;
+    let session = a_lease_ends::<Etcd>(&pool, &probe, Duration::from_secs(6)).await;
     assert!(0 < server.gateway().left(session), "the session goes on");
     works::<Etcd>(&pool, "k").await;
 }

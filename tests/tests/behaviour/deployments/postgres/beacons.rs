@@ -4,28 +4,45 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{LockGuard, LockPool};
-use leasehold_tests::postgres::Database;
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::postgres::{Database, PostgresProbe};
 use leasehold_tests::probe::Probe;
 use leasehold_tests::proxy::{Mode, Proxy};
 use leasehold_tests::wait;
 
-use super::{LONG, TTL, connect, fresh, lit, take};
+use super::{LONG, TTL, fresh, lit, patient, queued, take, without_haste};
 
 /// A pool whose way to the server can be cut.
 async fn behind_a_proxy(database: &Database) -> (LockPool, Proxy) {
     let proxy = Proxy::start_postgres(database.address());
     let url = database.url_over(proxy.address());
-    let pool = wait::connected(LockPool::builder().url(url)).await;
-    (pool, proxy)
+    let pool = LockPool::builder().url(url).io_timeout(LONG);
+    (wait::connected(pool).await, proxy)
 }
 
 /// Cuts a pool off, and waits until the server has ended its session. `left` other pools have one.
 async fn cut_off(database: &Database, proxy: &Proxy, left: u32) {
     let probe = database.probe("lock:");
     proxy.set(Mode::Refuse);
-    proxy.cut();
-    let dark = || lit(&probe) == left;
+    let dark = || {
+        // A connection that was being made may come through before it is cut.
+        proxy.cut();
+        lit(&probe) == left
+    };
     wait::until_async("its session ends", LONG, dark).await;
+}
+
+/// What was taken away from a holder that is told stays locked for 3 seconds at most. Here it stays
+/// for a minute, so a late look finds it.
+fn prolong(probe: &PostgresProbe) {
+    for (table, revoked) in [
+        ("shares", "revoked"),
+        ("locks", "state IN ('revoked', 'shared')"),
+    ] {
+        probe.value(&format!(
+            "UPDATE leasehold.{table} SET expires_at = clock_timestamp() + interval '1 minute' WHERE {revoked}"
+        ));
+    }
 }
 
 /// Fails if a lock comes free because the session of its holder has ended: that says nothing of the
@@ -34,10 +51,11 @@ async fn cut_off(database: &Database, proxy: &Proxy, left: u32) {
 async fn a_lost_session_ends_no_lease() {
     let (database, other) = fresh().await;
     let (holder, proxy) = behind_a_proxy(&database).await;
-    let held = holder.lock("held").ttl(TTL).acquire().await;
+    let held = holder.lock("held").ttl(LONG * 2).acquire().await;
     let held = held.expect("it is free");
     cut_off(&database, &proxy, 1).await;
-    let waits = other.lock("held").ttl(TTL).wait(Duration::from_secs(2));
+    // Long enough for an answer, on a busy machine too.
+    let waits = other.lock("held").ttl(TTL).wait(Duration::from_secs(5));
     let refused = waits.acquire().await.map(drop);
     assert!(refused.is_err(), "the lease lasts for long");
     assert!(database.probe("lock:").exists("held"));
@@ -52,6 +70,9 @@ async fn a_lost_session_ends_no_lease() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_without_a_session_is_passed_over_at_once() {
     let (database, other) = fresh().await;
+    // Claims last an hour from here on.
+    without_haste(&database).await;
+    let (probe, excuse) = (database.probe("lock:"), Excuse::begin());
     let mut fastest = Duration::MAX;
     for number in 0..3 {
         let key = format!("passed-{number}");
@@ -59,27 +80,24 @@ async fn a_waiter_without_a_session_is_passed_over_at_once() {
         let (first, proxy) = behind_a_proxy(&database).await;
         let request = first.lock(&*key).ttl(TTL).wait(LONG);
         let waits = tokio::spawn(async move { request.acquire().await.map(drop) });
-        let probe = database.probe("lock:");
-        let count = format!("SELECT count(*) FROM leasehold.waiters WHERE key = 'lock:{key}'");
-        let queues = || probe.value(&count) == "1";
-        wait::until_async("it queues", LONG, queues).await;
-        let second = connect(&database).await;
-        let next = second.lock(&*key).ttl(TTL).wait(LONG).acquire();
+        queued(&probe, &key, 1).await;
+        let second = patient(&database).await;
+        let next = second.lock(&*key).ttl(TTL).wait(LONG * 2).acquire();
         let next = wait::started(next).await;
-        let queues = || probe.value(&count) == "2";
-        wait::until_async("another queues behind it", LONG, queues).await;
+        queued(&probe, &key, 2).await;
         cut_off(&database, &proxy, 2).await;
         let released = Instant::now();
         held.release().await.expect("still held");
-        let guard = next.await.expect("its turn comes");
+        let next = wait::within("it is passed over", Duration::from_secs(20), next).await;
+        let guard = next.expect("its turn comes");
         fastest = fastest.min(released.elapsed());
         guard.release().await.expect("still held");
         waits.abort();
         drop(first);
     }
     println!("{fastest:?} after the release");
-    // A claim lasts a second.
-    assert!(fastest < Duration::from_millis(500), "{fastest:?}");
+    let most = Duration::from_millis(500) + excuse.so_far();
+    assert!(fastest < most, "{fastest:?}");
 }
 
 /// Fails if an operator who takes a lock away must wait for a holder that cannot be told.
@@ -87,14 +105,16 @@ async fn a_waiter_without_a_session_is_passed_over_at_once() {
 async fn a_lock_taken_from_a_holder_without_a_session_is_free_at_once() {
     let (database, operator) = fresh().await;
     let (holder, proxy) = behind_a_proxy(&database).await;
-    let cut = take(&holder, "cut").await;
+    let mut cut = take(&holder, "cut").await;
     cut_off(&database, &proxy, 1).await;
     let was = operator.force_release("cut").await.expect("it answers");
     assert!(was.is_some(), "it was held");
+    prolong(&database.probe("lock:"));
     let next = operator.lock("cut").ttl(TTL).acquire().await;
     let next = next.expect("free at once");
     proxy.pass();
-    // The holder connects again, and finds out by that.
+    // The holder connects again, and finds out by that. A downgrade asks until it has an answer.
+    cut.downgrade().await.expect_err("it was taken away");
     let error = cut.release().await.expect_err("it was taken away");
     assert!(error.is_lost(), "{error}");
     next.release().await.expect("still held");
@@ -106,7 +126,7 @@ async fn a_lock_taken_from_a_holder_without_a_session_is_free_at_once() {
 async fn shares_of_holders_with_and_without_a_session() {
     let (database, operator) = fresh().await;
     let (holder, proxy) = behind_a_proxy(&database).await;
-    let reader = connect(&database).await;
+    let reader = patient(&database).await;
     let share = async |pool: &LockPool| -> LockGuard {
         let shared = pool.lock("read").ttl(TTL).shared().acquire().await;
         shared.expect("readers stand side by side")
@@ -115,13 +135,15 @@ async fn shares_of_holders_with_and_without_a_session() {
     cut_off(&database, &proxy, 2).await;
     let was = operator.force_release("read").await.expect("it answers");
     assert_eq!(was.expect("two had it").holders.len(), 2);
+    prolong(&database.probe("lock:"));
     wait::within("it is told", LONG, Box::pin(heard.lost())).await;
     let lock = operator.inspect("read").await.expect("it answers");
     assert_eq!(lock.holders.len(), 1, "{lock:?}");
     assert!(lock.holders[0].revoked, "{lock:?}");
     let error = heard.release().await.expect_err("it was taken away");
     assert!(error.is_lost(), "{error}");
-    let writer = operator.lock("read").ttl(TTL).acquire().await;
+    // Its share may be given back a little later.
+    let writer = operator.lock("read").ttl(TTL).wait(LONG).acquire().await;
     let writer = writer.expect("free once the reader that heard has ended");
     drop(cut);
     writer.release().await.expect("still held");

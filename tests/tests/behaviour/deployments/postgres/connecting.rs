@@ -6,9 +6,10 @@ use std::time::Duration;
 use leasehold::postgres::SCHEMA;
 use leasehold::{LockError, LockPool, Replicas, distributed_lock};
 use leasehold_tests::postgres::{Database, Postgres, WITH_PASSWORD};
+use leasehold_tests::wait;
 use tokio::task::JoinSet;
 
-use super::{LONG, TTL, connect, works};
+use super::{LONG, TTL, patient, works};
 
 /// What the page on PostgreSQL says that a role needs.
 const RIGHTS: &str = include_str!("../../../../../docs/stores/postgres.md");
@@ -18,10 +19,14 @@ async fn recorded(pool: &LockPool) -> Result<u32, LockError> {
     Ok(7)
 }
 
-async fn refusal(url: &str) -> LockError {
-    // The password's proof takes long without optimization.
+/// Connects. The password's proof takes long without optimization.
+async fn try_connect(url: &str) -> Result<LockPool, LockError> {
     let pool = LockPool::builder().url(url).io_timeout(LONG);
-    pool.connect().await.map(drop).expect_err(url)
+    pool.connect().await
+}
+
+async fn refusal(url: &str) -> LockError {
+    try_connect(url).await.map(drop).expect_err(url)
 }
 
 fn code(error: &LockError) -> &'static str {
@@ -50,7 +55,7 @@ async fn a_database_without_the_tables() {
     assert!(error.to_string().contains("?migrate=1"), "{error}");
     let client = database.client().await;
     client.batch_execute(SCHEMA).await.expect("a migration");
-    let pool = LockPool::connect(&database.url()).await;
+    let pool = try_connect(&database.url()).await;
     let pool = pool.expect("the tables are there");
     works(&pool, "migrated").await;
 
@@ -73,7 +78,8 @@ async fn all_processes_migrate_at_once() {
     let database = Postgres::shared().database();
     let mut pools = JoinSet::new();
     for _ in 0..12 {
-        pools.spawn(LockPool::builder().url(database.migrating_url()).connect());
+        let pool = LockPool::builder().url(database.migrating_url());
+        pools.spawn(pool.io_timeout(LONG).connect());
     }
     while let Some(pool) = pools.join_next().await {
         let pool = pool
@@ -91,7 +97,7 @@ async fn older_tables_are_refused_and_newer_ones_are_not() {
     for (version, fits) in [(0, false), (1, true), (2, true)] {
         let set = format!("UPDATE leasehold.meta SET version = {version}");
         client.batch_execute(&set).await.expect("an owner may");
-        let connected = LockPool::connect(&database.url()).await;
+        let connected = try_connect(&database.url()).await;
         match connected {
             Ok(_) => assert!(fits, "{version}"),
             Err(LockError::Config { reason }) => assert!(!fits, "{version}: {reason}"),
@@ -120,8 +126,7 @@ async fn passwords() {
 
     // The rights of the page are enough for every kind of lock, and for the check.
     let right = database.url_of(&format!("{WITH_PASSWORD}:hunter2"));
-    let pool = LockPool::builder().url(&*right).io_timeout(LONG);
-    let pool = pool.connect().await.expect("it is right");
+    let pool = try_connect(&right).await.expect("it is right");
     assert!(!format!("{pool:?}").contains("hunter2"), "{pool:?}");
     works(&pool, "allowed").await;
     let readers = pool.lock("read").ttl(TTL).shared().acquire().await;
@@ -161,7 +166,7 @@ async fn what_it_cannot_do_is_refused() {
             "{option}: {error}"
         );
     }
-    let replicas = LockPool::builder().url(database.url());
+    let replicas = LockPool::builder().url(database.url()).io_timeout(LONG);
     let replicas = replicas.replicas(Replicas::AtLeast(1)).connect().await;
     let error = replicas.map(drop).expect_err("replicas are of Redis");
     assert!(
@@ -203,7 +208,7 @@ async fn defaults_of_the_role_do_not_matter() {
         .expect("an owner may");
     let mut pools = Vec::new();
     for _ in 0..3 {
-        let pool = LockPool::connect(&database.url_of("strange")).await;
+        let pool = try_connect(&database.url_of("strange")).await;
         pools.push(pool.expect("its defaults do not matter"));
     }
     let mut tasks = JoinSet::new();
@@ -226,7 +231,7 @@ async fn defaults_of_the_role_do_not_matter() {
 #[tokio::test]
 async fn over_a_unix_socket() {
     let database = Postgres::shared().migrated();
-    let pool = LockPool::connect(&database.socket_url()).await;
+    let pool = try_connect(&database.socket_url()).await;
     let pool = pool.expect("the server listens there");
     works(&pool, "socket").await;
 }
@@ -236,7 +241,7 @@ async fn over_a_unix_socket() {
 async fn checks() {
     let server = Postgres::durable();
     let database: Database = server.migrated();
-    let pool = connect(&database).await;
+    let pool = patient(&database).await;
     let report = pool.check().await.expect("the server answers");
     assert!(report.findings.is_empty(), "{report}");
     assert!(!report.store.contains('@'), "{report}");
@@ -249,7 +254,12 @@ async fn checks() {
         "{report}"
     );
     drop(server);
-    let gone = tokio::time::timeout(Duration::from_secs(10), pool.check()).await;
-    let error = gone.expect("it gives up").expect_err("there is no server");
+    let gone = wait::within(
+        "it gives up",
+        Duration::from_secs(30),
+        Box::pin(pool.check()),
+    )
+    .await;
+    let error = gone.expect_err("there is no server");
     assert!(error.is_unavailable(), "{error}");
 }

@@ -36,9 +36,10 @@ async fn every_kind_at_once() {
                 while Instant::now() < until {
                     match call(&pool, &mut random).await {
                         Ok(()) => drop(served.fetch_add(1, Ordering::Relaxed)),
-                        // A busy machine may miss the shortest waits.
+                        // A busy machine may miss the shortest waits, and let a call wait for a
+                        // row that another call has. A circle would be counted before that.
                         Err(LockError::Unavailable { source }) => {
-                            assert_eq!(source.code(), "timeout", "{source}");
+                            assert!(["timeout", "55P03"].contains(&source.code()), "{source}");
                         }
                         Err(error) => {
                             assert!(error.is_contention() || error.is_lost(), "{error}");

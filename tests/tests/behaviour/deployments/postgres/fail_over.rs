@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use leasehold::postgres::LEASE_OVER;
 use leasehold::{LockGuard, LockPool};
-use leasehold_tests::holder::Holder;
 use leasehold_tests::postgres::{Database, Postgres};
 use leasehold_tests::random::Random;
 use leasehold_tests::room;
@@ -20,6 +19,8 @@ use super::{LONG, TTL, take, works};
 
 /// The name by which the primary knows its standby.
 const STANDBY: &str = "standby";
+/// Of a lease that a watchdog keeps, on a busy machine too.
+const KEPT: Duration = Duration::from_secs(8);
 
 /// Whether a commit waits for the standby.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +60,14 @@ impl Pair {
         wait::connected(LockPool::builder().url(&*self.url)).await
     }
 
+    /// Waits until the standby has a commit of a load: a busy machine takes longer.
+    pub(super) fn replicates(&self) {
+        self.primary.wait_for(STANDBY);
+        let standby = self.database.on(&self.standby).probe("lock:");
+        let count = "SELECT count(*) FROM commits";
+        wait::until("a commit arrives", LONG, || standby.value(count) != "0");
+    }
+
     /// The standby misses what the primary does for a while; then the primary dies, and the standby
     /// takes over.
     pub(super) fn fail_over(&mut self, misses: Duration) {
@@ -76,9 +85,11 @@ impl Pair {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pools_follow_and_locks_stay() {
     let mut pair = Pair::start(Replication::Synchronous);
-    let (pool, other) = (pair.pool().await, pair.pool().await);
-    let watched = pool.lock("watched").ttl(LONG).watchdog().acquire().await;
-    let watched = watched.expect("it is free");
+    let pool = pair.pool().await;
+    let other = LockPool::builder().url(&*pair.url).io_timeout(LONG);
+    let other = wait::connected(other).await;
+    let watched = pool.lock("watched").ttl(LONG).wait(LONG).watchdog();
+    let watched = watched.acquire().await.expect("it is free");
     let kept = take(&pool, "kept").await;
     let fence = kept.fence();
     pair.primary.kill();
@@ -105,9 +116,12 @@ async fn a_primary_that_hangs_is_left() {
     pair.standby.promote();
     // Its address is accepted, and nothing answers there.
     works(&pool, "after").await;
-    let holder = Holder::enter(&pair.pool().await, "held").await;
-    tokio::time::sleep(Holder::TTL * 2).await;
-    holder.leave("the new primary renews").await;
+    let new = pair.pool().await;
+    let held = new.lock("held").ttl(KEPT).wait(LONG).watchdog();
+    let held = held.acquire().await.expect("it is free");
+    tokio::time::sleep(KEPT + Duration::from_secs(1)).await;
+    held.check().expect("the new primary renews");
+    held.release().await.expect("still held");
     pair.primary.resume();
 }
 
@@ -117,7 +131,7 @@ async fn a_primary_that_hangs_is_left() {
 async fn a_lock_from_before_a_fail_over_does_not_verify() {
     let mut pair = Pair::start(Replication::Synchronous);
     let pool = pair.pool().await;
-    let lock = |key| pool.lock(key).ttl(TTL);
+    let lock = |key| pool.lock(key).ttl(TTL).wait(LONG);
     let alone = lock("alone").acquire().await.expect("it is free");
     let reader = lock("shared").shared().acquire().await;
     let reader = reader.expect("it is free");
@@ -234,6 +248,7 @@ async fn load(replication: Replication, verifies: bool) -> Found {
     }
     tokio::time::sleep(BEFORE).await;
     let pair = tokio::task::spawn_blocking(move || {
+        pair.replicates();
         pair.fail_over(LAG);
         pair
     });

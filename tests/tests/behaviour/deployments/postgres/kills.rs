@@ -10,11 +10,13 @@ use leasehold::{LockGuard, LockPool};
 use leasehold_tests::postgres::Postgres;
 use leasehold_tests::random::Random;
 use leasehold_tests::room;
+use leasehold_tests::wait;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, IsolationLevel};
 
+use super::LONG;
 use super::fail_over::{Pair, Replication, commits_beyond, connected};
 
 /// The shortest ttl; transactions last up to twice as long.
@@ -93,6 +95,15 @@ struct Counts {
     clients: AtomicU64,
 }
 
+impl Counts {
+    /// Waits until each of them has happened: a busy machine takes longer.
+    async fn all_happen(&self) {
+        let counts = [&self.late, &self.refused, &self.clients];
+        let all = || counts.iter().all(|count| 0 < count.load(Ordering::Relaxed));
+        wait::until_async("each of them happens", LONG, all).await;
+    }
+}
+
 async fn load(replication: Replication, verifies: bool) -> Found {
     let _room = room::enter();
     let mut random = Random::seeded("kills");
@@ -126,6 +137,9 @@ async fn load(replication: Replication, verifies: bool) -> Found {
     let (pair, before, sessions) = struck.await.expect("every server comes back");
     let client = connected(&url).await.expect("the new primary answers");
     commits_beyond(&client, before.cast_signed()).await;
+    if verifies {
+        counts.all_happen().await;
+    }
     over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
         task.expect("no task panics");
@@ -158,6 +172,7 @@ fn strike(mut pair: Pair, mut random: Random) -> (Pair, u64, u64) {
         pair.primary.restart();
     }
     sessions += end_sessions(&pair.primary, &mut random);
+    pair.replicates();
     pair.fail_over(LAG);
     let commits = pair
         .database

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{LockGuard, LockPool};
+use leasehold::{LockError, LockGuard, LockPool};
 use leasehold_tests::postgres::{Database, Postgres, PostgresProbe};
 use leasehold_tests::wait;
 use tokio_postgres::Client;
@@ -26,17 +26,38 @@ mod processes;
 mod tls;
 mod verifying;
 
-const TTL: Duration = Duration::from_secs(20);
+/// Outlasts a test, on a busy machine too.
+const TTL: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(60);
+
+/// The sessions that show that they hear, in the database that is asked.
+const BEACONS: &str = "pg_locks l JOIN pg_database d ON d.oid = l.database WHERE l.locktype = 'advisory' AND l.classid = 1818583924 AND d.datname = current_database()";
+
+/// Claims last an hour, and no process that waits is forgotten.
+const WITHOUT_HASTE: &str = "
+    CREATE FUNCTION public.stays_handed() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN NEW.expires_at := clock_timestamp() + interval '1 hour'; RETURN NEW; END $$;
+    CREATE TRIGGER stays_handed BEFORE UPDATE ON leasehold.locks
+      FOR EACH ROW WHEN (NEW.state = 'handed') EXECUTE FUNCTION public.stays_handed();
+    CREATE FUNCTION public.stays_seen() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN NEW.seen_at := clock_timestamp() + interval '1 hour'; RETURN NEW; END $$;
+    CREATE TRIGGER stays_seen BEFORE INSERT OR UPDATE ON leasehold.waiters
+      FOR EACH ROW EXECUTE FUNCTION public.stays_seen()";
 
 async fn connect(database: &Database) -> LockPool {
     wait::connected(LockPool::builder().url(database.url())).await
 }
 
-/// A fresh database with the tables, and a pool on it.
+/// A pool that gives the server time to answer, for a test of no time-out.
+async fn patient(database: &Database) -> LockPool {
+    let pool = LockPool::builder().url(database.url()).io_timeout(LONG);
+    wait::connected(pool).await
+}
+
+/// A fresh database with the tables, and a patient pool on it.
 async fn fresh() -> (Database, LockPool) {
     let database = Postgres::shared().migrated();
-    let pool = connect(&database).await;
+    let pool = patient(&database).await;
     (database, pool)
 }
 
@@ -49,6 +70,35 @@ async fn take(pool: &LockPool, key: &str) -> LockGuard {
 async fn works(pool: &LockPool, key: &str) {
     let released = take(pool, key).await.release().await;
     released.unwrap_or_else(|error| panic!("{key}: {error}"));
+}
+
+/// Fails unless the lock is refused. A server that gets no processor answers late, and is asked
+/// again.
+async fn is_kept_from(pool: &LockPool, key: &str) {
+    let refused = async {
+        loop {
+            let tried = pool.lock(key).ttl(TTL).acquire().await;
+            let error = tried.map(drop).expect_err("it is taken");
+            if !error.is_unavailable() {
+                break error;
+            }
+        }
+    };
+    let error = wait::within("the server answers", LONG, refused).await;
+    assert!(matches!(error, LockError::Contended { .. }), "{error}");
+}
+
+/// Lets processes be as late for their turns as a busy machine makes them.
+async fn without_haste(database: &Database) {
+    let made = database.client().await.batch_execute(WITHOUT_HASTE).await;
+    made.expect("an owner may");
+}
+
+/// Waits until so many processes have a place in the queue of the key.
+async fn queued(probe: &PostgresProbe, key: &str, many: u32) {
+    let count = format!("SELECT count(*) FROM leasehold.waiters WHERE key = 'lock:{key}'");
+    let queue = || probe.value(&count) == many.to_string();
+    wait::until_async("they queue", LONG, queue).await;
 }
 
 /// Waits until the sessions of all pools have ended. The server's counts are certain to have a
@@ -71,6 +121,6 @@ async fn pools_ended(client: &Client) {
 
 /// How many sessions of pools show that they hear, in the database of the probe.
 fn lit(probe: &PostgresProbe) -> u32 {
-    let beacons = "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE l.locktype = 'advisory' AND l.classid = 1818583924 AND d.datname = current_database()";
-    probe.value(beacons).parse().expect("a number")
+    let beacons = format!("SELECT count(*) FROM {BEACONS}");
+    probe.value(&beacons).parse().expect("a number")
 }

@@ -5,18 +5,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leasehold::{LockError, LockPool, distributed_lock};
-use leasehold_tests::postgres::Database;
+use leasehold_tests::postgres::{Database, Postgres};
 use leasehold_tests::random::Random;
 use leasehold_tests::wait;
 use tokio::task::JoinSet;
 
-use super::fresh;
+use super::connect;
 
 const TASKS: u32 = 8;
 const TIMES: u32 = 60;
 
 /// The locks would last far longer.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 #[distributed_lock(key = "<key>", ttl = "10m", wait = "5s", pool = pool)]
 async fn never_ends(pool: &LockPool, key: &str) -> Result<(), LockError> {
@@ -50,7 +50,8 @@ async fn dropped_while_connections_end() {
 
 async fn dropped(ends: bool) {
     let mut random = Random::seeded("dropped");
-    let (database, pool) = fresh().await;
+    let database = Postgres::shared().migrated();
+    let pool = connect(&database).await;
     let over = Arc::new(AtomicBool::new(false));
     let (client, ending) = (database.client().await, Arc::clone(&over));
     let mut pauses = random.fork();

@@ -9,20 +9,39 @@ use leasehold_tests::wait;
 use leasehold_tests::worker::{Event, Job, Scenario, Worker};
 use tokio::task::JoinSet;
 
-use super::{LONG, TTL, connect, fresh, take, works};
+use super::{LONG, TTL, fresh, patient, queued, take, without_haste, works};
 
 /// For so long the store keeps a key for a process that it was handed to.
 const CLAIM: Duration = Duration::from_secs(1);
 
-fn job(url: String, key: &str, scenario: Scenario) -> Job {
+fn job(url: String, key: &str, ttl: Duration, scenario: Scenario) -> Job {
     Job {
         url,
         key: key.to_owned(),
-        ttl_ms: 1_000,
+        ttl_ms: u64::try_from(ttl.as_millis()).expect("a short time"),
         wait_ms: 60_000,
         watchdog: true,
         scenario,
     }
+}
+
+fn spawn(job: &Job) -> Worker {
+    Worker::spawn(env!("CARGO_BIN_EXE_worker"), job)
+}
+
+/// Waits until the worker has connected. A busy machine may miss the time for that: then another
+/// one takes its place.
+fn connected(mut worker: Worker, job: &Job) -> Worker {
+    for _ in 0..20 {
+        let ended = |event: &Event| matches!(event, Event::Ready | Event::Failed { .. });
+        let event = worker.wait_for("it is ready", LONG, ended);
+        if event == Event::Ready {
+            return worker;
+        }
+        println!("{event:?}");
+        worker = spawn(job);
+    }
+    panic!("no worker connects");
 }
 
 /// Fails if two processes are inside at the same time: an addition to the number would be lost.
@@ -38,12 +57,13 @@ fn a_number_in_a_file() {
         times: TIMES,
         pause_us: 300,
     };
-    let job = job(database.url(), "counted", scenario);
-    let worker = || Worker::spawn(env!("CARGO_BIN_EXE_worker"), &job);
-    let workers: Vec<_> = (0..PROCESSES).map(|_| worker()).collect();
-    for mut worker in workers {
+    let job = job(database.url(), "counted", TTL, scenario);
+    // All of them start before the first is waited for.
+    let workers: Vec<_> = (0..PROCESSES).map(|_| spawn(&job)).collect();
+    let workers = workers.into_iter().map(|worker| connected(worker, &job));
+    for mut worker in workers.collect::<Vec<_>>() {
         let ended = |event: &Event| matches!(event, Event::Done | Event::Failed { .. });
-        let ended = worker.wait_for("all additions", LONG * 2, ended);
+        let ended = worker.wait_for("all additions", LONG * 5, ended);
         assert_eq!(ended, Event::Done);
     }
     let number = std::fs::read_to_string(&file).expect("the file");
@@ -54,36 +74,21 @@ fn a_number_in_a_file() {
 /// Fails if a killed process keeps its lock for longer than its ttl, or its turn for good.
 #[tokio::test]
 async fn killed_processes_are_passed_over() {
+    /// A watchdog keeps the lease, on a busy machine too.
+    const KEPT: Duration = Duration::from_secs(6);
     let (database, pool) = fresh().await;
-    let spawn = || {
-        let job = job(database.url(), "killed", Scenario::Hold);
-        Worker::spawn(env!("CARGO_BIN_EXE_worker"), &job)
-    };
-    let mut holder = spawn();
+    let job = job(database.url(), "killed", KEPT, Scenario::Hold);
+    let mut holder = connected(spawn(&job), &job);
     holder.wait_entered(LONG);
-    let mut waiting = spawn();
-    waiting.wait_for("it is ready", LONG, |event| *event == Event::Ready);
-    let client = database.client().await;
-    let queues = async {
-        let count = "SELECT count(*) FROM leasehold.waiters";
-        while client
-            .query_one(count, &[])
-            .await
-            .expect("a count")
-            .get::<_, i64>(0)
-            < 1
-        {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    wait::within("it queues", LONG, queues).await;
+    let mut waiting = connected(spawn(&job), &job);
+    queued(&database.probe("lock:"), "killed", 1).await;
     let (killed, excuse) = (Instant::now(), Excuse::begin());
     waiting.process().kill();
     holder.process().kill();
     works(&pool, "killed").await;
     let took = killed.elapsed();
     println!("{took:?} after both were killed");
-    let most = Duration::from_secs(1) + CLAIM + Duration::from_secs(1) + excuse.so_far();
+    let most = KEPT + CLAIM + Duration::from_secs(1) + excuse.so_far();
     assert!(took < most, "{took:?}");
 }
 
@@ -91,15 +96,15 @@ async fn killed_processes_are_passed_over() {
 #[tokio::test]
 async fn first_come_first_served() {
     let (database, pool) = fresh().await;
-    let held = take(&pool, "order").await;
+    without_haste(&database).await;
+    let (held, probe) = (take(&pool, "order").await, database.probe("lock:"));
     let served = Arc::new(Mutex::new(Vec::new()));
     let mut calls = JoinSet::new();
     for name in 0..6 {
-        let pool = connect(&database).await;
+        let pool = patient(&database).await;
         let acquire = pool.lock("order").ttl(TTL).wait(LONG).acquire();
         let acquire = wait::started(acquire).await;
-        // The answer to this comes behind that to the acquire.
-        works(&pool, &format!("settled-{name}")).await;
+        queued(&probe, "order", name + 1).await;
         let served = Arc::clone(&served);
         calls.spawn(async move {
             let guard = acquire.await.expect("its turn comes");
@@ -120,6 +125,7 @@ async fn first_come_first_served() {
     let names: Vec<_> = served.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, [0, 1, 2, 3, 4, 5]);
     assert!(served.is_sorted_by(|a, b| a.1 < b.1), "{served:?}");
-    // Without messages each would look after a second or so.
-    assert!(took < Duration::from_secs(1) + excuse.so_far(), "{took:?}");
+    // Without messages each would look after a second or so. Each turn may be late.
+    let most = Duration::from_secs(1) + excuse.so_far() * 6;
+    assert!(took < most, "{took:?}");
 }

@@ -2,21 +2,22 @@
 
 use std::time::{Duration, Instant};
 
+use leasehold::LockGuard;
 use leasehold::postgres::{LEASE_OVER, STALE_FENCE};
-use leasehold::{LockError, LockGuard, LockPool};
 use leasehold_tests::lateness::Excuse;
+use leasehold_tests::probe::Probe;
 use leasehold_tests::wait;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, IsolationLevel, Transaction};
 
-use super::{LONG, TTL, connect, fresh, take};
+use super::{LONG, TTL, fresh, is_kept_from, patient, take};
 
 /// A ttl that ends during a test.
 const SHORT: Duration = Duration::from_millis(600);
 /// A waiter is let in within this. It looks every 100 ms.
 const LOOKS: Duration = Duration::from_secs(3);
 /// Of a lease that a watchdog keeps, on a busy machine too.
-const KEPT: Duration = Duration::from_secs(2);
+const KEPT: Duration = Duration::from_secs(10);
 
 async fn verify(transaction: &Transaction<'_>, key: &str, fence: i64) -> Result<(), Error> {
     let verify = "SELECT leasehold.verify($1, $2)";
@@ -37,22 +38,6 @@ async fn begin(client: &mut Client) -> Transaction<'_> {
     client.transaction().await.expect("a transaction begins")
 }
 
-/// Fails unless the lock is refused. A server that gets no processor answers late, and is asked
-/// again.
-async fn is_kept_from(pool: &LockPool, key: &str) {
-    let refused = async {
-        loop {
-            let tried = pool.lock(key).ttl(TTL).acquire().await;
-            let error = tried.map(drop).expect_err("it is pinned");
-            if !error.is_unavailable() {
-                break error;
-            }
-        }
-    };
-    let error = wait::within("the server answers", LONG, refused).await;
-    assert!(matches!(error, LockError::Contended { .. }), "{error}");
-}
-
 /// Fails if a lease that is over verifies, or one that is not does not.
 #[tokio::test]
 async fn only_the_latest_holder_verifies() {
@@ -66,6 +51,9 @@ async fn only_the_latest_holder_verifies() {
     verify(&transaction, &key, old).await.expect("it holds it");
     transaction.commit().await.expect("nothing is in its way");
     first.release().await.expect("still held");
+    // A release waits for its answer for a second at most.
+    let probe = database.probe("lock:");
+    wait::until_async("it is free", LONG, || !probe.exists("one")).await;
     for wanted in [old, old + 1] {
         let transaction = begin(&mut client).await;
         let refused = code(verify(&transaction, &key, wanted).await);
@@ -85,8 +73,8 @@ async fn only_the_latest_holder_verifies() {
 async fn a_verified_lock_waits_for_the_transaction() {
     for ends in ["commit", "rollback", "release"] {
         let (database, pool) = fresh().await;
-        let other = connect(&database).await;
-        let mut client = database.client().await;
+        let other = patient(&database).await;
+        let (mut client, probe) = (database.client().await, database.probe("lock:"));
         let ttl = if ends == "release" { TTL } else { SHORT };
         let guard = pool.lock("pinned").ttl(ttl).acquire().await;
         let guard = guard.expect("it is free");
@@ -98,7 +86,8 @@ async fn a_verified_lock_waits_for_the_transaction() {
         } else {
             guard.lost().await;
             // On the server's clock the lease ends a little later.
-            tokio::time::sleep(SHORT).await;
+            let over = || !probe.exists("pinned");
+            wait::until_async("the lease ends", LONG, over).await;
         }
         is_kept_from(&other, "pinned").await;
         is_kept_from(&pool, "pinned").await;
@@ -136,7 +125,7 @@ async fn a_pinned_lease_is_renewed() {
     let transaction = begin(&mut client).await;
     let verified = verify(&transaction, guard.full_key(), fence(&guard)).await;
     verified.expect("it holds it");
-    tokio::time::sleep(SHORT * 5).await;
+    tokio::time::sleep(KEPT + SHORT * 2).await;
     guard.check().expect("its lease was renewed");
     let verified = verify(&transaction, guard.full_key(), fence(&guard)).await;
     verified.expect("it holds it still");
@@ -149,7 +138,7 @@ async fn a_pinned_lease_is_renewed() {
 async fn snapshots() {
     for isolation in [IsolationLevel::RepeatableRead, IsolationLevel::Serializable] {
         let (database, pool) = fresh().await;
-        let mut client = database.client().await;
+        let (mut client, probe) = (database.client().await, database.probe("lock:"));
         let guard = pool.lock("seen").ttl(KEPT).watchdog().acquire().await;
         let guard = guard.expect("it is free");
         let (key, old) = (guard.full_key().to_owned(), fence(&guard));
@@ -157,7 +146,10 @@ async fn snapshots() {
         let transaction = builder.start().await.expect("it begins");
         let look = transaction.query("SELECT count(*) FROM leasehold.locks", &[]);
         look.await.expect("a snapshot");
-        tokio::time::sleep(SHORT * 2).await;
+        let end = "SELECT expires_at FROM leasehold.locks WHERE key = 'lock:seen'";
+        let before = probe.value(end);
+        let renewed = || probe.value(end) != before;
+        wait::until_async("it is renewed", LONG, renewed).await;
         let verified = verify(&transaction, &key, old).await;
         verified.expect("renewals change nothing");
         transaction.commit().await.expect("it ends");
@@ -179,11 +171,11 @@ async fn snapshots() {
 #[tokio::test]
 async fn readers_pin_against_writers_only() {
     let (database, pool) = fresh().await;
-    let other = connect(&database).await;
-    let mut client = database.client().await;
+    let other = patient(&database).await;
+    let (mut client, probe) = (database.client().await, database.probe("lock:"));
     // Long enough for the steps that follow, on a busy machine too.
-    let reader = pool.lock("read").ttl(SHORT * 2).shared().acquire().await;
-    let reader = reader.expect("it is free");
+    let reader = pool.lock("read").ttl(Duration::from_secs(8)).shared();
+    let reader = reader.acquire().await.expect("it is free");
     let transaction = begin(&mut client).await;
     let verified = verify(&transaction, reader.full_key(), fence(&reader)).await;
     verified.expect("it has a share");
@@ -196,7 +188,8 @@ async fn readers_pin_against_writers_only() {
     let second = other.lock("read").ttl(SHORT).shared().acquire().await;
     drop(second.expect("readers stand side by side"));
     reader.lost().await;
-    tokio::time::sleep(SHORT).await;
+    let over = || !probe.exists("read");
+    wait::until_async("all shares end", LONG, over).await;
     is_kept_from(&other, "read").await;
     transaction.commit().await.expect("it ends");
     take(&other, "read").await.release().await.expect("held");
@@ -206,7 +199,7 @@ async fn readers_pin_against_writers_only() {
 #[tokio::test]
 async fn a_downgrade_lets_readers_in_after_the_commit() {
     let (database, pool) = fresh().await;
-    let other = connect(&database).await;
+    let other = patient(&database).await;
     let mut client = database.client().await;
     let mut writer = take(&pool, "down").await;
     let transaction = begin(&mut client).await;

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use leasehold_tests::quorum::Quorum;
 
-use super::nodes::{TTL, count, left, nodes, pool, shared};
+use super::nodes::{LONG, TTL, count, left, nodes, pool, shared};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -18,10 +18,13 @@ async fn contend(of: usize) {
     let nodes = shared(of, SECOND * 10);
     let probes = nodes.probes();
     for round in 0..5 {
-        let mut calls = JoinSet::new();
+        // A pool for each, so that the queue of a process does not decide.
+        let mut contenders = Vec::new();
         for _ in 0..20 {
-            // A pool for each, so that the queue of a process does not decide.
-            let pool = pool(nodes).await;
+            contenders.push(pool(nodes).await);
+        }
+        let mut calls = JoinSet::new();
+        for pool in contenders {
             calls.spawn(async move {
                 let request = pool.lock(format!("hot-{round}"));
                 let won = request.ttl(SECOND * 10).acquire().await;
@@ -40,7 +43,7 @@ async fn contend(of: usize) {
         }
         assert!(won <= 1, "{won} hold one lock");
         if won == 0 {
-            wait::until("nothing is left", SECOND, || {
+            wait::until("nothing is left", SECOND * 5, || {
                 left(&probes, "hot").is_empty()
             });
         }
@@ -68,13 +71,13 @@ async fn contenders_that_queue_all_come_through() {
     for _ in 0..20 {
         let pool = pool(nodes).await;
         calls.spawn(async move {
-            let request = pool.lock("queued").ttl(TTL).wait(SECOND * 30);
+            let request = pool.lock("queued").ttl(TTL).wait(LONG * 2);
             let guard = request.acquire().await.expect("its turn comes");
             guard.release().await.expect("it is held");
         });
     }
     calls.join_all().await;
-    wait::until("nothing is left", SECOND, || {
+    wait::until("nothing is left", SECOND * 5, || {
         left(&probes, "queued").is_empty()
     });
 }
@@ -89,12 +92,13 @@ async fn a_node_that_hung_during_a_failed_acquisition_is_cleaned() {
     nodes.servers[1].pause();
     let call = pool.lock("k").ttl(SECOND * 10).acquire();
     call.await.expect_err("one of three is no majority");
-    wait::until("the node that answers is cleaned", SECOND, || {
+    wait::until("the node that answers is cleaned", SECOND * 5, || {
         count(&probes[2..], "k") == 0
     });
     nodes.servers[0].resume();
     nodes.servers[1].resume();
-    wait::until("the nodes that hung are cleaned", SECOND * 3, || {
+    // Before the keys end by themselves.
+    wait::until("the nodes that hung are cleaned", SECOND * 8, || {
         count(&probes, "k") == 0
     });
 }
@@ -124,7 +128,7 @@ async fn a_dropped_future_leaves_nothing_on_any_node() {
         let patience = Duration::from_micros(number * 40);
         let _ = tokio::time::timeout(patience, call).await;
     }
-    wait::until("nothing is left", SECOND, || {
+    wait::until("nothing is left", SECOND * 5, || {
         left(&probes, "dropped").is_empty()
     });
 }

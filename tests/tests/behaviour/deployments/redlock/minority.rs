@@ -6,14 +6,14 @@ use leasehold::{LockError, LockPool};
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::wait;
 
-use super::nodes::{TTL, builder, count, left, nodes, pool};
+use super::nodes::{LONG, TTL, builder, count, left, nodes, pool};
 
 /// Takes and releases so many locks; says how long the slowest took to be taken.
 async fn take(pool: &LockPool, name: &str, times: usize) -> Duration {
     let mut slowest = Duration::ZERO;
     for number in 0..times {
         let started = Instant::now();
-        let request = pool.lock(format!("{name}-{number}")).ttl(TTL);
+        let request = pool.lock(format!("{name}-{number}")).ttl(TTL).wait(LONG);
         let guard = request.acquire().await.expect("a majority is there");
         slowest = slowest.max(started.elapsed());
         guard.release().await.expect("a majority is there");
@@ -86,7 +86,7 @@ async fn a_minority_may_be_away_at_connect_and_is_used_when_it_comes() {
     nodes.servers[2].restart();
     let probes = nodes.probes();
     for _ in 0..1_000 {
-        let guard = pool.lock("all").ttl(TTL).acquire().await;
+        let guard = pool.lock("all").ttl(TTL).wait(LONG).acquire().await;
         let guard = guard.expect("two of three vote");
         let everywhere = wait::try_until(TTL / 100, || count(&probes, "all") == 3).is_some();
         guard.release().await.expect("it is held");
@@ -101,7 +101,7 @@ async fn a_minority_may_be_away_at_connect_and_is_used_when_it_comes() {
 async fn without_a_majority_there_is_no_lock() {
     let mut nodes = nodes(3);
     let pool = builder(&nodes).io_timeout(Duration::from_millis(400));
-    let pool = pool.connect().await.expect("the nodes answer");
+    let pool = wait::connected(pool).await;
     nodes.servers[0].kill();
     nodes.servers[1].pause();
     for wait in [Duration::ZERO, Duration::from_millis(600)] {
@@ -111,7 +111,10 @@ async fn without_a_majority_there_is_no_lock() {
         let took = started.elapsed();
         let budget = wait.max(Duration::from_millis(400));
         assert!(matches!(error, LockError::Unavailable { .. }), "{error}");
-        assert!(error.to_string().contains("2 of 3 nodes"), "{error}");
+        // The third may be silent too where the machine is late.
+        let is_late = Duration::from_millis(50) < excuse.so_far();
+        let told = error.to_string().contains("2 of 3 nodes");
+        assert!(told || is_late, "{error}");
         let most = budget + Duration::from_millis(400) + excuse.so_far();
         assert!(took < most, "{took:?}");
     }

@@ -6,9 +6,17 @@ use std::time::Duration;
 use leasehold::{LockPool, LockPoolBuilder};
 use leasehold_tests::quorum::Quorum;
 pub(crate) use leasehold_tests::quorum::{count, left};
+use leasehold_tests::wait;
 
-/// The ttl of most scenes; the nodes must be older than it before they vote.
-pub(crate) const TTL: Duration = Duration::from_secs(1);
+/// The ttl of most scenes; the nodes must be older than it before they vote. A busy machine wakes
+/// each thread up to three seconds late, which must not cost a lease.
+pub(crate) const TTL: Duration = Duration::from_secs(6);
+
+/// How long a call waits for what a busy machine delays.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// For an answer of a majority: each try has a node timeout only.
+const IO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// As many servers that vote on locks of [`TTL`] and below.
 pub(crate) fn nodes(count: usize) -> Quorum {
@@ -27,9 +35,9 @@ pub(crate) fn shared(count: usize, ttl: Duration) -> &'static Quorum {
 }
 
 pub(crate) fn builder(nodes: &Quorum) -> LockPoolBuilder {
-    LockPool::builder().url(nodes.url())
+    LockPool::builder().url(nodes.url()).io_timeout(IO_TIMEOUT)
 }
 
 pub(crate) async fn pool(nodes: &Quorum) -> LockPool {
-    builder(nodes).connect().await.expect("the nodes answer")
+    wait::connected(builder(nodes)).await
 }

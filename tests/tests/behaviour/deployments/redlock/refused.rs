@@ -8,13 +8,13 @@ use leasehold_tests::wait;
 
 use leasehold_tests::quorum::Quorum;
 
-use super::nodes::{TTL, builder};
+use super::nodes::{LONG, TTL, builder};
 
 async fn refusal(url: &str) -> LockError {
-    LockPool::connect(url)
-        .await
-        .map(drop)
-        .expect_err("it is refused")
+    // The refusal, and no time-out that a busy machine causes.
+    let builder = LockPool::builder().url(url).io_timeout(LONG);
+    let connected = builder.connect().await;
+    connected.map(drop).expect_err("it is refused")
 }
 
 async fn misconfigured(url: &str, expected: &str) {
@@ -95,9 +95,7 @@ async fn the_password_of_the_first_node_goes_for_all() {
     let servers: [Server; 3] = [server(), server(), server()];
     let [a, b, c] = servers.each_ref().map(Server::address);
     let url = format!("redlock://:hunter2@{a},{b},{c}?max_ttl=100ms");
-    let pool = LockPool::connect(&url)
-        .await
-        .expect("the password is right");
+    let pool = wait::connected(LockPool::builder().url(url)).await;
     let shown = format!("{pool:?}");
     assert!(
         shown.contains(&a.to_string()) && !shown.contains("hunter2"),
@@ -108,15 +106,17 @@ async fn the_password_of_the_first_node_goes_for_all() {
 /// A node is not yet trusted. A call that waits gets the lock when it is.
 #[tokio::test]
 async fn young_nodes_do_not_vote_until_they_are_older() {
+    // Longer than a busy machine takes until the first call is over.
+    let ttl = TTL * 2;
     let nodes = Quorum::young(3);
-    let pool = builder(&nodes).io_timeout(Duration::from_millis(300));
-    let pool = pool.connect().await.expect("the nodes answer");
-    let error = pool.lock("k").ttl(TTL).acquire().await;
+    let pool = builder(&nodes).io_timeout(Duration::from_secs(2));
+    let pool = wait::connected(pool).await;
+    let error = pool.lock("k").ttl(ttl).acquire().await;
     let error = error
         .expect_err("they may have forgotten locks")
         .to_string();
     assert!(error.contains("restarted lately"), "{error}");
-    let guard = pool.lock("k").ttl(TTL).wait(TTL * 20).acquire().await;
+    let guard = pool.lock("k").ttl(ttl).wait(LONG).acquire().await;
     drop(guard.expect("they are old enough by now"));
     wait::until("it is released", TTL, || {
         nodes.probes().iter().all(|probe| probe.get("k").is_none())

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold::LockError;
+use leasehold_tests::lateness::Excuse;
 use leasehold_tests::probe::Probe;
 
 use leasehold_tests::quorum::Quorum;
@@ -17,7 +18,7 @@ async fn a_majority_keeps_a_lock() {
     let request = pool.lock("k").ttl(TTL).watchdog();
     let guard = request.acquire().await.expect("it is free");
     nodes.servers[2].kill();
-    tokio::time::sleep(TTL * 3).await;
+    tokio::time::sleep(TTL + Duration::from_secs(2)).await;
     guard.check().expect("two of three keep it");
     assert_eq!(count(&probes[..2], "k"), 2);
     guard.release().await.expect("it is held");
@@ -31,7 +32,7 @@ async fn a_lock_that_a_minority_has_lost_is_still_held() {
     let request = pool.lock("k").ttl(TTL).watchdog();
     let guard = request.acquire().await.expect("it is free");
     probes[0].steal("k", TTL * 60);
-    tokio::time::sleep(TTL * 2).await;
+    tokio::time::sleep(TTL + Duration::from_secs(2)).await;
     guard.check().expect("two of three keep it");
     guard.release().await.expect("it is held");
     assert!(probes[0].untouched("k"));
@@ -40,7 +41,7 @@ async fn a_lock_that_a_minority_has_lost_is_still_held() {
 /// A definite no of a majority is loss at the next renewal, long before the lease ends.
 #[tokio::test]
 async fn a_lock_that_a_majority_has_lost_is_lost_at_once() {
-    let ttl = TTL * 6;
+    let ttl = TTL * 2;
     let nodes = Quorum::older_than(3, ttl);
     let probes = nodes.probes();
     let pool = pool(&nodes).await;
@@ -49,12 +50,12 @@ async fn a_lock_that_a_majority_has_lost_is_lost_at_once() {
         .ttl(ttl)
         .watchdog_every(Duration::from_millis(200));
     let guard = request.acquire().await.expect("it is free");
-    let started = Instant::now();
+    let (started, excuse) = (Instant::now(), Excuse::begin());
     probes[0].delete("k");
     probes[1].delete("k");
     guard.lost().await;
     let took = started.elapsed();
-    assert!(took < ttl / 2, "told after {took:?}");
+    assert!(took < ttl / 2 + excuse.so_far(), "told after {took:?}");
     assert!(matches!(guard.check(), Err(LockError::Lost { .. })));
 }
 
@@ -62,19 +63,19 @@ async fn a_lock_that_a_majority_has_lost_is_lost_at_once() {
 /// third of it.
 #[tokio::test]
 async fn a_lock_without_a_majority_is_lost_before_its_end() {
-    let ttl = TTL * 2;
-    let nodes = Quorum::older_than(3, ttl);
+    let nodes = nodes(3);
     let pool = pool(&nodes).await;
-    let request = pool.lock("k").ttl(ttl).watchdog();
+    let request = pool.lock("k").ttl(TTL).watchdog();
     let guard = request.acquire().await.expect("it is free");
-    let started = Instant::now();
+    let (started, excuse) = (Instant::now(), Excuse::begin());
     nodes.servers[0].pause();
     nodes.servers[1].pause();
     guard.lost().await;
     let took = started.elapsed();
     nodes.servers[0].resume();
     nodes.servers[1].resume();
-    assert!(took > ttl / 3, "given up after {took:?}");
-    assert!(took < ttl * 2, "told after {took:?}");
+    let least = (TTL / 3).saturating_sub(excuse.so_far());
+    assert!(took > least, "given up after {took:?}");
+    assert!(took < TTL * 2 + excuse.so_far(), "told after {took:?}");
     assert!(matches!(guard.check(), Err(LockError::Lost { .. })));
 }

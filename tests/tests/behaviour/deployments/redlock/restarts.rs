@@ -1,16 +1,22 @@
 //! A node that was restarted has forgotten its votes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold::LockPool;
 use leasehold_tests::clock;
+use leasehold_tests::lateness::Excuse;
 use leasehold_tests::recorder::{Recorder, Violation};
 
 use leasehold_tests::proxy::{Mode, Proxy};
 use leasehold_tests::quorum::{self, Quorum};
+use leasehold_tests::wait;
 use tokio::task::JoinSet;
 
-use super::nodes::{TTL, nodes, pool};
+use super::nodes::{LONG, pool};
+
+/// Short: a node that was restarted does not vote until such a lease and more is over.
+const TTL: Duration = Duration::from_secs(1);
 
 /// Holds for about half a ttl, many times over.
 async fn work(pool: &LockPool, recorder: &Recorder, until: u64) {
@@ -19,7 +25,8 @@ async fn work(pool: &LockPool, recorder: &Recorder, until: u64) {
         let Ok(guard) = request.acquire().await else {
             continue;
         };
-        let deadline = clock::in_future(guard.remaining());
+        // In nanoseconds, and the recorder counts microseconds.
+        let deadline = leasehold::__test::confirmed(&guard.handle()) / 1_000;
         let inside = recorder.enter("k", None, deadline);
         tokio::time::sleep(guard.remaining() / 2).await;
         drop(inside);
@@ -32,7 +39,7 @@ async fn without_the_third(nodes: &Quorum) -> (LockPool, Vec<Proxy>) {
     let servers = nodes.servers.iter();
     let proxies: Vec<_> = servers.map(|one| Proxy::start(one.address())).collect();
     let url = quorum::url(proxies.iter().map(Proxy::address), "max_ttl=100ms");
-    let pool = LockPool::connect(&url).await.expect("the nodes answer");
+    let pool = wait::connected(LockPool::builder().url(url)).await;
     proxies[2].set(Mode::Refuse);
     proxies[2].cut();
     (pool, proxies)
@@ -49,7 +56,7 @@ async fn a_node_that_was_restarted_empty_does_not_vote() {
     for round in 0..3 {
         let key = format!("k{round}");
         // On a busy machine two of three may not answer at the first try.
-        let guard = one.lock(&key).ttl(ttl).wait(ttl).acquire().await;
+        let guard = one.lock(&key).ttl(ttl).wait(LONG).acquire().await;
         let guard = guard.expect("two of three vote");
         nodes.servers[1].restart();
         let second = two.lock(&key).ttl(ttl).wait(guard.remaining());
@@ -71,8 +78,9 @@ async fn a_second_connection_is_no_second_chance() {
     let mut nodes = Quorum::older_than(3, ttl);
     let (one, _proxies) = without_the_third(&nodes).await;
     let two = pool(&nodes).await;
-    let guard = one.lock("k").ttl(ttl).acquire().await;
+    let guard = one.lock("k").ttl(ttl).wait(LONG).acquire().await;
     let guard = guard.expect("two of three vote");
+    let excuse = Excuse::begin();
     nodes.servers[1].restart();
     let mut kill = redis::cmd("CLIENT");
     kill.arg("KILL")
@@ -90,13 +98,14 @@ async fn a_second_connection_is_no_second_chance() {
         );
         tries += 1;
     }
-    assert!(tries > 2, "only {tries} tries");
+    let is_late = TTL < excuse.so_far();
+    assert!(tries > 2 || is_late, "only {tries} tries");
 }
 
 /// Restarts one after the other under load, with the oracle watching.
 #[tokio::test(flavor = "multi_thread")]
 async fn restarts_under_load_let_nobody_overlap() {
-    let mut nodes = nodes(3);
+    let mut nodes = Quorum::older_than(3, TTL);
     let recorder = Arc::new(Recorder::new());
     let until = clock::in_future(TTL * 15);
     let mut working = JoinSet::new();

@@ -4,14 +4,16 @@ use std::time::{Duration, Instant};
 
 use leasehold::LockPool;
 use leasehold_tests::server::Server;
+use leasehold_tests::wait;
 
-use super::nodes::{TTL, pool, shared};
+use super::nodes::{LONG, TTL, pool, shared};
 
 async fn pair(pool: &LockPool) -> Duration {
     let started = Instant::now();
     let guard = pool
         .lock("pair")
         .ttl(TTL)
+        .wait(LONG)
         .acquire()
         .await
         .expect("it is free");
@@ -30,7 +32,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 async fn a_pair() {
     let server = Server::start();
     let nodes = shared(3, TTL);
-    let one = LockPool::connect(&server.url()).await.expect("it answers");
+    let one = wait::connected(LockPool::builder().url(server.url())).await;
     let three = pool(nodes).await;
     let (mut single, mut quorum) = (Vec::new(), Vec::new());
     for _ in 0..500 {

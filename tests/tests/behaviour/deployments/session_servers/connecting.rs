@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use leasehold::{CheckReport, Finding, LockError, LockPool, Replicas};
 use leasehold_tests::session_server::SessionServer;
+use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::wait;
 
-use super::{LONG, Times, connect, works};
+use super::{HELD, LONG, Times, connect_patiently, works};
 
 async fn refusal(url: &str) -> LockError {
     let pool = LockPool::builder().url(url);
@@ -37,7 +38,7 @@ pub(crate) async fn what_it_cannot_do_is_refused<S: Times>(
     let scheme = format!("{}://", S::SCHEME);
     assert!(error.to_string().contains(&scheme), "{error}");
 
-    let pool = connect(url).await;
+    let pool = connect_patiently(url).await;
     let request = || pool.lock("k").ttl(S::TTL);
     let readers = request().shared().acquire().await.map(drop);
     let permits = request().permits(3).acquire().await.map(drop);
@@ -62,11 +63,12 @@ pub(crate) fn is_not_possible<S: SessionServer>(refused: Result<(), LockError>) 
 /// Fails if a refused call is not told the holder, or one that waited, or one of several keys.
 pub(crate) async fn refusals_name_the_holder<S: Times>() {
     let url = S::shared().url("named");
-    let (pool, other) = (connect(&url).await, connect(&url).await);
-    let held = pool.lock("k").ttl(S::TTL).acquire().await.expect("free");
+    let pool = connect_patiently(&url).await;
+    let other = connect_patiently(&url).await;
+    let held = pool.lock("k").ttl(HELD).acquire().await.expect("free");
     let refused = other.lock("k").ttl(S::TTL).acquire().await;
     // Longer than a session takes to open, and a request to be answered.
-    let waits = other.lock("k").ttl(S::TTL).wait(Duration::from_secs(3));
+    let waits = other.lock("k").ttl(S::TTL).wait(Duration::from_secs(5));
     let waited = waits.acquire().await;
     let several = other.lock_all(["j", "k"]).ttl(S::TTL).acquire().await;
     for refused in [refused.map(drop), waited.map(drop), several.map(drop)] {
@@ -90,7 +92,7 @@ pub(crate) async fn nobody_listens<S: SessionServer>() {
 
 /// Fails if the shortest or the longest ttl does not work.
 pub(crate) async fn from_the_shortest_ttl_to_the_longest<S: SessionServer>() {
-    let pool = connect(&S::shared().url("ttls")).await;
+    let pool = connect_patiently(&S::shared().url("ttls")).await;
     for (number, ttl) in [100, 1_000, 1_001, 86_400_000].into_iter().enumerate() {
         let ttl = Duration::from_millis(ttl);
         let key = format!("k{number}");
@@ -106,7 +108,7 @@ pub(crate) async fn from_the_shortest_ttl_to_the_longest<S: SessionServer>() {
 }
 
 /// Fails if keys that are parts of each other share a lock, or if any text is refused.
-pub(crate) async fn keys_of_all_kinds<S: Times>() {
+pub(crate) async fn keys_of_all_kinds<S: SessionServer>() {
     const KEYS: [&str; 10] = [
         "a",
         "a/",
@@ -120,12 +122,13 @@ pub(crate) async fn keys_of_all_kinds<S: Times>() {
         "\u{1f600}",
     ];
     let url = S::shared().url("kinds");
-    let pool = connect(&url).await;
-    let bare = wait::connected(LockPool::builder().url(url).namespace("")).await;
+    let pool = connect_patiently(&url).await;
+    let bare = LockPool::builder().url(url).namespace("");
+    let bare = wait::connected(bare.io_timeout(NO_OUTAGE)).await;
     let mut guards = Vec::new();
     let of_bare = [".", "..", "...", "zookeeper", "%"].map(|key| (&bare, key));
     for (pool, key) in KEYS.map(|key| (&pool, key)).into_iter().chain(of_bare) {
-        let guard = pool.lock(key).ttl(S::TTL).acquire().await;
+        let guard = pool.lock(key).ttl(HELD).acquire().await;
         guards.push(guard.unwrap_or_else(|error| panic!("{key}: {error}")));
     }
     for guard in guards {
@@ -141,7 +144,7 @@ pub(crate) async fn findings<S: Times>(
     code: &str,
 ) -> CheckReport {
     let mut cluster = S::cluster(3);
-    let pool = connect(&S::url_of(&cluster, "findings")).await;
+    let pool = connect_patiently(&S::url_of(&cluster, "findings")).await;
     let report = pool.check().await.expect("the cluster answers");
     assert!(!report.findings.iter().any(counts), "{report}");
     cluster[1].kill();
@@ -153,7 +156,7 @@ pub(crate) async fn findings<S: Times>(
     let name = cluster[1].address().to_string();
     assert!(away.text.contains(&name), "{report}");
 
-    let single = connect(&S::shared().url("findings")).await;
+    let single = connect_patiently(&S::shared().url("findings")).await;
     let report = single.check().await.expect("the server answers");
     assert!(
         report.is_ready() && report.find("quorum").is_some(),
@@ -161,7 +164,7 @@ pub(crate) async fn findings<S: Times>(
     );
 
     let two = apart();
-    let apart = connect(&S::url_of(&two, "findings")).await;
+    let apart = connect_patiently(&S::url_of(&two, "findings")).await;
     let report = apart.check().await.expect("one of them answers");
     assert!(report.find(code).is_some(), "{report}");
     report
@@ -171,7 +174,8 @@ pub(crate) async fn findings<S: Times>(
 pub(crate) async fn may_take_locks<S: Times>(pool: &LockPool, password: &str) {
     assert!(!format!("{pool:?}").contains(password), "{pool:?}");
     works::<S>(pool, "allowed").await;
-    let all = pool.lock_all(["a", "b"]).ttl(S::TTL).acquire().await;
+    let all = pool.lock_all(["a", "b"]).ttl(S::TTL).wait(LONG);
+    let all = all.acquire().await;
     all.expect("free").release().await.expect("held");
     let report = pool.check().await.expect("the server answers");
     assert!(report.is_ready(), "{report}");

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use leasehold::{LockGuard, LockPool};
 use leasehold_tests::session_server::SessionServer;
+use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::wait;
 
 pub(super) mod connecting;
@@ -14,6 +15,10 @@ pub(super) mod processes;
 pub(super) mod sessions;
 
 pub(super) const LONG: Duration = Duration::from_secs(60);
+
+/// The ttl of a lock that is held over several steps of a test. Servers of a test's own may have no
+/// session for it, and the shared ones have.
+pub(super) const HELD: Duration = Duration::from_secs(40);
 
 /// How long locks and sessions last in the tests with one engine.
 pub(super) trait Times: SessionServer {
@@ -29,6 +34,16 @@ pub(super) trait Times: SessionServer {
 
 pub(super) async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url)).await
+}
+
+/// The same for tests without an outage, where a busy machine delays answers by seconds.
+pub(super) async fn connect_patiently(url: &str) -> LockPool {
+    wait::connected(LockPool::builder().url(url).io_timeout(NO_OUTAGE)).await
+}
+
+/// The same with a network or a server that fails. A call waits unless it says otherwise.
+pub(super) async fn connect_waiting(url: &str) -> LockPool {
+    wait::connected(LockPool::builder().url(url).wait(LONG)).await
 }
 
 pub(super) async fn take<S: Times>(pool: &LockPool, key: &str) -> LockGuard {

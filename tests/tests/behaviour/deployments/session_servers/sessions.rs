@@ -6,10 +6,10 @@ use leasehold::{LockError, LockGuard, LockPool, LockRequest};
 use leasehold_tests::session_server::{SessionProbe as _, SessionServer};
 use leasehold_tests::wait;
 
-use super::{LONG, Times, connect, works};
+use super::{LONG, Times, connect_patiently, works};
 
 /// How soon the holders are told of the end of their session once the server has told it.
-pub(crate) const TOLD: Duration = Duration::from_secs(10);
+pub(crate) const TOLD: Duration = Duration::from_secs(30);
 
 pub(crate) fn is_lost(guard: &LockGuard) -> bool {
     matches!(guard.check(), Err(LockError::Lost { .. }))
@@ -23,7 +23,7 @@ pub(crate) async fn five_in_one_session<S: SessionServer>(
     let mut guards = Vec::new();
     for number in 0..5 {
         let request = ask(format!("k{number}"));
-        guards.push(request.acquire().await.expect("it is free"));
+        guards.push(request.wait(LONG).acquire().await.expect("it is free"));
     }
     let session = probe.nodes("k0")[0].session;
     assert_eq!(probe.nodes("k4")[0].session, session, "one session for all");
@@ -38,7 +38,7 @@ pub(crate) async fn keeps_no_lock_without_its_node<S: Times>(
     free: Duration,
 ) {
     let server = S::shared();
-    let pool = connect(&server.url(prefix)).await;
+    let pool = connect_patiently(&server.url(prefix)).await;
     let probe = server.probe(prefix, "lock:");
     let held = ask(&pool).acquire().await.expect("it is free");
     let own = probe.own_node(probe.nodes("k")[0].session);
@@ -50,9 +50,9 @@ pub(crate) async fn keeps_no_lock_without_its_node<S: Times>(
 
 /// Fails if a lock that was removed by another client is renewed, or if its body goes on.
 pub(crate) async fn a_removed_node_is_a_lost_lock<S: Times>() {
-    const TTL: Duration = Duration::from_millis(2_500);
+    const TTL: Duration = Duration::from_secs(6);
     let server = S::shared();
-    let pool = connect(&server.url("removed")).await;
+    let pool = connect_patiently(&server.url("removed")).await;
     let probe = server.probe("removed", "lock:");
     let guard = pool.lock("k").ttl(TTL).watchdog().acquire().await;
     let guard = guard.expect("it is free");
@@ -67,7 +67,7 @@ pub(crate) async fn a_lease_ends<S: SessionServer>(
     probe: &S::Probe,
     ttl: Duration,
 ) -> i64 {
-    let guard = pool.lock("k").ttl(ttl).acquire().await;
+    let guard = pool.lock("k").ttl(ttl).wait(LONG).acquire().await;
     let guard = guard.expect("it is free");
     let session = probe.nodes("k")[0].session;
     let ended = || probe.nodes("k").is_empty();

@@ -8,7 +8,7 @@ use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
 use redis::cmd;
 
-use super::{PATIENCE, TTL, works};
+use super::{IO_TIMEOUT, PATIENCE, TTL, connect, works};
 
 /// Makes the user `few` and gives the URL for it.
 fn user(server: &Server, rules: &[&str]) -> String {
@@ -36,12 +36,12 @@ async fn the_smallest_set_can_do_everything() {
     assert!(documented.contains(&rule), "the documentation has another");
     let rules: Vec<_> = rule.split(' ').collect();
     let url = user(&server, &rules);
-    let pool = LockPool::connect(&url).await.expect("it connects");
+    let pool = connect(&url).await;
     works(&pool, "k").await.expect("it works");
     let report = pool.check().await.expect("it answers");
     assert_eq!(report.findings, [], "{report}");
     // A process that waits is told of its turn, though the holder has a long ttl.
-    let other = LockPool::connect(&url).await.expect("it connects");
+    let other = connect(&url).await;
     let guard = pool
         .lock("turn")
         .ttl(TTL * 10)
@@ -64,13 +64,13 @@ async fn the_smallest_set_can_do_everything() {
     let ended = wait::within("its turn", PATIENCE, waiting).await;
     ended.expect("no panic").expect("it gets the lock");
     for request in [pool.lock("s").shared(), pool.lock("p").permits(2)] {
-        let guard = request.ttl(Duration::from_millis(900)).acquire().await;
+        let guard = request.ttl(TTL).acquire().await;
         guard.expect("free").release().await.expect("released");
     }
     // The rule is for its own keys only.
     assert!(pool.check().await.expect("it answers").is_ready());
     let rest = LockPool::builder().url(&url).namespace("other");
-    let rest = rest.connect().await.expect("it connects");
+    let rest = wait::connected(rest.io_timeout(IO_TIMEOUT)).await;
     let report = rest.check().await.expect("it answers");
     assert!(report.find("permission").is_some(), "{report}");
     let conforms = leasehold::__test::conformance(&url);
@@ -88,8 +88,7 @@ async fn without_a_name_everything_works() {
         .filter(|rule| !besides.contains(rule))
         .collect();
     assert_eq!(rules.len() + besides.len(), rule.split(' ').count());
-    let pool = LockPool::connect(&user(&server, &rules)).await;
-    let pool = pool.expect("it connects");
+    let pool = connect(&user(&server, &rules)).await;
     works(&pool, "k").await.expect("it works");
     let report = pool.check().await.expect("it answers");
     assert!(report.is_ready(), "{report}");
@@ -103,15 +102,15 @@ async fn a_key_that_is_forbidden_concerns_nobody_else() {
     let (_, rule) = smallest();
     let rule = rule.replace("~lock:*", "~lock:mine:* ~lock:%leasehold:*");
     let rules: Vec<_> = rule.split(' ').collect();
-    let pool = LockPool::connect(&user(&server, &rules)).await;
-    let pool = pool.expect("it connects");
+    let pool = connect(&user(&server, &rules)).await;
     for _ in 0..10 {
         let asked = (0..40).map(|number| {
             let key = match number {
                 20 => "theirs:20".to_owned(),
                 _ => format!("mine:{number}"),
             };
-            pool.lock(key).ttl(TTL * 10).acquire()
+            let request = pool.lock(key).ttl(TTL * 10);
+            request.wait(PATIENCE).acquire()
         });
         let mut guards = Vec::new();
         for (number, got) in join_all(asked).await.into_iter().enumerate() {
@@ -163,7 +162,8 @@ async fn each_missing_permission_is_named() {
             .collect();
         let url = user(&server, &rules);
         let expected = without(missing);
-        let pool = match LockPool::connect(&url).await {
+        let builder = LockPool::builder().url(&url).io_timeout(IO_TIMEOUT);
+        let pool = match builder.connect().await {
             Ok(pool) => pool,
             Err(error) => {
                 assert_eq!(expected, Without::NoPool, "{missing}: {error}");
@@ -207,7 +207,7 @@ async fn without_channels_a_process_looks_by_itself() {
     for missing in lists {
         let rules: Vec<_> = rule.split(' ').filter(|rule| *rule != missing).collect();
         let url = user(&server, &rules);
-        let pool = LockPool::connect(&url).await.expect("it connects");
+        let pool = connect(&url).await;
         let report = pool.check().await.expect("it answers");
         let found = report
             .find("turns")
@@ -215,7 +215,7 @@ async fn without_channels_a_process_looks_by_itself() {
         assert!(found.text.contains("+subscribe"), "{found}");
         assert!(report.is_ready(), "{missing}: {report}");
         let holder = pool.lock("turn").ttl(TTL).acquire().await.expect("free");
-        let other = LockPool::connect(&url).await.expect("it connects");
+        let other = connect(&url).await;
         let waiting = tokio::spawn(async move {
             other
                 .lock("turn")

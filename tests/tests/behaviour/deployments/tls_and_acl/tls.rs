@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Instant;
 
-use leasehold::LockPool;
+use leasehold::{LockPool, LockPoolBuilder};
 use leasehold_tests::server::ServerOptions;
 use leasehold_tests::tls::{Authority, Identity, TlsServer};
 use leasehold_tests::wait;
@@ -13,10 +13,14 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
 
-use super::{PATIENCE, works};
+use super::{IO_TIMEOUT, PATIENCE, works};
 use crate::deployments::refused;
 
 const HOST: &str = "127.0.0.1";
+
+fn patient(url: impl Into<String>) -> LockPoolBuilder {
+    LockPool::builder().url(url).io_timeout(IO_TIMEOUT)
+}
 
 /// Fails if TLS does not work, or is taken for plain text by the checks.
 #[tokio::test]
@@ -24,7 +28,7 @@ async fn a_server_of_a_known_authority_is_trusted() {
     let authority = Authority::new();
     let server = TlsServer::start(&authority, "localhost");
     let url = server.url("localhost");
-    let pool = LockPool::builder().url(url).tls_ca(authority.pem());
+    let pool = patient(url).tls_ca(authority.pem());
     assert!(!format!("{pool:?}").contains("CERTIFICATE"), "{pool:?}");
     let pool = pool
         .connect()
@@ -98,7 +102,7 @@ async fn the_nodes_of_a_cluster_speak_tls() {
         state.contains("cluster_state:ok")
     })
     .await;
-    let builder = LockPool::builder().url(format!("rediss-cluster://{HOST}:{}", node.port()));
+    let builder = patient(format!("rediss-cluster://{HOST}:{}", node.port()));
     let pool = builder.clone().tls_ca(authority.pem()).connect().await;
     let pool = pool.unwrap_or_else(|error| panic!("{error}"));
     works(&pool, "k").await.expect("it works");
@@ -117,16 +121,11 @@ async fn a_server_that_nobody_vouches_for_is_refused() {
     let server = TlsServer::start(&authority, "localhost");
     let local = server.url("localhost");
     let cases = [
-        ("the system's", LockPool::builder().url(&local)),
-        (
-            "another",
-            LockPool::builder().url(&local).tls_ca(other.pem()),
-        ),
+        ("the system's", patient(&local)),
+        ("another", patient(&local).tls_ca(other.pem())),
         (
             "another name",
-            LockPool::builder()
-                .url(server.url(HOST))
-                .tls_ca(authority.pem()),
+            patient(server.url(HOST)).tls_ca(authority.pem()),
         ),
     ];
     for (what, builder) in cases {
@@ -150,11 +149,7 @@ async fn a_server_that_nobody_vouches_for_is_refused() {
 async fn a_client_certificate_is_shown() {
     let authority = Authority::new();
     let server = TlsServer::start_for_clients_with_certificates(&authority, HOST);
-    let builder = || {
-        LockPool::builder()
-            .url(server.url(HOST))
-            .tls_ca(authority.pem())
-    };
+    let builder = || patient(server.url(HOST)).tls_ca(authority.pem());
     let mine = authority.issue("client");
     let pool = builder().tls_client(mine.certificate, mine.key);
     let pool = pool

@@ -10,7 +10,7 @@ use super::TTL;
 use crate::deployments::session_servers::connecting::{
     self, is_not_possible, may_take_locks, may_take_no_locks,
 };
-use crate::deployments::session_servers::{LONG, connect, on_one_thread, works};
+use crate::deployments::session_servers::{LONG, connect_patiently, on_one_thread, works};
 
 on_one_thread! { Zookeeper, connecting:
     refusals_name_the_holder,
@@ -40,7 +40,7 @@ async fn what_it_cannot_do_is_refused() {
 #[tokio::test]
 async fn a_ttl_beyond_all_sessions_is_refused() {
     let server = Settings::new().start();
-    let pool = connect(&server.url("too-long")).await;
+    let pool = connect_patiently(&server.url("too-long")).await;
     let refused = pool.lock("k").ttl(Duration::from_secs(10)).acquire().await;
     let error = refused.map(drop).expect_err("it is too long");
     assert!(matches!(error, LockError::Config { .. }), "{error}");
@@ -72,12 +72,12 @@ async fn users_and_rights() {
         let url = server.url("shop");
         url.replace("zookeeper://", &format!("zookeeper://{user}@"))
     };
-    let pool = connect(&url("service:hunter2")).await;
+    let pool = connect_patiently(&url("service:hunter2")).await;
     may_take_locks::<Zookeeper>(&pool, "hunter2").await;
 
     // The server takes any name, and knows what it may do.
     for elsewhere in [url("service:Hunter3"), server.url("shop")] {
-        let elsewhere = connect(&elsewhere).await;
+        let elsewhere = connect_patiently(&elsewhere).await;
         let told = may_take_no_locks::<Zookeeper>(&elsewhere).await;
         assert!(!told.contains("Hunter3"), "{told}");
     }

@@ -15,8 +15,9 @@ use tokio::task::JoinSet;
 
 use crate::deployments::session_servers::{LONG, connect};
 
-const SESSION: Duration = Duration::from_secs(2);
-const TTL: Duration = Duration::from_secs(2);
+/// Longer than a busy machine puts a thread aside: Curator's sections know no end of a lease.
+const SESSION: Duration = Duration::from_secs(5);
+const TTL: Duration = Duration::from_secs(5);
 const STAY: Duration = Duration::from_millis(5);
 
 fn errand(servers: &[Zookeeper], path: String, time: Duration) -> Errand {
@@ -62,7 +63,7 @@ fn one_of_ours_is_killed(url: &str, path: &str) -> Vec<Section> {
     let job = Job {
         url: url.to_owned(),
         key: "k".to_owned(),
-        ttl_ms: 2_000,
+        ttl_ms: 5_000,
         wait_ms: 60_000,
         watchdog: true,
         scenario: Scenario::Hold,
@@ -113,7 +114,7 @@ async fn together(
         by_kill.await.expect("no panic")
     };
     let (sections, ()) = tokio::join!(kill, disturb(servers));
-    while let Some(ended) = wait::within("ours end", LONG, pools.join_next()).await {
+    while let Some(ended) = wait::within("ours end", LONG * 2, pools.join_next()).await {
         ended.expect("no panic");
     }
     let of_ours = recorder.len();
@@ -144,7 +145,8 @@ async fn together(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn curator_and_leasehold_exclude_each_other() {
     let mut servers = [Zookeeper::start()];
-    let time = Duration::from_secs(15);
+    // Both kills cost the end of a session, of up to ten seconds.
+    let time = Duration::from_secs(30);
     together(&mut servers, "curator", time, async |_| ()).await;
 }
 
@@ -153,7 +155,7 @@ async fn curator_and_leasehold_exclude_each_other() {
 async fn also_while_leaders_are_killed() {
     let mut servers = Zookeeper::cluster(3);
     // On a busy machine a server takes long to start.
-    let time = Duration::from_secs(40);
+    let time = Duration::from_secs(45);
     together(&mut servers, "curator", time, async |servers| {
         for _ in 0..2 {
             tokio::time::sleep(Duration::from_secs(3)).await;

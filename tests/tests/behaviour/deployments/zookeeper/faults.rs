@@ -9,7 +9,7 @@ use leasehold_tests::session_server::{SessionProbe as _, SessionServer as _};
 use leasehold_tests::wait;
 use leasehold_tests::zookeeper::{Settings, Zookeeper};
 
-use super::TTL;
+use super::{LEADERLESS, TTL};
 use crate::deployments::session_servers::faults::{self, behind_a_pipe};
 use crate::deployments::session_servers::{LONG, connect, on_one_thread, on_two_workers, works};
 
@@ -31,10 +31,8 @@ async fn a_restarted_server_is_found_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leaders_are_killed_and_stopped() {
-    // Longer than the other members take to miss a leader that stands still, and to choose another.
-    const HELD: Duration = Duration::from_secs(12);
     let ensemble = Settings::new().longest_session(LONG).ensemble(3);
-    faults::leaders_are_killed_and_stopped(ensemble, HELD).await;
+    faults::leaders_are_killed_and_stopped(ensemble, LEADERLESS).await;
 }
 
 /// Fails if an acquire whose answer was lost leaves a node, or is refused by its own node. The

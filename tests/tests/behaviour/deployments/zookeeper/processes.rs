@@ -1,8 +1,9 @@
 //! Processes that share an ensemble: one at a time, in order, and past those that are gone.
 
 use leasehold_tests::worker::Event;
-use leasehold_tests::zookeeper::Zookeeper;
+use leasehold_tests::zookeeper::{Settings, Zookeeper};
 
+use super::LEADERLESS;
 use crate::deployments::session_servers::{LONG, on_one_thread, processes};
 
 on_one_thread! { Zookeeper, processes:
@@ -19,7 +20,8 @@ fn a_number_in_a_file() {
 #[test]
 fn a_number_in_a_file_while_leaders_go() {
     // No server gives a session while the ensemble has no leader.
-    processes::a_number_in_a_file_while_leaders_go::<Zookeeper>(|workers| {
+    let ensemble = Settings::new().longest_session(LONG).ensemble(3);
+    processes::a_number_in_a_file_while_leaders_go(ensemble, LEADERLESS, |workers| {
         for worker in workers {
             worker.wait_for("it is ready", LONG, |event| *event == Event::Ready);
         }

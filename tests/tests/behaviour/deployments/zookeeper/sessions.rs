@@ -14,7 +14,9 @@ use super::TTL;
 use crate::deployments::session_servers::sessions::{
     a_lease_ends, five_in_one_session, is_lost, keeps_no_lock_without_its_node,
 };
-use crate::deployments::session_servers::{LONG, connect, on_one_thread, take, works};
+use crate::deployments::session_servers::{
+    HELD, LONG, connect, connect_patiently, on_one_thread, take, works,
+};
 
 on_one_thread! { Zookeeper, sessions: a_removed_node_is_a_lost_lock }
 
@@ -33,16 +35,16 @@ fn lasts(server: &Zookeeper, session: i64) -> Option<Duration> {
 /// Fails if locks of one session end apart, or those of another session with them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_session_is_told_to_all() {
-    let server = Zookeeper::start();
+    let server = Settings::new().longest_session(LONG * 2).start();
     let (through, direct) = (
         Pipe::start(server.address()),
-        connect(&server.url("lost")).await,
+        connect_patiently(&server.url("lost")).await,
     );
     let pool = connect(&Zookeeper::url_of_all([through.address()], "lost")).await;
     let probe = server.probe("lost", "lock:");
     let kept = |key: String| pool.lock(key).ttl(TTL).watchdog();
     let (guards, session) = five_in_one_session::<Zookeeper>(&probe, kept).await;
-    let other = direct.lock("other").ttl(TTL).watchdog().acquire().await;
+    let other = direct.lock("other").ttl(HELD).watchdog().acquire().await;
     let other = other.expect("it is free");
     assert_ne!(probe.nodes("other")[0].session, session, "another pool");
     through.set(Flow::BlackHole);
@@ -131,8 +133,8 @@ async fn a_heartbeat_counts_when_the_leader_has_heard_of_it() {
     let server = Zookeeper::start();
     let pool = connect(&server.url("heard")).await;
     let probe = server.probe("heard", "lock:");
-    let held = pool.lock("k").ttl(TTL).watchdog().acquire().await;
-    let held = held.expect("it is free");
+    let held = pool.lock("k").ttl(TTL).watchdog().wait(LONG);
+    let held = held.acquire().await.expect("it is free");
     let session = probe.nodes("k")[0].session;
     let own = probe.own_node(session);
     let writes = || {
@@ -167,9 +169,9 @@ fn a_heartbeat_that_is_believed_is_found() {
 #[tokio::test]
 async fn a_lease_that_is_not_renewed_is_ended() {
     let server = Zookeeper::shared();
-    let pool = connect(&server.url("ended")).await;
+    let pool = connect_patiently(&server.url("ended")).await;
     let probe = server.probe("ended", "lock:");
-    let ttl = Duration::from_secs(1);
+    let ttl = Duration::from_secs(6);
     let stays = pool.lock("stays").ttl(ttl).watchdog().acquire().await;
     let stays = stays.expect("it is free");
     let session = a_lease_ends::<Zookeeper>(&pool, &probe, ttl).await;

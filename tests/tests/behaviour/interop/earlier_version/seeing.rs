@@ -30,14 +30,15 @@ fn the_earlier_version_is_seen() {
     let error = stage.runtime.block_on(pool.lock("k").ttl(TTL).acquire());
     let error = error.expect_err("it is held");
     assert_eq!(error.holder(), Some(owner));
-    let queued = second.ask(
-        &want("k", As::Alone),
-        "0123456789abcdef0123456789abcdef",
-        true,
-    );
-    assert!(format!("{queued:?}").contains("queued: true"), "{queued:?}");
-    let lock = inspected("k");
-    assert_eq!(lock.waiting.len(), 1);
+    let token = "0123456789abcdef0123456789abcdef";
+    let mut lock = inspected("k");
+    // A process that does not ask again for three seconds is forgotten.
+    wait::until("it is seen to wait", LONG, || {
+        let queued = second.ask(&want("k", As::Alone), token, true);
+        assert!(format!("{queued:?}").contains("queued: true"), "{queued:?}");
+        lock = inspected("k");
+        lock.waiting.len() == 1
+    });
     assert_eq!(lock.waiting[0].owner, None, "it notes no owner");
     second.leave("lock:k");
     assert!(earlier.release(&want("k", As::Alone), &lease.token, None));

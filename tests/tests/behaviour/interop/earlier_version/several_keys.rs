@@ -1,6 +1,7 @@
 //! Several keys, all or none.
 
 use leasehold_tests::earlier_version::random_hex;
+use leasehold_tests::wait;
 
 use super::sides::{As, LONG, Stage, TTL, want};
 
@@ -20,7 +21,11 @@ fn several_keys_are_taken_all_or_none() {
     assert_eq!(stage.probe.get("lock:a"), None);
     let fence = ours.fence().expect("it has one").get();
     stage.runtime.block_on(ours.release()).expect("still held");
-    let fences = earlier.ask_all(&both, TTL).expect("both are free");
+    let mut fences = Vec::new();
+    wait::until("both are free", LONG, || {
+        fences = earlier.ask_all(&both, TTL).unwrap_or_default();
+        !fences.is_empty()
+    });
     assert!(
         fences.iter().all(|of| *of > fence),
         "{fences:?} after {fence}"

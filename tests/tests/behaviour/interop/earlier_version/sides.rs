@@ -6,6 +6,7 @@ use leasehold::{LockError, LockGuard, LockPool};
 use leasehold_tests::earlier_version::{EarlierProcess, Lease, Want};
 use leasehold_tests::redis_probe::RedisProbe;
 use leasehold_tests::server::Server;
+use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::wait;
 use redis::cmd;
 use tokio::runtime::{Handle, Runtime};
@@ -123,6 +124,7 @@ impl Stage {
 
     pub(super) fn present(&self) -> LockPool {
         let pool = LockPool::builder().url(self.server.url());
+        let pool = pool.io_timeout(NO_OUTAGE);
         self.runtime.block_on(wait::connected(pool))
     }
 
@@ -136,11 +138,14 @@ impl Stage {
 
     /// Waits until so many processes queue for `key`.
     pub(super) fn await_queued(&self, key: &str, count: usize) {
+        wait::until("they queue", LONG, || self.are_queued(key, count));
+    }
+
+    /// Whether so many processes queue for `key`.
+    pub(super) fn are_queued(&self, key: &str, count: usize) -> bool {
         const RECORD: usize = 46;
         let queue = format!("lock:%leasehold:queue:lock:{key}");
-        wait::until("they queue", LONG, || {
-            self.probe.run::<usize>(cmd("STRLEN").arg(&queue)) == count * RECORD
-        });
+        self.probe.run::<usize>(cmd("STRLEN").arg(&queue)) == count * RECORD
     }
 }
 

@@ -1,12 +1,15 @@
 //! Queueing: a lock goes from one version to the other, with the messages of the queue.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold_tests::earlier_version::{Answer, EarlierProcess, Message, Want, random_hex};
 use leasehold_tests::wait;
 
 use super::sides::{As, LONG, Side, Stage, TTL, in_four_directions, want};
+
+/// How long a key that was handed to a process waits for it.
+const CLAIM: Duration = Duration::from_secs(1);
 
 /// Fails if a release of either version leaves a process of the other waiting, or if fences do not
 /// grow.
@@ -55,9 +58,12 @@ fn our_release_hands_the_key_to_an_earlier_process() {
         matches!(answer, Answer::Held { queued: true, .. }),
         "{answer:?}"
     );
+    let released = Instant::now();
     stage.runtime.block_on(ours.release()).expect("still held");
     let claim = format!("{}:claim", earlier.name());
-    assert_eq!(stage.probe.get("lock:k"), Some(claim));
+    let handed = stage.probe.get("lock:k");
+    let is_over = CLAIM * 9 / 10 < released.elapsed();
+    assert!(handed.as_ref() == Some(&claim) || is_over, "{handed:?}");
     assert_eq!(heard(&mut earlier), Message::Turn(want.key.clone()));
     match earlier.ask(&want, &token, true) {
         Answer::Granted { fence: next, .. } => assert!(next > fence, "{next} after {fence}"),
@@ -157,13 +163,21 @@ fn a_place_that_is_given_up_keeps_nobody_waiting() {
     stage.await_queued("k", 2);
     ours.abort();
     stage.await_queued("k", 1);
+    // A sign of life, as a process gives it that goes on waiting.
+    assert!(matches!(
+        earlier.ask(&want, &token, true),
+        Answer::Held { .. }
+    ));
     assert!(last.release(&want, &held.token, None));
     assert_eq!(heard(&mut earlier), Message::Turn(want.key.clone()));
     // It was handed the lock and does not want it any more.
     let next = stage
         .runtime
         .spawn(pool.lock("k").ttl(TTL).wait(LONG).acquire());
-    stage.await_queued("k", 1);
+    // The handed lock comes free by itself after a second.
+    wait::until("it queues, or has it", LONG, || {
+        stage.are_queued("k", 1) || next.is_finished()
+    });
     earlier.leave(&want.key);
     let next = stage
         .runtime
@@ -175,7 +189,7 @@ fn a_place_that_is_given_up_keeps_nobody_waiting() {
 /// Fails if a renewal by the earlier version does not keep ours out, or renews a lock of ours.
 #[test]
 fn renewals_keep_a_waiting_process_of_the_other_version_out() {
-    const SHORT: Duration = Duration::from_millis(600);
+    const SHORT: Duration = Duration::from_secs(6);
     let stage = Stage::new();
     let (pool, mut earlier) = (stage.present(), stage.earlier());
     let want = Want::alone("lock:k", SHORT);
@@ -184,7 +198,7 @@ fn renewals_keep_a_waiting_process_of_the_other_version_out() {
         .runtime
         .spawn(pool.lock("k").ttl(TTL).wait(LONG).acquire());
     stage.await_queued("k", 1);
-    for _ in 0..20 {
+    for _ in 0..8 {
         thread::sleep(SHORT / 6);
         assert!(earlier.renew(&want, &lease.token), "still its own");
     }

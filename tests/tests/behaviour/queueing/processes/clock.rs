@@ -10,11 +10,9 @@ use leasehold_tests::server_clock::ServerClock;
 use leasehold_tests::wait;
 
 use super::dead_processes::waiting;
-use super::{LONG, Line, TTL, connect, queued, take};
+use super::{CLAIM, LONG, Line, SOON, TTL, connect, queued, take};
 
 const HOUR: i64 = 3_600;
-/// Less than any time that a clock which was set by an hour could make one wait.
-const SOON: Duration = Duration::from_secs(10);
 
 fn start() -> (ServerClock, Server, RedisProbe) {
     let clock = ServerClock::new();
@@ -73,10 +71,13 @@ async fn a_claim_from_the_future() {
     let held = take(&connect(&server.url()).await, "dead").await;
     let mut workers = waiting(&server, &probe, 1).await;
     workers[0].process().pause();
+    let released = Instant::now();
     held.release().await.expect("still held");
     let handed = probe.get("lock:dead");
+    // A busy machine may look when the claim is over.
+    let over = CLAIM <= released.elapsed();
     clock.set(-HOUR);
-    assert!(handed.is_some_and(|value| value.ends_with(":claim")));
+    assert!(over || handed.is_some_and(|value| value.ends_with(":claim")));
     let pool = connect(&server.url()).await;
     for shared in [false, true] {
         let request = pool.lock("dead").ttl(TTL).wait(LONG);
@@ -112,13 +113,16 @@ async fn records_of_no_process() {
             .await
             .expect("still held");
     }
+    let free = || probe.get("lock:junk").is_none();
+    wait::until_async("the readers have left", SOON, free).await;
     probe.overwrite(queue, &record.repeat(50), LONG * 60);
     take(&pool, "junk")
         .await
         .release()
         .await
         .expect("still held");
-    assert_eq!(probe.get(queue), None, "nothing is left of them");
+    let clean = || probe.get(queue).is_none();
+    wait::until_async("nothing is left of them", SOON, clean).await;
 }
 
 /// Fails if a reader that is inside when the clock is set, and dies later, keeps a writer out until
@@ -127,7 +131,7 @@ async fn records_of_no_process() {
 async fn a_share_that_is_renewed_after_it() {
     let (clock, server, probe) = start();
     let proxy = Proxy::start(server.address());
-    let short = Duration::from_millis(1_500);
+    let short = Duration::from_secs(6);
     let pool = connect(&proxy.url()).await;
     let reader = pool.lock("k").ttl(short).watchdog().shared().acquire();
     let reader = reader.await.expect("free");

@@ -20,17 +20,32 @@ pub(super) async fn waiting(server: &Server, probe: &RedisProbe, count: usize) -
     let job = Job {
         url: server.url(),
         key: "dead".to_owned(),
-        ttl_ms: 5_000,
-        wait_ms: 60_000,
+        ttl_ms: 20_000,
+        wait_ms: 120_000,
         watchdog: true,
         scenario: Scenario::Hold,
     };
     let mut workers = Vec::new();
     for number in 1..=count {
-        workers.push(Worker::spawn(env!("CARGO_BIN_EXE_worker"), &job));
+        workers.push(connected(&job));
         wait::until_async("it waits", LONG, || queued(probe, "dead") == number).await;
     }
     workers
+}
+
+/// A worker whose pool is connected. On a busy machine it may not connect in time; then there is
+/// another.
+fn connected(job: &Job) -> Worker {
+    for _ in 0..20 {
+        let mut worker = Worker::spawn(env!("CARGO_BIN_EXE_worker"), job);
+        let event = worker.wait_for("it connects, or fails", LONG, |event| {
+            matches!(event, Event::Ready | Event::Failed { .. })
+        });
+        if event == Event::Ready {
+            return worker;
+        }
+    }
+    panic!("no worker connects");
 }
 
 /// How long the next live process waits after a release, without what a busy machine adds.

@@ -23,7 +23,7 @@ async fn a_turn_that_was_not_told() {
     proxy.set(Mode::LoseMessages);
     let (released, excuse) = (Instant::now(), Excuse::begin());
     held.release().await.expect("still held");
-    assert_eq!(line.served().await, ["deaf", "next"]);
+    line.served_as(released, &["deaf", "next"]).await;
     let took = released.elapsed();
     assert!(took < CLAIM + SLACK + excuse.so_far(), "{took:?}");
 }
@@ -73,9 +73,16 @@ async fn a_holder_that_was_not_told() {
     proxy.set(Mode::LoseMessages);
     line.join(&other, "other").await;
     proxy.pass();
+    let inside = line.served.lock().expect("no panic").len();
+    let excuse = line.excuse;
     let got = line.served().await;
     assert_eq!(got.len(), CALLS + 1);
     let first = got.iter().position(|who| *who == "other");
     let first = first.expect("it is served");
-    assert!(first < CALLS * 2 / 3, "{first} of {CALLS} came before");
+    let late = excuse.so_far().as_millis() / 50;
+    let most = inside + CALLS * 3 / 5 + usize::try_from(late).unwrap_or(CALLS);
+    assert!(
+        first <= most,
+        "{first} of {CALLS} came before, {inside} before it asked"
+    );
 }

