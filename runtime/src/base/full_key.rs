@@ -61,6 +61,12 @@ impl FullKey {
         }
     }
 
+    /// A hash of the whole key, which is another one in each process.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn hash_of_process(&self) -> u64 {
+        self.hash
+    }
+
     /// The name that callers give.
     pub(crate) fn name(&self) -> &str {
         // For a key from `new` this is the last part, for any other the whole text.

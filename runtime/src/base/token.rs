@@ -53,6 +53,12 @@ impl Token {
         Self(NEXT.fetch_add(1, Ordering::Relaxed).into())
     }
 
+    /// The `at`th of the tokens that belong to `hash`, where no token needs to be hard to guess.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn numbered(hash: u64, at: u64) -> Self {
+        Self((u128::from(hash) << 64) | u128::from(at))
+    }
+
     /// A token for tests of the pure core.
     #[cfg(test)]
     pub(crate) fn fixed(number: u128) -> Self {

@@ -218,7 +218,7 @@ bugs! {
     HeartbeatBelieved,
     /// All replicas are those that are connected, and not those that the Sentinels know.
     ReplicasAwayForgotten,
-    /// A pool on PostgreSQL sends each request at once, however many calls are under way.
+    /// A pool on PostgreSQL or etcd sends each request alone, however many calls are under way.
     CallsPileUp,
     /// A lease that is not renewed goes on as long as the process lives.
     LeaseNeverEnds,
@@ -226,6 +226,12 @@ bugs! {
     NodesOfAnySession,
     /// A place that is given up is asked for again by its token, while it is being removed.
     PlaceGivenTwice,
+    /// A place that is taken away by force is granted to the call whose turn it was.
+    RevokedPlaceKept,
+    /// Each node in etcd has a name of its own, which the server keeps until it compacts.
+    NamesUsedOnce,
+    /// The name of a node is given again while a request for it may be carried out yet.
+    NamesGivenEarly,
     /// A node is removed although an earlier request may make it yet.
     NeverSealed,
     /// A `:` in a value of a key template is not encoded.
@@ -289,10 +295,18 @@ pub(crate) fn assert_found(bug: &str, test: &str) {
 #[cfg(test)]
 mod tests {
     /// The bugs that a unit test of this crate is to find.
-    const IN_UNIT_TESTS: [(&str, &str); 6] = [
+    const IN_UNIT_TESTS: [(&str, &str); 8] = [
+        (
+            "NamesGivenEarly",
+            "store::etcd::node_names::tests::a_name_is_kept_while_a_request_may_be_carried_out",
+        ),
         (
             "PlaceGivenTwice",
             "store::session::session_tests::a_place_that_is_given_up_is_not_granted",
+        ),
+        (
+            "RevokedPlaceKept",
+            "store::session::session_tests::a_place_that_is_revoked_is_not_granted",
         ),
         (
             "RemovedUntold",

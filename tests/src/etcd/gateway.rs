@@ -56,6 +56,16 @@ impl Gateway {
         entries.map(node).collect()
     }
 
+    /// How many transactions have changed something.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not answer.
+    pub fn revision(&self) -> i64 {
+        let range = json!({ "key": encoded("none") });
+        number(&self.answer("/v3/kv/range", &range)["header"]["revision"])
+    }
+
     /// Grants a lease of `seconds`.
     ///
     /// # Panics

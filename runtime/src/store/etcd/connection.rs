@@ -17,17 +17,17 @@ use tonic_prost::ProstCodec;
 use super::address::Address;
 use super::failure;
 use super::messages::{
-    AuthenticateRequest, AuthenticateResponse, DeleteRequest, DeleteResponse, Event, GrantRequest,
-    GrantResponse, KeepAliveResponse, KeyValue, LeaseId, MemberListResponse, NO_PUT, Nothing,
-    RangeRequest, RangeResponse, StatusResponse, TimeToLiveResponse, TxnRequest, TxnResponse,
-    WatchCreate, WatchRequest, WatchResponse,
+    AuthenticateRequest, AuthenticateResponse, Event, GrantRequest, GrantResponse,
+    KeepAliveResponse, KeyValue, LeaseId, MemberListResponse, NO_PUT, Nothing, RangeRequest,
+    RangeResponse, StatusResponse, TimeToLiveResponse, TxnRequest, TxnResponse, WatchCreate,
+    WatchRequest, WatchResponse,
 };
 use crate::base::seeded::seeded;
 use crate::store::Failure;
 
 /// The server gets this much for an answer, however impatient a request is: it writes to its disk,
 /// and a busy disk takes long.
-const LEAST_PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How often the connection itself is tried, and how long it gets to answer that. A server answers
 /// this while its disk is busy, so a slow server is not taken for one that is gone.
@@ -191,17 +191,6 @@ impl Connection {
         self.unary("/etcdserverpb.KV/Txn", request, patience).await
     }
 
-    /// Returns how many keys there were.
-    pub(super) async fn delete(
-        &self,
-        request: DeleteRequest,
-        patience: Duration,
-    ) -> Result<i64, Problem> {
-        let path = "/etcdserverpb.KV/DeleteRange";
-        let answer: DeleteResponse = self.unary(path, request, patience).await?;
-        Ok(answer.deleted)
-    }
-
     pub(super) async fn grant(
         &self,
         request: GrantRequest,
@@ -243,15 +232,20 @@ impl Connection {
         self.in_time(asking, patience).await
     }
 
-    /// Waits until there is no such key, or the watch ends.
-    pub(super) async fn deleted(&self, key: Vec<u8>, patience: Duration) -> Result<(), Problem> {
+    /// Waits until there is no such key that was made at the revision `made`, or the watch ends.
+    pub(super) async fn deleted(
+        &self,
+        key: Vec<u8>,
+        made: i64,
+        patience: Duration,
+    ) -> Result<(), Problem> {
         let what = WatchCreate {
             key,
             range_end: Vec::new(),
             filters: vec![NO_PUT],
         };
         self.watch(what, patience, |shown| match shown {
-            Shown::Present(found) => found.is_empty(),
+            Shown::Present(found) => found.iter().all(|found| found.create_revision != made),
             Shown::Changed(_) => true,
         })
         .await

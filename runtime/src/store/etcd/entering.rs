@@ -1,27 +1,27 @@
-//! Making nodes: what one transaction asks, and what its answer means.
-//!
-//! Each transaction that makes a node compares the revision of the session's own key, its *epoch*.
-//! A transaction without an answer may still lie with a member that was stopped. Once the session's
-//! key has been written again, no earlier transaction makes a node: the session is *sealed*. So a
-//! node that may be made late is removed for certain.
+//! Making and removing nodes: what is asked, and what the answer means.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::client::Client;
+use super::epoch::Epoch;
 use super::failure;
+use super::gathering::Gathering;
 use super::messages::{
     ASCENDING, BY_CREATION, CREATION, Compare, DeleteRequest, KeyValue, MODIFICATION, Operand,
-    Operation, PutRequest, RangeRequest, TxnRequest, TxnResponse,
+    Operation, PutRequest, RangeRequest, Response, TxnRequest, TxnResponse,
 };
 use super::names::end_of;
-use super::service::Etcd;
+use super::node_names::{NodeNames, There};
+use super::service::{Etcd, KEPT};
+use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 use crate::base::token::Token;
 use crate::fence::Fence;
 use crate::inspect::owner::Owner;
-use crate::store::session::service::{Answer, Entered, EnteredAll, Node, Trouble};
-use crate::store::{Failure, Retry};
+use crate::store::Failure;
+use crate::store::session::service::{Answer, Entered, EnteredAll, First, Node, Trouble};
 
 /// How many nodes one transaction makes at most. The server takes 128 operations, and the session's
 /// own key is one.
@@ -34,57 +34,50 @@ const TRIES: usize = 8;
 pub(crate) struct Session {
     pub(super) lease: i64,
     pub(super) key: String,
-    state: Mutex<State>,
-}
-
-struct State {
-    /// The revision of the session's key.
-    epoch: i64,
-    /// Nodes that a transaction without an answer may make yet.
-    /// Each with the epoch in which it was doubted last.
-    doubts: HashMap<Token, i64>,
+    epoch: Arc<Epoch>,
+    gathering: Gathering,
+    names: NodeNames,
+    /// Nodes for which a transaction without an answer may be carried out yet, each with the epoch
+    /// in which it was doubted last.
+    doubts: Mutex<HashMap<Token, i64>>,
 }
 
 impl Session {
-    pub(super) fn new(lease: i64, key: String, epoch: i64) -> Self {
-        let doubts = HashMap::new();
+    /// To be called in the runtime that requests run on.
+    pub(super) fn new(client: Arc<Client>, lease: i64, key: String, epoch: i64) -> Self {
+        let epoch = Arc::new(Epoch::new(key.clone(), lease, epoch));
         Self {
             lease,
             key,
-            state: Mutex::new(State { epoch, doubts }),
+            gathering: Gathering::begin(client, Arc::clone(&epoch)),
+            epoch,
+            names: NodeNames::default(),
+            doubts: Mutex::default(),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn doubts(&self) -> MutexGuard<'_, HashMap<Token, i64>> {
+        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// That the session's key is as this process wrote it last.
-    fn is_unsealed(&self) -> Compare {
-        revision(MODIFICATION, &self.key, self.state().epoch)
+    /// A name for a new node.
+    pub(super) fn name(&self, key: &FullKey, number: u64) -> Token {
+        self.names.take(key, number)
     }
 
-    /// Whether the answer shows the session's key as another request of this process wrote it. Its
-    /// end is an error.
-    fn is_sealed(&self, shown: Option<&KeyValue>) -> Answer<bool> {
-        let Some(shown) = shown else {
-            return Err(Trouble::Ended);
-        };
-        let mut state = self.state();
-        let sealed = state.epoch < shown.mod_revision;
-        state.epoch = shown.mod_revision.max(state.epoch);
-        Ok(sealed)
+    /// A request begins that makes the node. Returns false where the node was removed for good.
+    fn begins(&self, node: &Node) -> bool {
+        self.names.begins(node) || seeded!(NodesOfAnySession)
     }
 
-    /// Remembers nodes that may be made late.
+    /// Remembers nodes for which a transaction may be carried out late.
     fn doubt<T>(&self, nodes: &[Node], answer: Answer<T>) -> Answer<T> {
         if let Err(Trouble::Failed(failure)) = &answer
             && failure.executed
         {
-            let mut state = self.state();
-            let epoch = state.epoch;
+            let epoch = self.epoch.now();
             let doubted = nodes.iter().map(|node| (node.name, epoch));
-            state.doubts.extend(doubted);
+            self.doubts().extend(doubted);
         }
         answer
     }
@@ -103,6 +96,26 @@ impl Etcd {
         value: &str,
         patience: Duration,
     ) -> Answer<Entered> {
+        if !session.begins(node) {
+            return Err(failure::unsettled().into());
+        }
+        let entered = self.entered(session, node, queue, value, patience).await;
+        let there = match &entered {
+            Ok(Entered::Held(_)) => There::AsBefore,
+            answer => There::after(answer, There::Maybe),
+        };
+        session.names.ends(node, there);
+        entered
+    }
+
+    async fn entered(
+        &self,
+        session: &Session,
+        node: &Node,
+        queue: bool,
+        value: &str,
+        patience: Duration,
+    ) -> Answer<Entered> {
         let (key, directory) = (
             self.names.node(session.lease, node),
             self.names.directory(&node.key),
@@ -112,29 +125,22 @@ impl Etcd {
         } else {
             is_empty(&directory)
         };
-        for _ in 0..TRIES {
-            let request = making(session, &condition, &key, &directory, value);
-            let asking = self.client.txn(request, patience);
-            let nodes = std::slice::from_ref(node);
-            let answer = session.doubt(nodes, asking.await)?;
-            if !answer.succeeded && session.is_sealed(one(&answer, 0)?)? {
-                continue;
-            }
-            let at = if answer.succeeded { 1 } else { 2 };
-            let all = answer.range(at).ok_or_else(failure::garbled)?;
-            let is_there = answer.succeeded || one(&answer, 1)?.is_some();
-            return Ok(match all.kvs.first() {
-                Some(first) if session.is_mine(&key, first) => Entered::First {
-                    fence: fence(first.create_revision)?,
-                    others: 1 < all.count,
-                },
-                Some(first) if is_there => Entered::Behind(owner(first)),
-                Some(first) => Entered::Held(owner(first)),
-                // It has become free since the comparison, which only a change of the epoch does.
-                None => continue,
-            });
-        }
-        Err(unsettled())
+        let request = making(condition, &key, &directory, value, session.lease);
+        let asking = session.gathering.ask(directory, request, patience);
+        let nodes = std::slice::from_ref(node);
+        let Response::Txn(answer) = session.doubt(nodes, asking.await)? else {
+            return Err(failure::garbled().into());
+        };
+        let is_there = answer.succeeded || one(&answer, 0)?.is_some();
+        let all = answer.range(1).ok_or_else(failure::garbled)?;
+        let first = all.kvs.first().ok_or_else(failure::garbled)?;
+        Ok(if session.is_mine(&key, first) {
+            Entered::First(head(first, all.count)?)
+        } else if is_there {
+            Entered::Behind(owner(first))
+        } else {
+            Entered::Held(owner(first))
+        })
     }
 
     pub(super) async fn make_all(
@@ -144,19 +150,41 @@ impl Etcd {
         value: &str,
         patience: Duration,
     ) -> Answer<EnteredAll> {
+        for (at, node) in nodes.iter().enumerate() {
+            if !session.begins(node) {
+                let begun = nodes[..at].iter();
+                begun.for_each(|node| session.names.ends(node, There::AsBefore));
+                return Err(failure::unsettled().into());
+            }
+        }
+        let entered = self.entered_all(session, nodes, value, patience).await;
+        let there = match &entered {
+            Ok(EnteredAll::Held(..) | EnteredAll::Apart) => There::AsBefore,
+            answer => There::after(answer, There::Maybe),
+        };
+        for node in nodes {
+            session.names.ends(node, there);
+        }
+        entered
+    }
+
+    async fn entered_all(
+        &self,
+        session: &Session,
+        nodes: &[Node],
+        value: &str,
+        patience: Duration,
+    ) -> Answer<EnteredAll> {
         if MOST < nodes.len() {
             return Ok(EnteredAll::Apart);
         }
-        let keys: Vec<_> = nodes.iter().map(|node| (node, session.lease)).collect();
-        let keys: Vec<_> = keys
-            .into_iter()
-            .map(|(node, lease)| {
-                (
-                    self.names.node(lease, node),
-                    self.names.directory(&node.key),
-                )
-            })
-            .collect();
+        let keys = nodes.iter().map(|node| {
+            (
+                self.names.node(session.lease, node),
+                self.names.directory(&node.key),
+            )
+        });
+        let keys: Vec<_> = keys.collect();
         // The revisions of the nodes that are there already.
         let mut known: Vec<Option<i64>> = vec![None; nodes.len()];
         for _ in 0..TRIES {
@@ -170,7 +198,7 @@ impl Etcd {
                     .map(|known| fence(known.unwrap_or(header.revision)));
                 return Ok(EnteredAll::First(fences.collect::<Result<_, _>>()?));
             }
-            session.is_sealed(one(&answer, 0)?)?;
+            session.epoch.learn(&answer)?;
             for (at, (key, _)) in keys.iter().enumerate() {
                 known[at] = match one(&answer, at + 1)? {
                     None => None,
@@ -179,68 +207,97 @@ impl Etcd {
                 };
             }
         }
-        Err(unsettled())
+        Err(failure::unsettled().into())
     }
 
     /// Removes a node, so that no earlier request makes it any more.
-    ///
-    /// A name is given to one node, so the key alone tells it from every other. A deletion costs
-    /// the server less than a transaction that compares before it deletes.
     pub(super) async fn unmake(
         &self,
         session: &Session,
         node: &Node,
         patience: Duration,
     ) -> Answer<bool> {
-        let doubtful = session.state().doubts.contains_key(&node.name);
+        if !session.names.begins(node) {
+            return Ok(false);
+        }
+        let removed = self.removed(session, node, patience).await;
+        session.names.ends(node, There::after(&removed, There::No));
+        removed
+    }
+
+    /// A deletion compares the epoch as well: carried out late, it would remove the next node of
+    /// this name.
+    async fn removed(&self, session: &Session, node: &Node, patience: Duration) -> Answer<bool> {
+        let doubtful = session.doubts().contains_key(&node.name);
         if doubtful && !seeded!(NeverSealed) {
             self.seal(session, patience).await?;
         }
         let key = self.names.node(session.lease, node);
+        let directory = self.names.directory(&node.key);
         let mut request = DeleteRequest {
             key: key.into(),
             range_end: Vec::new(),
         };
         if seeded!(DeleteWithoutCompare) {
-            let directory = self.names.directory(&node.key);
             request.range_end = end_of(&directory);
-            request.key = directory.into();
+            request.key = directory.clone().into();
         }
-        let asking = self
-            .client
-            .ask(|connection| async move { connection.delete(request, patience).await });
-        Ok(0 < asking.await?)
+        let asking = session.gathering.ask(directory, request.into(), patience);
+        let nodes = std::slice::from_ref(node);
+        match session.doubt(nodes, asking.await)? {
+            Response::Delete(deletion) => Ok(0 < deletion.deleted),
+            _ => Err(failure::garbled().into()),
+        }
+    }
+
+    /// Lets the node go on with this lease of its own. Returns false if it is not there.
+    pub(super) async fn keep_with(
+        &self,
+        session: &Session,
+        node: &Node,
+        fence: Fence,
+        lease: i64,
+        patience: Duration,
+    ) -> Answer<bool> {
+        if !session.names.begins(node) {
+            return Ok(false);
+        }
+        let key = self.names.node(session.lease, node);
+        let kept = async {
+            let request = TxnRequest {
+                compare: vec![revision(CREATION, &key, revision_of(fence)?)],
+                success: vec![put(&key, KEPT, lease)],
+                failure: Vec::new(),
+            };
+            Ok(self.client.txn(request, patience).await?.succeeded)
+        };
+        let kept = kept.await;
+        let there = match &kept {
+            Ok(false) => There::No,
+            answer => There::after(answer, There::Maybe),
+        };
+        session.names.ends(node, there);
+        kept
     }
 
     /// Writes the session's key: no earlier request makes a node any more.
     async fn seal(&self, session: &Session, patience: Duration) -> Answer<()> {
-        let request = TxnRequest {
-            success: vec![put(&session.key, "", session.lease)],
-            ..TxnRequest::default()
-        };
-        let asking = self.client.txn(request, patience);
-        let header = asking.await?.header.ok_or_else(failure::garbled)?;
-        let mut state = session.state();
-        state.epoch = header.revision.max(state.epoch);
+        let asking = self.client.txn(session.epoch.seal(), patience);
+        let sealed = session.epoch.sealed(&asking.await?)?;
         // A request that was made with this epoch is not sealed.
-        state.doubts.retain(|_, epoch| header.revision <= *epoch);
+        session.doubts().retain(|_, epoch| sealed <= *epoch);
         Ok(())
     }
 }
 
 /// Makes the node with this key on a condition, and shows which node is the first.
-fn making(
-    session: &Session,
-    condition: &Compare,
-    key: &str,
-    directory: &str,
-    value: &str,
-) -> TxnRequest {
+fn making(condition: Compare, key: &str, directory: &str, value: &str, lease: i64) -> Operation {
     TxnRequest {
-        compare: vec![session.is_unsealed(), condition.clone()],
-        success: vec![put(key, value, session.lease), first(directory)],
-        failure: vec![get(&session.key), get(key), first(directory)],
+        compare: vec![condition],
+        success: vec![put(key, value, lease), first(directory)],
+        failure: vec![get(key), first(directory)],
     }
+    .into()
 }
 
 /// A request that makes a node arrives after the node was removed.
@@ -255,25 +312,36 @@ pub(super) async fn a_late_request_makes_nothing(etcd: &Etcd) {
     let patience = Duration::from_secs(5);
     let opened = etcd.open(Timeout(patience), patience).await;
     let (session, _) = opened.expect("a session opens");
-    let node = Node {
-        key: "lock:late".into(),
-        name: Token::random(crate::base::token::Nonce::new()),
+    let node = |number| {
+        let key = FullKey::from("lock:late");
+        Node {
+            name: session.name(&key, number),
+            key,
+            number,
+        }
     };
+    let (node, next) = (node(1), node(2));
     let (key, directory) = (
         etcd.names.node(session.lease, &node),
         etcd.names.directory(&node.key),
     );
-    let late = making(&session, &is_empty(&directory), &key, &directory, "late");
-    let epoch = session.state().epoch;
-    session.state().doubts.insert(node.name, epoch);
+    let late = making(
+        is_empty(&directory),
+        &key,
+        &directory,
+        "late",
+        session.lease,
+    );
+    let late = session.epoch.unsealed(vec![late]);
+    session.doubts().insert(node.name, session.epoch.now());
     let removed = etcd.unmake(&session, &node, patience).await;
     assert!(!removed.expect("the server answers"), "there was no node");
     let asking = etcd.client.txn(late, patience);
     let answer = asking.await.expect("the server answers");
     assert!(!answer.succeeded, "the late request has made a node");
-    let next = etcd.make(&session, &node, false, "next", patience).await;
+    let next = etcd.make(&session, &next, false, "next", patience).await;
     let next = next.expect("the server answers");
-    assert!(matches!(next, Entered::First { .. }), "{next:?}");
+    assert!(matches!(next, Entered::First(_)), "{next:?}");
     let closed = etcd.close(&session, patience).await;
     closed.expect("the server answers");
 }
@@ -284,11 +352,7 @@ fn all_or_none(
     known: &[Option<i64>],
     value: &str,
 ) -> TxnRequest {
-    let mut request = TxnRequest {
-        compare: vec![session.is_unsealed()],
-        success: Vec::new(),
-        failure: vec![get(&session.key)],
-    };
+    let mut request = session.epoch.unsealed(Vec::new());
     for ((key, directory), known) in keys.iter().zip(known) {
         if let Some(known) = known {
             request.compare.push(revision(CREATION, key, *known));
@@ -307,9 +371,17 @@ fn owner(first: &KeyValue) -> Option<Owner> {
 }
 
 /// The first key that the operation at `at` found.
-fn one(answer: &TxnResponse, at: usize) -> Result<Option<&KeyValue>, Failure> {
+pub(super) fn one(answer: &TxnResponse, at: usize) -> Result<Option<&KeyValue>, Failure> {
     let range = answer.range(at).ok_or_else(failure::garbled)?;
     Ok(range.kvs.first())
+}
+
+/// What the first node of a directory says of itself, with `count` nodes in all.
+pub(super) fn head(found: &KeyValue, count: i64) -> Result<First, Failure> {
+    Ok(First {
+        fence: fence(found.create_revision)?,
+        others: 1 < count,
+    })
 }
 
 pub(super) fn fence(revision: i64) -> Result<Fence, Failure> {
@@ -369,13 +441,4 @@ pub(super) fn first(directory: &str) -> Operation {
         ..RangeRequest::default()
     }
     .into()
-}
-
-fn unsettled() -> Trouble {
-    Trouble::Failed(Failure::unavailable(
-        "conflict",
-        "the request met other changes of the same keys again and again; it is repeated".to_owned(),
-        Retry::Later,
-        false,
-    ))
 }

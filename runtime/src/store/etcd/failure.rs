@@ -222,6 +222,16 @@ pub(super) fn garbled() -> Failure {
     )
 }
 
+/// Other changes were in the way each time.
+pub(super) fn unsettled() -> Failure {
+    Failure::unavailable(
+        "conflict",
+        "the request met other changes of the same keys again and again; it is repeated".to_owned(),
+        Retry::Later,
+        false,
+    )
+}
+
 /// `failure`, as the answer to a request that never left.
 pub(super) fn not_sent(failure: Failure) -> Failure {
     Failure {

@@ -203,17 +203,17 @@ impl Look for EtcdLook {
 
     async fn gone(&mut self, node: &Seen) -> Answer<()> {
         let (path, limit) = (node.path.clone().into_bytes(), self.limit);
+        let made = revision_of(node.fence)?;
         let watching = self
             .etcd
             .client
-            .ask(|connection| async move { connection.deleted(path, limit).await });
+            .ask(|connection| async move { connection.deleted(path, made, limit).await });
         watching.await?;
         // The watch may have ended for another reason.
         let own = RangeRequest {
             key: node.path.clone().into(),
             ..RangeRequest::default()
         };
-        let made = revision_of(node.fence)?;
         let found = self.range(own).await?;
         if found.iter().any(|found| found.create_revision == made) {
             return Err(failure::silent().into());

@@ -125,7 +125,7 @@ pub(super) enum Operand {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Operation {
-    #[prost(oneof = "Request", tags = "1, 2, 3")]
+    #[prost(oneof = "Request", tags = "1, 2, 3, 4")]
     pub(super) request: Option<Request>,
 }
 
@@ -137,11 +137,13 @@ pub(super) enum Request {
     Put(PutRequest),
     #[prost(message, tag = "3")]
     Delete(DeleteRequest),
+    #[prost(message, tag = "4")]
+    Txn(TxnRequest),
 }
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Outcome {
-    #[prost(oneof = "Response", tags = "1, 2, 3")]
+    #[prost(oneof = "Response", tags = "1, 2, 3, 4")]
     pub(super) response: Option<Response>,
 }
 
@@ -153,6 +155,8 @@ pub(super) enum Response {
     Put(PutResponse),
     #[prost(message, tag = "3")]
     Delete(DeleteResponse),
+    #[prost(message, tag = "4")]
+    Txn(TxnResponse),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -312,12 +316,19 @@ impl From<DeleteRequest> for Operation {
     }
 }
 
+impl From<TxnRequest> for Operation {
+    fn from(request: TxnRequest) -> Self {
+        let request = Some(Request::Txn(request));
+        Self { request }
+    }
+}
+
 impl TxnResponse {
     /// The answer to the operation at `at`, which was a range.
     pub(super) fn range(&self, at: usize) -> Option<&RangeResponse> {
         match self.responses.get(at)?.response.as_ref()? {
             Response::Range(range) => Some(range),
-            Response::Put(_) | Response::Delete(_) => None,
+            Response::Put(_) | Response::Delete(_) | Response::Txn(_) => None,
         }
     }
 }

@@ -8,6 +8,8 @@
 //! - [`names`] says which key is which node.
 //! - [`client`] has the connection in use, and replaces it; [`connection`] is one connection to one
 //!   member; [`messages`] has the messages of the server's API.
+//! - [`node_names`] gives the names of nodes again, once no late request can mean a former node.
+//! - [`gathering`] lets requests leave together, and [`epoch`] keeps late ones from making a node.
 //! - [`look`] shows the locks to any process, and takes them away.
 //! - [`address`] reads the URL, [`failure`] says what the server's errors mean, and [`check`] looks
 //!   for what is wrong with a cluster.
@@ -18,8 +20,11 @@ mod classes;
 mod client;
 mod connection;
 mod entering;
+mod epoch;
 mod failure;
+mod gathering;
 pub(crate) mod look;
 mod messages;
 mod names;
+mod node_names;
 pub(crate) mod service;

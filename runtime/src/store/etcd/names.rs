@@ -128,6 +128,7 @@ mod tests {
         let node = |key: &str| Node {
             key: key.into(),
             name: Token::fixed(0xab),
+            number: 0,
         };
         for key in ["lock:a", "lock:a/b", "lock:100%", "lock:%2F", "lock:ä"] {
             let name = names.node(-2, &node(key));
@@ -152,6 +153,7 @@ mod tests {
         let node = Node {
             key: "lock:a".into(),
             name: Token::fixed(0xab),
+            number: 0,
         };
         assert_eq!(
             names.node(0x1f, &node),

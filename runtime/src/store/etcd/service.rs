@@ -1,5 +1,6 @@
 //! What the session store asks of etcd.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -7,13 +8,14 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use super::address::Address;
 use super::client::Client;
 use super::connection::Shown;
-use super::entering::{Session, fence, first, get, put, revision, revision_of};
+use super::entering::{Session, fence, first, get, head, put};
 use super::messages::{
-    BY_CREATION, CREATION, DESCENDING, Event, GrantRequest, Header, KeyValue, Operation, PUT,
-    RangeRequest, TxnRequest, WatchCreate,
+    BY_CREATION, DESCENDING, Event, GrantRequest, Header, KeyValue, Operation, PUT, RangeRequest,
+    TxnRequest, WatchCreate,
 };
 use super::names::{self, Names, end_of};
 use super::{check, classes, failure};
+use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 use crate::base::token::Token;
 use crate::check_report::CheckReport;
@@ -35,7 +37,7 @@ const LOOKS: usize = 100;
 
 /// A cluster of etcd.
 pub(crate) struct Etcd {
-    pub(super) client: Client,
+    pub(super) client: Arc<Client>,
     pub(super) names: Names,
 }
 
@@ -47,7 +49,7 @@ impl Etcd {
     ) -> Self {
         Self {
             names: Names::new(address.prefix()),
-            client: Client::new(address, options.io_timeout, events),
+            client: Arc::new(Client::new(address, options.io_timeout, events)),
         }
     }
 
@@ -105,7 +107,7 @@ impl Etcd {
         let key = b"never-made".to_vec();
         let watching = etcd
             .client
-            .ask(|connection| async move { connection.deleted(key, LONG).await });
+            .ask(|connection| async move { connection.deleted(key, 0, LONG).await });
         let seen = tokio::time::timeout(LONG, watching).await;
         seen.expect("the key is not waited for")
             .expect("the cluster answers");
@@ -124,7 +126,7 @@ impl Etcd {
         node: &Node,
         revision: i64,
         patience: Duration,
-    ) -> Answer<Option<Vec<u8>>> {
+    ) -> Answer<Option<KeyValue>> {
         let directory = self.names.directory(&node.key);
         let request = RangeRequest {
             range_end: end_of(&directory),
@@ -139,8 +141,7 @@ impl Etcd {
             .client
             .ask(|connection| async move { connection.range(request, patience).await });
         let answer = asking.await?;
-        let found = answer.kvs.into_iter().next();
-        Ok(found.map(|found| found.key))
+        Ok(answer.kvs.into_iter().next())
     }
 }
 
@@ -184,7 +185,7 @@ impl Service for Etcd {
             }
         };
         let epoch = header.revision;
-        let session = Session::new(granted.id, key, epoch);
+        let session = Session::new(Arc::clone(&self.client), granted.id, key, epoch);
         Ok((session, Timeout(Duration::from_secs(lasts))))
     }
 
@@ -262,6 +263,10 @@ impl Service for Etcd {
         self.revoke(session.lease, patience).await
     }
 
+    fn name(&self, session: &Session, key: &FullKey, number: u64) -> Option<Token> {
+        Some(session.name(key, number))
+    }
+
     async fn enter(
         &self,
         session: &Session,
@@ -335,15 +340,9 @@ impl Service for Etcd {
             connection.grant(request, patience).await
         });
         let lease = asking.await?.id;
-        let key = self.names.node(session.lease, node);
-        let request = TxnRequest {
-            compare: vec![revision(CREATION, &key, revision_of(fence)?)],
-            success: vec![put(&key, KEPT, lease)],
-            failure: Vec::new(),
-        };
-        let asking = self.client.txn(request, patience);
-        let found = match asking.await {
-            Ok(answer) => answer.succeeded,
+        let keeping = self.keep_with(session, node, fence, lease, patience);
+        let found = match keeping.await {
+            Ok(found) => found,
             Err(Trouble::Ended) => return Err(Trouble::Failed(kept_too_late())),
             Err(failed) => return Err(failed),
         };
@@ -370,18 +369,21 @@ impl Service for Etcd {
             let Some(own) = own.filter(|own| own.lease == session.lease) else {
                 return Ok(Turn::Gone);
             };
-            if all
-                .and_then(|all| all.kvs.first())
-                .is_some_and(|first| first.key == own.key)
+            if let Some(all) = all
+                && let Some(first) = all.kvs.first()
+                && first.key == own.key
             {
-                return Ok(Turn::First);
+                return Ok(Turn::First(head(first, all.count)?));
             }
             let before = self.before(node, own.create_revision, patience).await?;
-            let Some(key) = before else {
+            let Some(before) = before else {
                 continue;
             };
+            let made = before.create_revision;
             self.client
-                .ask(|connection| async move { connection.deleted(key, patience).await })
+                .ask(|connection| async move {
+                    connection.deleted(before.key, made, patience).await
+                })
                 .await?;
         }
     }

@@ -4,19 +4,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::live_session::{LiveSession, OwnNode, ended};
-use super::locks::LockId;
+use super::locks::{Lock, LockId};
 use super::requests::outgrown;
-use super::service::{Entered, EnteredAll, Node, Service, Turn};
+use super::service::{Entered, EnteredAll, First, Node, Service, Turn};
 use super::shared::{Job, Shared};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
-use crate::base::token::Token;
 use crate::fence::Fence;
 use crate::inspect::owner::Owner;
 use crate::store::{CLAIM, Failure, Reply, StoreEvent};
 
 /// The pause before a turn is waited for again, after an error.
 const RETRY: Duration = Duration::from_millis(200);
+
+/// The node that a token asks with.
+struct Asking<S: Service> {
+    own: OwnNode<S>,
+    /// Whether an earlier request may have made it.
+    again: bool,
+    /// Set if it is known to be the first.
+    first: Option<First>,
+}
 
 impl<S: Service> Shared<S> {
     pub(super) async fn acquire(
@@ -29,17 +37,21 @@ impl<S: Service> Shared<S> {
     ) -> Result<Reply, Failure> {
         let began = self.clock.now();
         let session = self.session(ttl, patience).await?;
-        let (own, again) = self.asks(&id, &session, began + ttl, queue);
+        let Asking { own, again, first } = self.asks(&id, &session, began + ttl, queue);
         if !own.session.fits(ttl) {
             return Err(outgrown(S::NAME));
         }
         let session = &own.session;
-        let entering = self
-            .service
-            .enter(&session.server, &own.node, queue, function, patience);
-        let entered = self.or_ended(session, entering.await);
+        let entered = if let Some(first) = first {
+            Ok(Entered::First(first))
+        } else {
+            let entering =
+                self.service
+                    .enter(&session.server, &own.node, queue, function, patience);
+            self.or_ended(session, entering.await)
+        };
         match entered {
-            Ok(Entered::First { fence, others }) => {
+            Ok(Entered::First(First { fence, others })) => {
                 self.is_first(&id, &own, fence)?;
                 self.covers(session, began, ttl, patience).await?;
                 self.has_it_still(&id, &own)?;
@@ -76,29 +88,29 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// The node that the token asks with, and whether an earlier request may have made it: the
-    /// token's own, or the place of this process, or a new one.
+    /// The node that the token asks with: its own, or the place of this process, or a new one.
     fn asks(
         self: &Arc<Self>,
         id: &LockId,
         session: &Arc<LiveSession<S>>,
         until: Instant,
         queue: bool,
-    ) -> (OwnNode<S>, bool) {
+    ) -> Asking<S> {
         let mut guard = self.state();
         let state = &mut *guard;
         let (key, token) = id;
         if let Some(lock) = state.locks.get(id) {
             let own = lock.node.clone();
             state.locks.renew(id, until);
-            return (own, true);
+            let (again, first) = (true, None);
+            return Asking { own, again, first };
         }
-        let mut given_up = None;
-        let mut own = None;
+        let (mut given_up, mut own, mut first) = (None, None, None);
         if let Some(place) = state.places.get_mut(key) {
             if place.node.is_of(session) {
                 let before = std::mem::replace(&mut place.asked_by, *token);
                 own = Some(place.node.clone());
+                first = place.first;
                 // The answer to this request is the answer to that one as well.
                 state.locks.remove(&(key.clone(), before));
             } else {
@@ -117,18 +129,23 @@ impl<S: Service> Shared<S> {
             // It waits in a session for other ttls.
             self.remove_for_good(node);
         }
-        (own, again)
+        Asking { own, again, first }
     }
 
     /// The token's node waits. Returns whether it is the place of this process: its former place
     /// may have been given up while an answer was lost, and then the node was made anew.
     fn is_place(&self, id: &LockId, own: &OwnNode<S>, queue: bool) -> bool {
         let mut state = self.state();
-        state.locks.remove(id);
+        let asked = state.locks.remove(id);
         let (key, token) = id;
+        if asked.as_ref().is_some_and(Lock::may_be_revoked) {
+            state.places.remove_node(key, own);
+            return false;
+        }
+        let asks = asked.is_some();
         match state.places.get_mut(key) {
             Some(place) => place.node == *own,
-            None if queue => {
+            None if queue && asks => {
                 state.places.insert(key.clone(), own.clone(), *token);
                 true
             }
@@ -182,7 +199,10 @@ impl<S: Service> Shared<S> {
     async fn turn(self: &Arc<Self>, key: FullKey, own: OwnNode<S>) {
         loop {
             match self.service.turn(&own.session.server, &own.node).await {
-                Ok(Turn::First) => break,
+                Ok(Turn::First(first)) => {
+                    self.state().places.has_its_turn(&key, &own, first);
+                    break;
+                }
                 Ok(Turn::Gone) => {
                     // The engine asks again, and gets another place.
                     if self.state().places.remove_node(&key, &own) {
@@ -198,16 +218,16 @@ impl<S: Service> Shared<S> {
         }
         self.tell(StoreEvent::Turn(key.clone()));
         tokio::time::sleep(CLAIM).await;
-        self.submit(Job::Unclaim(key.clone(), own.node.name), vec![key]);
+        self.submit(Job::Unclaim(key.clone(), own.node.number), vec![key]);
     }
 
     /// No call has asked for the place whose turn it is: the next process gets the lock.
-    pub(super) async fn unclaim(self: &Arc<Self>, key: &FullKey, name: Token) {
+    pub(super) async fn unclaim(self: &Arc<Self>, key: &FullKey, number: u64) {
         let own = {
             let mut state = self.state();
             let place = state.places.get_mut(key);
             let own = place.map(|place| place.node.clone());
-            let own = own.filter(|own| own.node.name == name);
+            let own = own.filter(|own| own.node.number == number);
             own.and_then(|_| state.give_up_place(key))
         };
         if let Some(own) = own {
@@ -226,6 +246,7 @@ impl<S: Service> Shared<S> {
         let session = self.session(ttl, patience).await?;
         let asked = keys.iter();
         let asked = asked.map(|id| self.asks(id, &session, began + ttl, false));
+        let asked = asked.map(|asking| (asking.own, asking.again));
         let (nodes, again): (Vec<OwnNode<S>>, Vec<bool>) = asked.unzip();
         if !nodes.iter().all(|node| node.is_of(&session)) {
             return Ok(Reply::Apart);

@@ -221,7 +221,7 @@ async fn beats<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>
 }
 
 /// Hears whether the session may be over, and which of its locks are taken away by force.
-async fn hears<S: Service>(shared: &Shared<S>, session: &LiveSession<S>) {
+async fn hears<S: Service>(shared: &Arc<Shared<S>>, session: &LiveSession<S>) {
     loop {
         tokio::time::sleep(RETRY).await;
         let revoked = |name, fence| shared.revoked(name, fence);

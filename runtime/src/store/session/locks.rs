@@ -33,6 +33,11 @@ pub(super) struct Lock<N> {
 }
 
 impl<N> Lock<N> {
+    /// Whether another process may want the node back by force, which is not known to be a lock.
+    pub(super) fn may_be_revoked(&self) -> bool {
+        self.revoked.is_some()
+    }
+
     /// Whether another process wants the lock back by force.
     pub(super) fn is_revoked(&self) -> bool {
         self.fence.is_some() && self.fence == self.revoked
@@ -84,6 +89,11 @@ impl<N> Locks<N> {
         // Also before the node is known to be the first.
         lock.revoked = Some(fence);
         lock.is_revoked().then(|| id.clone())
+    }
+
+    /// Whether a token has, or asks with, the node that `is` means.
+    pub(super) fn any(&self, is: impl Fn(&N) -> bool) -> bool {
+        self.by_id.values().any(|lock| is(&lock.node))
     }
 
     /// The lease lasts until `until`. Returns whether the token has a lock.

@@ -1,12 +1,14 @@
 //! The nodes of this process that wait in the directories of their keys.
 //!
 //! The engine queues with one place for all calls of the process that wait for a key. A place is a
-//! node that no token has yet. The token that asks when the node is the first gets it.
+//! node that no token has yet. The token that asks when the node is the first gets it, and the
+//! server is not asked again.
 
 use tokio::task::AbortHandle;
 
 use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::token::Token;
+use crate::store::session::service::First;
 
 /// The places of this process, by key.
 #[derive(Debug)]
@@ -22,6 +24,8 @@ pub(super) struct Place<N> {
     pub(super) asked_by: Token,
     /// What waits for the node's turn.
     pub(super) waits: Option<AbortHandle>,
+    /// Known once it is the node's turn.
+    pub(super) first: Option<First>,
 }
 
 impl<N> Default for Places<N> {
@@ -50,12 +54,22 @@ impl<N: PartialEq> Places<N> {
             node,
             asked_by,
             waits: None,
+            first: None,
         };
         self.by_key.insert(key, place);
     }
 
     pub(super) fn remove(&mut self, key: &FullKey) -> Option<Place<N>> {
         self.by_key.remove(key)
+    }
+
+    /// It is the turn of `node`, if that is the place of `key` still.
+    pub(super) fn has_its_turn(&mut self, key: &FullKey, node: &N, first: First) {
+        if let Some(place) = self.by_key.get_mut(key)
+            && place.node == *node
+        {
+            place.first = Some(first);
+        }
     }
 
     /// Whether the place of `key` is `node`.
@@ -71,6 +85,13 @@ impl<N: PartialEq> Places<N> {
             self.by_key.remove(key);
         }
         is_this
+    }
+
+    /// The key of the place with the node that `is` means.
+    pub(super) fn key_of(&self, is: impl Fn(&N) -> bool) -> Option<FullKey> {
+        let mut places = self.by_key.iter();
+        let (key, _) = places.find(|(_, place)| is(&place.node))?;
+        Some(key.clone())
     }
 
     /// Removes the places with nodes of which `gone` is true. Returns their keys.

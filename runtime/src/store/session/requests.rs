@@ -36,7 +36,7 @@ impl<S: Service> Shared<S> {
                 self.reply(id, &asked, result);
             }
             Job::Expire(id) => self.expire(&id).await,
-            Job::Unclaim(key, name) => self.unclaim(&key, name).await,
+            Job::Unclaim(key, number) => self.unclaim(&key, number).await,
         }
     }
 

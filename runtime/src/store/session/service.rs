@@ -9,15 +9,17 @@ use crate::fence::Fence;
 use crate::inspect::owner::Owner;
 use crate::store::Failure;
 
-/// A node in the directory of a key. Its name is random, and no other node ever has it.
+/// A node in the directory of a key. No other node has its name while this one may be there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) key: FullKey,
     pub(crate) name: Token,
+    /// No other node of this process ever has its number.
+    pub(crate) number: u64,
 }
 
 /// Why a server did not do what was asked.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Trouble {
     /// The session is over, and all of its nodes are gone.
     Ended,
@@ -33,11 +35,18 @@ impl From<Failure> for Trouble {
 /// An answer of the server.
 pub(crate) type Answer<T> = Result<T, Trouble>;
 
+/// A node that is the first of its directory. It stays the first until it is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct First {
+    pub(crate) fence: Fence,
+    /// Whether further nodes wait behind it.
+    pub(crate) others: bool,
+}
+
 /// What came of entering a key's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entered {
-    /// The node is the first. `others`: whether further nodes wait behind it.
-    First { fence: Fence, others: bool },
+    First(First),
     /// The node is there, behind another, which has this owner if that is known.
     Behind(Option<Owner>),
     /// There is no such node, because another is there and this one was not to queue.
@@ -59,7 +68,7 @@ pub(crate) enum EnteredAll {
 /// Whether a node that waited is at the head of its directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
-    First,
+    First(First),
     /// The node is not there any more.
     Gone,
 }
@@ -131,6 +140,12 @@ pub(crate) trait Service: Send + Sync + 'static {
         session: &Self::Session,
         patience: Duration,
     ) -> impl Future<Output = Answer<()>> + Send;
+
+    /// The name of a new node with this number. None stands for a random one, which no other node
+    /// ever has.
+    fn name(&self, _session: &Self::Session, _key: &FullKey, _number: u64) -> Option<Token> {
+        None
+    }
 
     /// Makes `node` if it is not there: behind the other nodes if it is to `queue`, and otherwise
     /// only in an empty directory. Asked again, it finds the node.

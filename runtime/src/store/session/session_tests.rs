@@ -1,14 +1,14 @@
 //! What becomes of places when a server loses answers, on a made-up server and a paused clock.
 
 use std::collections::VecDeque;
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::service::{Answer, Entered, EnteredAll, Node, Service, Timeout, Trouble, Turn};
+use super::service::{Answer, Entered, EnteredAll, First, Node, Service, Timeout, Trouble, Turn};
 use super::store::SessionStore;
 use crate::base::clock::Clock;
 use crate::base::full_key::FullKey;
@@ -19,6 +19,7 @@ use crate::store::{CLAIM, Failure, LockStore, Op, OpId, Reply, Request, Retry, S
 
 const TTL: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(1);
+const FENCE: Fence = Fence::new(1);
 
 /// One directory. The first node has the lock.
 #[derive(Default)]
@@ -29,6 +30,8 @@ struct Server {
     lost: Mutex<u32>,
     /// How many removals are lost.
     lost_removals: Mutex<u32>,
+    /// The node that another process wants back by force.
+    revoked: Mutex<Option<Token>>,
 }
 
 impl Server {
@@ -45,9 +48,19 @@ impl Server {
         *self.lost.lock().unwrap() = 1;
     }
 
+    fn revoke(&self, name: Token) {
+        *self.revoked.lock().unwrap() = Some(name);
+        self.changed.notify_waiters();
+    }
+
     fn leaves(&self, name: Token) {
         self.change(|nodes| nodes.retain(|node| *node != name));
     }
+}
+
+fn first(nodes: &VecDeque<Token>) -> First {
+    let (fence, others) = (FENCE, 1 < nodes.len());
+    First { fence, others }
 }
 
 async fn no_answer(patience: Duration) -> Trouble {
@@ -77,8 +90,15 @@ impl Service for Arc<Server> {
         Ok(())
     }
 
-    async fn ended(&self, (): &(), _: impl Fn(Token, Fence) + Send + Sync) -> Answer<()> {
-        pending().await
+    async fn ended(&self, (): &(), revoked: impl Fn(Token, Fence) + Send + Sync) -> Answer<()> {
+        loop {
+            let changed = self.changed.notified();
+            let name = self.revoked.lock().unwrap().take();
+            if let Some(name) = name {
+                revoked(name, FENCE);
+            }
+            changed.await;
+        }
     }
 
     async fn close(&self, (): &(), _: Duration) -> Answer<()> {
@@ -104,8 +124,7 @@ impl Service for Arc<Server> {
             nodes.push_back(node.name);
         }
         if nodes.front() == Some(&node.name) {
-            let (fence, others) = (Fence::new(1), 1 < nodes.len());
-            return Ok(Entered::First { fence, others });
+            return Ok(Entered::First(first(&nodes)));
         }
         Ok(Entered::Behind(None))
     }
@@ -146,12 +165,16 @@ impl Service for Arc<Server> {
     async fn turn(&self, (): &(), node: &Node) -> Answer<Turn> {
         loop {
             let changed = self.changed.notified();
-            let nodes = self.nodes();
-            if !nodes.contains(&node.name) {
-                return Ok(Turn::Gone);
-            }
-            if nodes.first() == Some(&node.name) {
-                return Ok(Turn::First);
+            let turn = {
+                let nodes = self.nodes.lock().unwrap();
+                if nodes.front() == Some(&node.name) {
+                    Some(Turn::First(first(&nodes)))
+                } else {
+                    (!nodes.contains(&node.name)).then_some(Turn::Gone)
+                }
+            };
+            if let Some(turn) = turn {
+                return Ok(turn);
             }
             changed.await;
         }
@@ -176,6 +199,21 @@ impl Client {
 
     /// Queues for the lock with this token.
     async fn asks(&mut self, token: Token) -> Result<Reply, Failure> {
+        self.begins_to_ask(token);
+        self.answer().await
+    }
+
+    /// Asks again with a token that waits, and it is its turn before the answer is lost.
+    async fn asks_in_vain(&mut self, server: &Server, token: Token, holder: Token) {
+        server.lose();
+        self.begins_to_ask(token);
+        tokio::time::sleep(PATIENCE / 2).await;
+        server.leaves(holder);
+        self.is_told_of_its_turn().await;
+        assert!(self.answer().await.is_err(), "the answer was lost");
+    }
+
+    fn begins_to_ask(&mut self, token: Token) {
         self.last += 1;
         let op = Op::Acquire {
             key: FullKey::from("k"),
@@ -187,8 +225,12 @@ impl Client {
         };
         let (id, patience) = (OpId(self.last), PATIENCE);
         self.store.submit(&mut vec![Request { id, op, patience }]);
+    }
+
+    /// The answer to the last request.
+    async fn answer(&mut self) -> Result<Reply, Failure> {
         match self.event().await {
-            StoreEvent::Reply(replied, reply) if replied == id => reply,
+            StoreEvent::Reply(OpId(replied), reply) if replied == self.last => reply,
             other => panic!("{other:?}"),
         }
     }
@@ -201,6 +243,54 @@ impl Client {
     async fn event(&mut self) -> StoreEvent {
         poll_fn(|cx| self.store.poll_event(cx)).await
     }
+}
+
+/// Fails if the server is asked for a lock that it has told this process to have.
+#[tokio::test(start_paused = true)]
+async fn a_turn_is_taken_without_a_request() {
+    let server = Arc::<Server>::default();
+    let holder = Token::fixed(1);
+    server.change(|nodes| nodes.push_back(holder));
+    let mut client = Client::of(&server);
+    let call = Token::fixed(3);
+    let queued = client.asks(call).await;
+    assert!(matches!(queued, Ok(Reply::Held { .. })), "{queued:?}");
+    server.leaves(holder);
+    client.is_told_of_its_turn().await;
+    server.lose();
+    let taken = client.asks(call).await;
+    let fence = Some(FENCE);
+    assert!(
+        matches!(taken, Ok(Reply::Acquired { fence: told, .. }) if told == fence),
+        "{taken:?}"
+    );
+}
+
+/// Fails if a place is granted that another process has taken away by force: it would remove the
+/// node of a holder that does not know.
+#[tokio::test(start_paused = true)]
+async fn a_place_that_is_revoked_is_not_granted() {
+    let server = Arc::<Server>::default();
+    let holder = Token::fixed(1);
+    server.change(|nodes| nodes.push_back(holder));
+    let mut client = Client::of(&server);
+    let call = Token::fixed(3);
+    let queued = client.asks(call).await;
+    assert!(matches!(queued, Ok(Reply::Held { .. })), "{queued:?}");
+    let place = server.nodes()[1];
+    // By then the session hears of revocations.
+    tokio::time::sleep(CLAIM).await;
+    server.leaves(holder);
+    client.is_told_of_its_turn().await;
+    *server.lost_removals.lock().unwrap() = 1;
+    server.revoke(place);
+    client.is_told_of_its_turn().await;
+    let asked = client.asks(call).await;
+    assert!(matches!(asked, Ok(Reply::Held { .. })), "{asked:?}");
+    client.is_told_of_its_turn().await;
+    let taken = client.asks(call).await;
+    assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
+    assert!(!server.nodes().contains(&place), "it was removed");
 }
 
 /// Fails if a place that its process no longer knows stays in the queue. The answer to a call whose
@@ -218,10 +308,7 @@ async fn a_place_that_is_made_anew_has_its_turn() {
         "{queued:?}"
     );
     server.change(|nodes| nodes.push_back(behind));
-    server.lose();
-    server.leaves(holder);
-    client.is_told_of_its_turn().await;
-    assert!(client.asks(call).await.is_err(), "the answer was lost");
+    client.asks_in_vain(&server, call, holder).await;
     tokio::time::sleep(CLAIM * 2).await;
     assert_eq!(server.nodes(), [behind], "its place was given up");
     let queued = client.asks(call).await;
@@ -247,11 +334,8 @@ async fn a_place_that_is_given_up_is_not_granted() {
     let queued = client.asks(call).await;
     assert!(matches!(queued, Ok(Reply::Held { .. })), "{queued:?}");
     let place = server.nodes()[1];
-    server.lose();
     *server.lost_removals.lock().unwrap() = 3;
-    server.leaves(holder);
-    client.is_told_of_its_turn().await;
-    assert!(client.asks(call).await.is_err(), "the answer was lost");
+    client.asks_in_vain(&server, call, holder).await;
     tokio::time::sleep(CLAIM).await;
     assert_eq!(server.nodes(), [place], "its removal is lost");
     let mut taken = client.asks(call).await;

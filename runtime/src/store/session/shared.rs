@@ -1,6 +1,7 @@
 //! What the requests of a pool have in common.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ pub(super) enum Job {
     /// A lease was not renewed.
     Expire(LockId),
     /// It was this place's turn, and no call has asked.
-    Unclaim(FullKey, Token),
+    Unclaim(FullKey, u64),
 }
 
 /// What all requests of a pool use.
@@ -53,6 +54,8 @@ pub(super) struct Shared<S: Service> {
     pub(super) io_timeout: Duration,
     pub(super) sessions: Sessions<S>,
     nonce: Nonce,
+    /// How many nodes there were.
+    nodes: AtomicU64,
     runtime: Handle,
     events: UnboundedSender<StoreEvent>,
     state: Mutex<State<S>>,
@@ -97,6 +100,7 @@ impl<S: Service> Shared<S> {
             io_timeout,
             sessions,
             nonce: Nonce::new(),
+            nodes: AtomicU64::new(0),
             runtime: Handle::current(),
             events,
             state: Mutex::new(State {
@@ -122,16 +126,19 @@ impl<S: Service> Shared<S> {
     /// A node that no other has the name of.
     pub(super) fn new_node(&self, session: &Arc<LiveSession<S>>, id: &LockId) -> OwnNode<S> {
         let (key, token) = id;
+        let number = self.nodes.fetch_add(1, Ordering::Relaxed);
         let name = if seeded!(NodesOfAnySession) {
             *token
         } else {
-            Token::random(self.nonce)
+            let given = self.service.name(&session.server, key, number);
+            given.unwrap_or_else(|| Token::random(self.nonce))
         };
         OwnNode {
             session: Arc::clone(session),
             node: Node {
                 key: key.clone(),
                 name,
+                number,
             },
         }
     }
@@ -192,16 +199,27 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Another process wants the node back by force: its holder is told.
-    pub(super) fn revoked(&self, name: Token, fence: Fence) {
+    /// Another process wants the node back by force: its holder is told. A place that no token has
+    /// is given up, and the engine asks for another.
+    pub(super) fn revoked(self: &Arc<Self>, name: Token, fence: Fence) {
         let mut state = self.state();
-        let found = state.locks.revoke(|own| own.node.name == name, fence);
-        if let Some((key, token)) = found
-            && !seeded!(RevocationUnseen)
-        {
-            let lease = token.half();
-            // Still under the mutex, as above.
-            self.tell(StoreEvent::Revoked { key, lease });
+        let is_this = |own: &OwnNode<S>| own.node.name == name;
+        if let Some((key, token)) = state.locks.revoke(is_this, fence) {
+            if !seeded!(RevocationUnseen) {
+                let lease = token.half();
+                // Still under the mutex, as above.
+                self.tell(StoreEvent::Revoked { key, lease });
+            }
+            return;
+        }
+        // A token that asks with the node is told by its answer.
+        let is_asked = state.locks.any(is_this) || seeded!(RevokedPlaceKept);
+        let key = state.places.key_of(is_this).filter(|_| !is_asked);
+        let given_up = key.and_then(|key| Some((state.give_up_place(&key)?, key)));
+        drop(state);
+        if let Some((own, key)) = given_up {
+            self.remove_for_good(own);
+            self.tell(StoreEvent::Turn(key));
         }
     }
 

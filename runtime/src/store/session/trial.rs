@@ -1,6 +1,6 @@
 //! Whether locks work at a server: a lock's whole life, in a session of its own.
 
-use super::service::{Answer, Entered, Node, Service, Timeout, Trouble};
+use super::service::{Answer, Entered, First, Node, Service, Timeout, Trouble};
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::key::RESERVED;
@@ -19,18 +19,22 @@ pub(crate) async fn try_out<S: Service>(
     let nonce = Nonce::new();
     let name = format!("{RESERVED}:trial:{}", Token::random(nonce).hex());
     let key = FullKey::new(&options.namespace, &name);
-    let node = || Node {
-        key: key.clone(),
-        name: Token::random(nonce),
-    };
-    let (mine, other) = (node(), node());
     let (session, _) = service.open(timeout, limit).await?;
+    let node = |number| {
+        let name = service.name(&session, &key, number);
+        Node {
+            key: key.clone(),
+            name: name.unwrap_or_else(|| Token::random(nonce)),
+            number,
+        }
+    };
+    let (mine, other) = (node(0), node(1));
     let tried = async {
         let first = service.enter(&session, &mine, false, "check", limit);
         let first = first.await?;
         let second = service.enter(&session, &other, false, "check", limit);
         let second = second.await?;
-        let Entered::First { fence, .. } = first else {
+        let Entered::First(First { fence, .. }) = first else {
             return Err(garbled().into());
         };
         // A heartbeat that takes more than its requests would delay each connect.

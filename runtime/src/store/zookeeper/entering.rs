@@ -21,7 +21,7 @@ use super::{failure, heartbeat};
 use crate::base::seeded::seeded;
 use crate::fence::Fence;
 use crate::inspect::owner::Owner;
-use crate::store::session::service::{Answer, Entered, EnteredAll, Node, Trouble};
+use crate::store::session::service::{Answer, Entered, EnteredAll, First, Node, Trouble};
 
 /// How many nodes are made in one step at most.
 const MOST: usize = 100;
@@ -104,10 +104,7 @@ impl ZooKeeper {
                     session.has_not(node.name);
                     Err(failure::unsettled().into())
                 }
-                Some(0) => Ok(Entered::First {
-                    fence: fence(made.transaction)?,
-                    others: 1 < found.znodes.len(),
-                }),
+                Some(0) => Ok(Entered::First(first(&made, &found)?)),
                 Some(_) => {
                     let waits = queue || !is_new;
                     if !waits {
@@ -420,6 +417,14 @@ fn not_made(session: &Session, node: &Node, error: &Error) -> Trouble {
         session.has_not(node.name);
     }
     trouble
+}
+
+/// The node is the first of the directory that was `found`.
+pub(super) fn first(made: &Made, found: &Directory) -> Result<First, Trouble> {
+    Ok(First {
+        fence: fence(made.transaction)?,
+        others: 1 < found.znodes.len(),
+    })
 }
 
 /// The transaction that made a znode, as a fence.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use zookeeper_client::Error;
 
+use super::entering::first;
 use super::failure;
 use super::live::{Session, answered};
 use super::service::ZooKeeper;
@@ -52,15 +53,15 @@ impl ZooKeeper {
         loop {
             let own = self.own(session, &client, node, self.patience).await?;
             let found = self.list(&client, &path, self.patience).await?;
-            let place = own.as_ref().and_then(|own| found.place(own));
-            let before = match place {
+            let Some(own) = own else {
+                return Ok(Turn::Gone);
+            };
+            let before = match found.place(&own) {
                 None => {
-                    if let Some(lost) = &own {
-                        session.has_lost(node.name, lost);
-                    }
+                    session.has_lost(node.name, &own);
                     return Ok(Turn::Gone);
                 }
-                Some(0) => return Ok(Turn::First),
+                Some(0) => return Ok(Turn::First(first(&own, &found)?)),
                 Some(place) => &found.znodes[place - 1].1,
             };
             let watched = found.path_of(before);

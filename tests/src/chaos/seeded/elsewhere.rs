@@ -154,6 +154,24 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "the removal of a place is lost, and its call asks again",
     },
     Elsewhere {
+        bug: "NamesUsedOnce",
+        program: "behaviour",
+        test: "deployments::etcd::names::a_lock_leaves_few_names_behind",
+        what: "a lock is taken again and again",
+    },
+    Elsewhere {
+        bug: "NamesGivenEarly",
+        program: "leasehold",
+        test: "store::etcd::node_names::tests::a_name_is_kept_while_a_request_may_be_carried_out",
+        what: "a removal of a node is answered while another request for it is under way",
+    },
+    Elsewhere {
+        bug: "RevokedPlaceKept",
+        program: "leasehold",
+        test: "store::session::session_tests::a_place_that_is_revoked_is_not_granted",
+        what: "a place whose turn it is is taken away by force before its call asks",
+    },
+    Elsewhere {
         bug: "RemovedUntold",
         program: "leasehold",
         test: "store::session::look_tests::a_node_stays_whose_session_cannot_be_told",

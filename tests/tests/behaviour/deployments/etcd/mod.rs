@@ -8,6 +8,8 @@ use super::session_servers::Times;
 
 mod connecting;
 mod faults;
+mod gathering;
+mod names;
 mod orphans;
 mod processes;
 mod sessions;

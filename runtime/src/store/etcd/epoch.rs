@@ -1,0 +1,77 @@
+//! The revision of a session's own key, its *epoch*, which each transaction compares.
+//!
+//! A transaction without an answer may still lie with a member that was stopped. Once the session's
+//! key has been written again, no earlier transaction makes a node: the session is *sealed*. So a
+//! node that may be made late is removed for certain.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::entering::{get, one, put, revision};
+use super::failure;
+use super::messages::{MODIFICATION, Operation, TxnRequest, TxnResponse};
+use crate::store::Failure;
+use crate::store::session::service::{Answer, Trouble};
+
+/// The epoch of a session, as far as this process knows it.
+pub(super) struct Epoch {
+    /// The session's own key.
+    key: String,
+    lease: i64,
+    revision: Mutex<i64>,
+}
+
+impl Epoch {
+    pub(super) fn new(key: String, lease: i64, revision: i64) -> Self {
+        let revision = Mutex::new(revision);
+        Self {
+            key,
+            lease,
+            revision,
+        }
+    }
+
+    fn revision(&self) -> MutexGuard<'_, i64> {
+        self.revision.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn now(&self) -> i64 {
+        *self.revision()
+    }
+
+    /// Carries `operations` out if the session's key is as this process wrote it last. Otherwise
+    /// shows that key.
+    pub(super) fn unsealed(&self, operations: Vec<Operation>) -> TxnRequest {
+        TxnRequest {
+            compare: vec![revision(MODIFICATION, &self.key, self.now())],
+            success: operations,
+            failure: vec![get(&self.key)],
+        }
+    }
+
+    /// Writes the session's key.
+    pub(super) fn seal(&self) -> TxnRequest {
+        TxnRequest {
+            success: vec![put(&self.key, "", self.lease)],
+            ..TxnRequest::default()
+        }
+    }
+
+    /// The answer to [`seal`](Self::seal). Returns the new epoch.
+    pub(super) fn sealed(&self, answer: &TxnResponse) -> Result<i64, Failure> {
+        let header = answer.header.ok_or_else(failure::garbled)?;
+        let mut revision = self.revision();
+        *revision = header.revision.max(*revision);
+        Ok(header.revision)
+    }
+
+    /// The first operation of `answer` shows the session's key, as another request of this process
+    /// wrote it. The key's end is that of the session.
+    pub(super) fn learn(&self, answer: &TxnResponse) -> Answer<()> {
+        let Some(shown) = one(answer, 0)? else {
+            return Err(Trouble::Ended);
+        };
+        let mut revision = self.revision();
+        *revision = shown.mod_revision.max(*revision);
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! Requests of one session gather while [`ENOUGH`] transactions are under way, and leave together.
+//!
+//! Each transaction costs the server a write to its disk, and most of its CPU. One transaction takes
+//! further ones among its operations, each with a condition of its own. The server reads all
+//! conditions before it changes anything, so a transaction has one request for each directory.
+
+use std::collections::HashSet;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::client::Client;
+use super::connection::LEAST_PATIENCE;
+use super::epoch::Epoch;
+use super::failure;
+use super::messages::{Operation, Response, TxnResponse};
+use crate::base::seeded::seeded;
+use crate::store::session::service::Answer;
+
+/// While so many transactions are under way, requests gather. With two, the server has the next one
+/// while an answer is on its way.
+const ENOUGH: usize = 2;
+
+/// How many requests one transaction has at most. The server takes 128 operations.
+const MOST: usize = 64;
+
+/// How often a transaction is repeated that met another change of the epoch.
+const TRIES: usize = 8;
+
+/// What is asked of one directory, and where the answer goes.
+struct Asked {
+    directory: String,
+    operation: Operation,
+    patience: Duration,
+    answer: oneshot::Sender<Answer<Response>>,
+}
+
+/// The way of a session's requests to the server.
+pub(super) struct Gathering {
+    asked: UnboundedSender<Asked>,
+}
+
+impl Gathering {
+    /// Carries requests until it is dropped. To be called in the runtime that requests run on.
+    pub(super) fn begin(client: Arc<Client>, epoch: Arc<Epoch>) -> Self {
+        let (sender, asked) = unbounded_channel();
+        tokio::spawn(carry(client, epoch, asked));
+        Self { asked: sender }
+    }
+
+    /// Carries out `operation`, which changes keys of this directory only, unless the session is
+    /// sealed meanwhile.
+    pub(super) async fn ask(
+        &self,
+        directory: String,
+        operation: Operation,
+        patience: Duration,
+    ) -> Answer<Response> {
+        let (sender, answer) = oneshot::channel();
+        // Without an answer the request may yet be carried out.
+        let silent = || Err(failure::silent().into());
+        let asked = Asked {
+            directory,
+            operation,
+            patience,
+            answer: sender,
+        };
+        if self.asked.send(asked).is_err() {
+            return silent();
+        }
+        match timeout(patience.max(LEAST_PATIENCE), answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) | Err(_) => silent(),
+        }
+    }
+}
+
+async fn carry(client: Arc<Client>, epoch: Arc<Epoch>, mut asked: UnboundedReceiver<Asked>) {
+    let mut waiting = Vec::new();
+    let mut under_way = FuturesUnordered::new();
+    loop {
+        if !waiting.is_empty() && (under_way.len() < ENOUGH || seeded!(CallsPileUp)) {
+            under_way.push(together(&client, &epoch, next_of(&mut waiting)));
+        }
+        let more = asked.recv_many(&mut waiting, MOST);
+        if under_way.is_empty() {
+            if more.await == 0 {
+                return;
+            }
+        } else if let Either::Left((0, _)) = select(pin!(more), under_way.next()).await {
+            break;
+        }
+    }
+    while under_way.next().await.is_some() {}
+}
+
+/// Takes the requests that leave in one transaction out of those that wait.
+fn next_of(waiting: &mut Vec<Asked>) -> Vec<Asked> {
+    // What was given up does not leave.
+    waiting.retain(|asked| !asked.answer.is_closed());
+    let most = if seeded!(CallsPileUp) { 1 } else { MOST };
+    let mut directories = HashSet::new();
+    let (mut leaving, mut staying) = (Vec::new(), Vec::new());
+    for asked in waiting.drain(..) {
+        if leaving.len() < most && directories.insert(asked.directory.clone()) {
+            leaving.push(asked);
+        } else {
+            staying.push(asked);
+        }
+    }
+    *waiting = staying;
+    leaving
+}
+
+/// Carries out requests in one transaction.
+async fn together(client: &Client, epoch: &Epoch, requests: Vec<Asked>) {
+    let operations = requests.iter().map(|asked| asked.operation.clone());
+    let operations: Vec<_> = operations.collect();
+    let patience = requests.iter().map(|asked| asked.patience).max();
+    let patience = patience.unwrap_or_default();
+    if operations.is_empty() {
+        return;
+    }
+    match unsealed(client, epoch, operations, patience).await {
+        Ok(answers) => {
+            for (asked, answer) in requests.into_iter().zip(answers) {
+                // The request may have been given up.
+                let _ = asked.answer.send(Ok(answer));
+            }
+        }
+        Err(trouble) => {
+            for asked in requests {
+                let _ = asked.answer.send(Err(trouble.clone()));
+            }
+        }
+    }
+}
+
+/// The answers to operations that are carried out only while the session is not sealed.
+async fn unsealed(
+    client: &Client,
+    epoch: &Epoch,
+    operations: Vec<Operation>,
+    patience: Duration,
+) -> Answer<Vec<Response>> {
+    let count = operations.len();
+    for _ in 0..TRIES {
+        let request = epoch.unsealed(operations.clone());
+        let answer = client.txn(request, patience).await?;
+        if answer.succeeded {
+            let responses = all(answer).filter(|responses| responses.len() == count);
+            return responses.ok_or_else(|| failure::garbled().into());
+        }
+        epoch.learn(&answer)?;
+    }
+    Err(failure::unsettled().into())
+}
+
+fn all(answer: TxnResponse) -> Option<Vec<Response>> {
+    let responses = answer.responses.into_iter();
+    responses.map(|outcome| outcome.response).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::etcd::messages::DeleteRequest;
+
+    fn asked(directory: &str) -> (Asked, oneshot::Receiver<Answer<Response>>) {
+        let (answer, receiver) = oneshot::channel();
+        let deletion = DeleteRequest {
+            key: directory.into(),
+            range_end: Vec::new(),
+        };
+        let asked = Asked {
+            directory: directory.to_owned(),
+            operation: deletion.into(),
+            patience: Duration::ZERO,
+            answer,
+        };
+        (asked, receiver)
+    }
+
+    fn leave(waiting: &mut Vec<Asked>) -> Vec<String> {
+        let leaving = next_of(waiting).into_iter();
+        leaving.map(|asked| asked.directory).collect()
+    }
+
+    /// Fails if two requests for one lock leave in one transaction: both could find it free.
+    #[test]
+    fn a_transaction_has_one_request_for_each_directory() {
+        let names = ["a", "b", "a", "c", "a"];
+        let (mut waiting, answers): (Vec<_>, Vec<_>) = names.into_iter().map(asked).unzip();
+        assert_eq!(leave(&mut waiting), ["a", "b", "c"]);
+        assert_eq!(leave(&mut waiting), ["a"]);
+        drop(answers);
+        assert!(leave(&mut waiting).is_empty(), "it was given up");
+        assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn a_transaction_has_no_more_than_the_server_takes() {
+        let names: Vec<_> = (0..MOST + 3).map(|name| name.to_string()).collect();
+        let asked = names.iter().map(|name| asked(name));
+        let (mut waiting, _answers): (Vec<_>, Vec<_>) = asked.unzip();
+        assert_eq!(leave(&mut waiting), names[..MOST]);
+        assert_eq!(leave(&mut waiting), names[MOST..]);
+    }
+}

@@ -1,0 +1,178 @@
+//! The names of a session's nodes, which are given again.
+//!
+//! The server keeps each key that was ever made until it compacts, and goes through all of them in
+//! a directory for each lock. With names that are given again, a lock costs the same however often
+//! it was taken. A name is free when no request for its former node can be carried out any more.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::base::full_key::{FullKey, KeyMap};
+use crate::base::seeded::seeded;
+use crate::base::token::Token;
+use crate::store::session::service::{Answer, Node, Trouble};
+
+/// Whether a node is there, when a request for it is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum There {
+    /// It is not, and no earlier request makes it any more.
+    No,
+    Maybe,
+    /// The request has not made it.
+    AsBefore,
+}
+
+/// A name that a node has.
+#[derive(Debug)]
+struct Taken {
+    /// See [`Node::number`].
+    number: u64,
+    under_way: u32,
+    may_be_there: bool,
+}
+
+/// The names of a session's nodes. In the directory of each key they are numbered.
+#[derive(Debug, Default)]
+pub(super) struct NodeNames {
+    by_key: Mutex<KeyMap<Vec<Option<Taken>>>>,
+}
+
+impl There {
+    /// After a request that makes nothing where it fails for certain.
+    pub(super) fn after<T>(answer: &Answer<T>, done: Self) -> Self {
+        match answer {
+            Ok(_) => done,
+            Err(Trouble::Failed(failure)) if failure.executed => Self::Maybe,
+            Err(_) => Self::AsBefore,
+        }
+    }
+}
+
+impl NodeNames {
+    fn by_key(&self) -> MutexGuard<'_, KeyMap<Vec<Option<Taken>>>> {
+        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A name for the node with this number.
+    pub(super) fn take(&self, key: &FullKey, number: u64) -> Token {
+        let mut by_key = self.by_key();
+        let names = by_key.entry(key.clone()).or_default();
+        let free = names.iter().position(Option::is_none);
+        let at = free.unwrap_or(names.len());
+        if at == names.len() {
+            names.push(None);
+        }
+        names[at] = Some(Taken {
+            number,
+            under_way: 0,
+            may_be_there: false,
+        });
+        let at = u64::try_from(at).unwrap_or(number);
+        let at = if seeded!(NamesUsedOnce) { number } else { at };
+        Token::numbered(key.hash_of_process(), at)
+    }
+
+    /// A request for the node begins. Returns false where the node is gone, and its name is free or
+    /// another's. [`ends`](Self::ends) is to follow.
+    pub(super) fn begins(&self, node: &Node) -> bool {
+        let mut by_key = self.by_key();
+        let names = by_key.get_mut(&node.key);
+        let mut taken = names.into_iter().flatten().flatten();
+        let taken = taken.find(|taken| taken.number == node.number);
+        taken.map(|taken| taken.under_way += 1).is_some()
+    }
+
+    /// A request for the node is over.
+    pub(super) fn ends(&self, node: &Node, there: There) {
+        let mut by_key = self.by_key();
+        let Some(names) = by_key.get_mut(&node.key) else {
+            return;
+        };
+        let is_this = |name: &Option<Taken>| {
+            let taken = name.as_ref();
+            taken.is_some_and(|taken| taken.number == node.number)
+        };
+        let Some(name) = names.iter_mut().find(|name| is_this(name)) else {
+            return;
+        };
+        if let Some(taken) = name {
+            taken.under_way -= 1;
+            taken.may_be_there |= there == There::Maybe;
+            let is_gone = there == There::No || (there == There::AsBefore && !taken.may_be_there);
+            if is_gone && (taken.under_way == 0 || seeded!(NamesGivenEarly)) {
+                *name = None;
+            }
+        }
+        while names.last().is_some_and(Option::is_none) {
+            names.pop();
+        }
+        if names.is_empty() {
+            by_key.remove(&node.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Failure, Retry};
+
+    fn node(names: &NodeNames, number: u64) -> Node {
+        let key = FullKey::from("lock:k");
+        Node {
+            name: names.take(&key, number),
+            key,
+            number,
+        }
+    }
+
+    fn asked(names: &NodeNames, node: &Node, there: There) {
+        assert!(names.begins(node));
+        names.ends(node, there);
+    }
+
+    /// Fails if a lock that is taken again and again leaves more and more names behind.
+    #[test]
+    fn a_name_is_given_again() {
+        let names = NodeNames::default();
+        let (first, second) = (node(&names, 1), node(&names, 2));
+        assert_ne!(first.name, second.name);
+        asked(&names, &first, There::Maybe);
+        asked(&names, &first, There::No);
+        assert!(!names.begins(&first), "it is gone");
+        let third = node(&names, 3);
+        assert_eq!(third.name, first.name);
+        assert_ne!(third, first);
+        asked(&names, &third, There::AsBefore);
+        asked(&names, &second, There::No);
+        assert!(names.by_key().is_empty(), "nothing is left of the key");
+    }
+
+    /// Fails if a request that was lost could remove or make a later node of its name.
+    #[test]
+    fn a_name_is_kept_while_a_request_may_be_carried_out() {
+        let names = NodeNames::default();
+        let first = node(&names, 1);
+        assert!(names.begins(&first) && names.begins(&first));
+        names.ends(&first, There::No);
+        assert_ne!(node(&names, 2).name, first.name, "another is under way");
+        names.ends(&first, There::Maybe);
+        asked(&names, &first, There::AsBefore);
+        assert_ne!(node(&names, 3).name, first.name, "it may be there");
+        asked(&names, &first, There::No);
+        assert_eq!(node(&names, 4).name, first.name);
+    }
+
+    #[test]
+    fn what_a_failure_says() {
+        let failed = |executed| -> Answer<()> {
+            let text = "no answer".to_owned();
+            let failure = Failure::unavailable("timeout", text, Retry::Later, executed);
+            Err(Trouble::Failed(failure))
+        };
+        let after = |answer| There::after(&answer, There::No);
+        assert_eq!(after(Ok(())), There::No);
+        assert_eq!(after(failed(true)), There::Maybe);
+        assert_eq!(after(failed(false)), There::AsBefore);
+        assert_eq!(after(Err(Trouble::Ended)), There::AsBefore);
+    }
+}

@@ -1,0 +1,43 @@
+//! The names of nodes are given again.
+
+use std::collections::HashSet;
+
+use leasehold_tests::etcd::Etcd;
+use leasehold_tests::rerun::fails_with;
+use leasehold_tests::session_server::{SessionProbe as _, SessionServer as _};
+
+use crate::deployments::session_servers::{connect, take};
+
+const TIMES: usize = 100;
+
+/// Fails if a lock costs the more the more often it was taken. The server keeps each key that was
+/// ever made until it compacts, and goes through all of a directory for each lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_leaves_few_names_behind() {
+    let server = Etcd::shared();
+    let (url, probe) = (server.url("names"), server.probe("names", "lock:"));
+    let pools = [connect(&url).await, connect(&url).await];
+    let mut names = HashSet::new();
+    for _ in 0..TIMES {
+        let [one, two] = &pools;
+        // Some of them wait for the rest.
+        let takes = [one, two, one, two].map(|pool| async {
+            let held = take::<Etcd>(pool, "k").await;
+            let nodes = probe.nodes("k").into_iter();
+            let names: Vec<_> = nodes.map(|node| node.path).collect();
+            held.release().await.expect("still held");
+            names
+        });
+        let seen = futures_util::future::join_all(takes).await;
+        names.extend(seen.into_iter().flatten());
+    }
+    println!("{} names", names.len());
+    // Each process has a holder and a place, and a late answer may keep a name for a while.
+    assert!(names.len() < TIMES / 5, "{names:?}");
+}
+
+#[test]
+fn names_that_are_used_once_are_found() {
+    let test = "deployments::etcd::names::a_lock_leaves_few_names_behind";
+    fails_with("NamesUsedOnce", test);
+}
