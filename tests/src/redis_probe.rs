@@ -1,7 +1,7 @@
 //! A plain Redis client that looks at keys, apart from the code under test.
 
 use std::sync::{Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{Cmd, Connection, FromRedisValue, RedisResult, cmd};
 
@@ -10,6 +10,7 @@ use crate::probe::Probe;
 /// What the probe writes when it plays another holder.
 const FOREIGN: &str = "another-holder";
 const TIMEOUT: Duration = Duration::from_secs(5);
+const LONG: Duration = Duration::from_secs(60);
 /// Compare-and-delete, as every client of the convention does it.
 const DELETE_IF: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
@@ -28,13 +29,20 @@ impl std::fmt::Debug for RedisProbe {
 }
 
 impl RedisProbe {
-    /// Connects.
+    /// Connects. A server on a busy machine is asked again if it does not answer in time.
     ///
     /// # Panics
     ///
     /// When there is no server.
     pub fn connect(url: &str) -> Self {
-        Self::over(connect(url).expect("the server takes connections"))
+        let started = Instant::now();
+        loop {
+            match connect(url) {
+                Ok(connection) => return Self::over(connection),
+                Err(error) if error.is_timeout() && started.elapsed() < LONG => {}
+                Err(error) => panic!("the server takes no connections: {error}"),
+            }
+        }
     }
 
     /// Connects, if there is a server.

@@ -220,6 +220,8 @@ bugs! {
     ReplicasAwayForgotten,
     /// A pool on PostgreSQL or etcd sends each request alone, however many calls are under way.
     CallsPileUp,
+    /// A request that waits for calls under way does not make their connection suspect earlier.
+    GatheredPatiently,
     /// A lease that is not renewed goes on as long as the process lives.
     LeaseNeverEnds,
     /// The node of another session is taken for one's own.

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::client::{Client, acquire, release};
+use super::play;
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
@@ -211,6 +212,7 @@ async fn order(one: &mut Client, two: &mut Client) {
 
 /// Three locks in one slot of a cluster.
 fn locks(scene: &str) -> Locks {
+    let scene = play::name(scene);
     let lock = |name| {
         let key = format!("lock:{{conf:together:{scene}}}:{name}");
         (key.into(), Token::random(Nonce::new()))

@@ -1,8 +1,9 @@
 //! A client of the suite: a store, with its replies sorted by request.
 
 use std::future::poll_fn;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::play;
 use super::promises::Promises;
 use crate::base::full_key::{FullKey, KeySet};
 use crate::base::token::{Nonce, Token};
@@ -14,7 +15,7 @@ const NO_FENCE: Fence = Fence::new(0);
 
 pub(super) fn scene(name: &str) -> (FullKey, Token, Token) {
     (
-        format!("lock:conf:{name}").into(),
+        format!("lock:conf:{}", play::name(name)).into(),
         Token::random(Nonce::new()),
         Token::random(Nonce::new()),
     )
@@ -46,6 +47,10 @@ pub(super) struct Client {
     pub(super) promises: Promises,
     pub(super) store: Box<dyn LockStore>,
     last: u64,
+    /// When it asked last.
+    asked: Instant,
+    /// The longest that an answer has taken.
+    pub(super) slowest: Duration,
     pub(super) early: Vec<(OpId, Reply)>,
     /// Keys that the store said were handed to this client.
     pub(super) turns: KeySet,
@@ -66,11 +71,18 @@ impl Client {
             promises,
             store,
             last: 0,
+            asked: Instant::now(),
+            slowest: Duration::ZERO,
             early: Vec::new(),
             turns: KeySet::default(),
             wanted: KeySet::default(),
             revoked: Vec::new(),
         }
+    }
+
+    /// Whether a scene was held up, in which the thread was put aside for `longest` at most.
+    pub(super) fn was_held_up(&self, longest: Duration) -> bool {
+        self.promises.short / 3 < self.slowest.max(longest)
     }
 
     pub(super) fn next_id(&mut self) -> OpId {
@@ -80,6 +92,7 @@ impl Client {
 
     pub(super) fn submit(&mut self, id: OpId, op: Op) {
         let patience = Duration::from_secs(5);
+        self.asked = Instant::now();
         self.store.submit(&mut vec![Request { id, op, patience }]);
     }
 
@@ -95,6 +108,7 @@ impl Client {
             })
             .collect();
         let ids: Vec<_> = requests.iter().map(|request| request.id).collect();
+        self.asked = Instant::now();
         self.store.submit(&mut requests);
         let mut replies = Vec::new();
         for id in ids {
@@ -106,6 +120,7 @@ impl Client {
     pub(super) async fn reply(&mut self, wanted: OpId) -> Reply {
         loop {
             if let Some(at) = self.early.iter().position(|(id, _)| *id == wanted) {
+                self.slowest = self.slowest.max(self.asked.elapsed());
                 return self.early.swap_remove(at).1;
             }
             self.listen().await;

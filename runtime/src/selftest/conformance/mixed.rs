@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::client::{Client, acquire, release};
+use super::play;
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
@@ -46,7 +47,7 @@ pub(super) async fn run(one: &mut Client, two: &mut Client) {
 fn lock(client: &Client, nth: usize) -> Lock {
     let short = client.promises.other();
     Lock {
-        key: format!("lock:conf:mixed:{nth}").into(),
+        key: format!("lock:conf:{}:{nth}", play::name("mixed")).into(),
         token: Token::random(Nonce::new()),
         ttl: if nth.is_multiple_of(3) {
             short

@@ -5,6 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use self::client::{Client, acquire, release, scene};
+use self::play::play;
 pub(crate) use self::promises::Promises;
 #[cfg(feature = "__test")]
 use self::promises::TTL;
@@ -17,6 +18,7 @@ mod all_at_once;
 mod client;
 mod late;
 mod mixed;
+mod play;
 mod promises;
 mod queue;
 mod results;
@@ -34,43 +36,43 @@ pub(crate) use self::shares::one_share_is_refused;
 pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn LockStore>) {
     let mut one = Client::of(promises, connect());
     let mut two = Client::of(promises, connect());
-    exclusion(&mut one, &mut two).await;
-    idempotence(&mut one, &mut two).await;
-    ownership(&mut one, &mut two).await;
-    expiry(&mut one, &mut two).await;
-    renewal(&mut one, &mut two).await;
-    renewal_never_creates(&mut one, &mut two).await;
+    play!(exclusion; one, two);
+    play!(idempotence; one, two);
+    play!(ownership; one, two);
+    play!(expiry; one, two);
+    play!(renewal; one, two);
+    play!(renewal_never_creates; one, two);
     if promises.fences {
-        fences_grow(&mut one, &mut two).await;
+        play!(fences_grow; one, two);
     }
     if promises.all_at_once {
-        all_at_once::run(&mut one, &mut two).await;
+        play!(all_at_once::run; one, two);
     } else {
-        all_at_once::refused(&mut one).await;
+        play!(all_at_once::refused; one);
     }
-    order(&mut one, &mut two).await;
-    batches(&mut one).await;
+    play!(order; one, two);
+    play!(batches; one);
     // A store with sessions sends by itself, whether or not it is polled.
     if !promises.sessions {
-        sent_behind_answers(&mut one, &mut two).await;
-        sent_with_the_answer(&mut one, &mut two).await;
+        play!(sent_behind_answers; one, two);
+        play!(sent_with_the_answer; one, two);
     }
     if promises.keeps {
-        kept(&mut one, &mut two).await;
-        kept_from_its_token(&mut one, &mut two).await;
+        play!(kept; one, two);
+        play!(kept_from_its_token; one, two);
     }
-    mixed::run(&mut one, &mut two).await;
+    play!(mixed::run; one, two);
     // A node of a quorum that is heard late does not vote. A store with sessions has a thread of its
     // own, which no caller delays.
     if !promises.is_quorum() && !promises.sessions {
-        late::an_answer_that_has_come_counts(&mut one).await;
+        play!(late::an_answer_that_has_come_counts; one);
     }
     // Neither a quorum nor a session keeps results.
     if !promises.is_quorum() && !promises.sessions {
-        results::run(&mut one, &mut two).await;
+        play!(results::run; one, two);
     }
     if promises.sessions {
-        no_token_of_another_session(&mut one, &mut two).await;
+        play!(no_token_of_another_session; one, two);
     }
 }
 
@@ -257,7 +259,7 @@ async fn order(one: &mut Client, two: &mut Client) {
 async fn batches(one: &mut Client) {
     let Promises { ttl, .. } = one.promises;
     let keys: Vec<FullKey> = (0..450)
-        .map(|n| format!("lock:conf:batch:{n}").into())
+        .map(|n| format!("lock:conf:{}:{n}", play::name("batch")).into())
         .collect();
     let token = Token::random(Nonce::new());
     for key in &keys {

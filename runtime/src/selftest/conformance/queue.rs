@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::client::{Client, acquire, release, scene};
+use super::play::{self, play};
 use super::promises::{Promises, TTL};
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
@@ -18,23 +19,23 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     let mut one = Client::of(promises, connect());
     let mut two = Client::of(promises, connect());
     let mut three = Client::of(promises, connect());
-    first_come_first_served(&mut one, &mut two, &mut three).await;
-    nobody_overtakes_at_the_end_of_a_lease(&mut one, &mut two, &mut three).await;
-    a_claim_runs_out(&mut one, &mut two, &mut three).await;
-    leaving(&mut one, &mut two, &mut three).await;
-    a_claim_is_no_lock(&mut one, &mut two).await;
+    play!(first_come_first_served; one, two, three);
+    play!(nobody_overtakes_at_the_end_of_a_lease; one, two, three);
+    play!(a_claim_runs_out; one, two, three);
+    play!(leaving; one, two, three);
+    play!(a_claim_is_no_lock; one, two);
     // Without reserved fences a holder hands nothing over, and need not know of the queue.
     if !promises.sessions {
-        the_same_reserve(&mut one).await;
-        reserves_never_meet(&mut one, &mut two).await;
-        holders_are_told(&mut one, &mut two, &mut three).await;
+        play!(the_same_reserve; one);
+        play!(reserves_never_meet; one, two);
+        play!(holders_are_told; one, two, three);
     }
-    a_turn_ends(&mut one, &mut two, &mut three).await;
-    a_turn_ends_that_is_over(&mut one, &mut two).await;
-    a_turn_ends_for_who_has_a_place(&mut one, &mut two).await;
+    play!(a_turn_ends; one, two, three);
+    play!(a_turn_ends_that_is_over; one, two);
+    play!(a_turn_ends_for_who_has_a_place; one, two);
     if !promises.sessions {
-        super::results::queued(&mut one, &mut two, &mut three).await;
-        super::shares::run(&mut one, &mut two).await;
+        play!(super::results::queued; one, two, three);
+        play!(super::shares::run; one, two);
     }
 }
 

@@ -168,7 +168,9 @@ impl PostgresStore {
             Op::Renew(_) | Op::Stay(_) | Op::Leave { .. } | Op::Forget { .. } => {}
         }
         // While it waits here, the answers before it are due as soon as its own would be.
-        if let Some(connection) = &mut self.connection {
+        if let Some(connection) = &mut self.connection
+            && !seeded!(GatheredPatiently)
+        {
             connection.hurry(request.patience);
         }
         self.gathered.push(Gathered { request, ordered });

@@ -136,6 +136,12 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "callers come while PostgreSQL stands still",
     },
     Elsewhere {
+        bug: "GatheredPatiently",
+        program: "behaviour",
+        test: "deployments::postgres::gathering::a_renewal_does_not_wait_for_patient_calls",
+        what: "a lease is renewed while two calls wait for a connection that is silent",
+    },
+    Elsewhere {
         bug: "LeaseNeverEnds",
         program: "behaviour",
         test: "store::conformance::etcd",

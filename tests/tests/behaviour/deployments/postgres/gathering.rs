@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use leasehold::LockPool;
 use leasehold_tests::postgres::Postgres;
+use leasehold_tests::proxy::Proxy;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::wait;
 use tokio::task::JoinSet;
 
-use super::{LONG, works};
+use super::{LONG, take, works};
 
 const CALLERS: u32 = 60;
 /// Longer than the engine itself waits for answers before it sends more.
@@ -46,4 +47,37 @@ async fn requests_share_calls_while_the_server_is_slow() {
 fn calls_that_pile_up_are_found() {
     let test = "deployments::postgres::gathering::requests_share_calls_while_the_server_is_slow";
     fails_with("CallsPileUp", test);
+}
+
+/// Fails if a renewal that waits for calls under way waits for as long as those may take. Their
+/// connection is silent, and the lease would end before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_does_not_wait_for_patient_calls() {
+    const KEPT: Duration = Duration::from_secs(9);
+    let database = Postgres::shared().migrated();
+    let proxy = Proxy::start_postgres(database.address());
+    let pool = LockPool::builder().url(database.url_over(proxy.address()));
+    // An acquire gets a quarter of it for its answer.
+    let pool = wait::connected(pool.io_timeout(LONG * 8)).await;
+    let kept = pool.lock("kept").ttl(KEPT).watchdog().acquire().await;
+    let kept = kept.expect("it is free");
+    proxy.half_open();
+    let mut calls = JoinSet::new();
+    for call in ["first", "second"] {
+        let pool = pool.clone();
+        calls.spawn(async move { take(&pool, call).await });
+        // The engine sends what is asked within 20 ms together.
+        tokio::time::sleep(APART).await;
+    }
+    tokio::time::sleep(KEPT + Duration::from_secs(2)).await;
+    kept.check().expect("it was renewed on another connection");
+    let taken = wait::within("all are asked for again", LONG, calls.join_all()).await;
+    drop(taken);
+    kept.release().await.expect("still held");
+}
+
+#[test]
+fn a_renewal_that_waits_patiently_is_found() {
+    let test = "deployments::postgres::gathering::a_renewal_does_not_wait_for_patient_calls";
+    fails_with("GatheredPatiently", test);
 }

@@ -1,0 +1,86 @@
+//! Playing a scene on a busy machine, where a short lease may end between two requests.
+
+use std::any::Any;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// How often a scene is played at most.
+pub(super) const TIMES: u32 = 5;
+
+const TICK: Duration = Duration::from_millis(5);
+
+/// How many scenes were played again.
+static AGAIN: AtomicU32 = AtomicU32::new(0);
+
+/// The keys of a scene that is played again are others: the former may be locked still.
+pub(super) fn name(scene: &str) -> String {
+    match AGAIN.load(Ordering::Relaxed) {
+        0 => scene.to_owned(),
+        again => format!("{scene}-{again}"),
+    }
+}
+
+/// A scene that has failed.
+pub(super) struct Failed {
+    pub(super) panic: Box<dyn Any + Send>,
+    /// For how long the scene's thread was put aside at most.
+    pub(super) longest: Duration,
+}
+
+/// Plays the scene once.
+pub(super) async fn once(scene: impl Future<Output = ()>) -> Result<(), Failed> {
+    let longest = Arc::<AtomicU64>::default();
+    // A task of its own: the scene is to be woken by the store alone.
+    let watching = tokio::spawn(watch(Arc::clone(&longest)));
+    let mut scene = pin!(scene);
+    let played = poll_fn(
+        |cx| match catch_unwind(AssertUnwindSafe(|| scene.as_mut().poll(cx))) {
+            Ok(poll) => poll.map(Ok),
+            Err(panic) => Poll::Ready(Err(panic)),
+        },
+    );
+    let played = played.await;
+    // The thread may have been put aside just now.
+    tokio::time::sleep(TICK).await;
+    watching.abort();
+    let longest = Duration::from_millis(longest.load(Ordering::Relaxed));
+    played.map_err(|panic| Failed { panic, longest })
+}
+
+/// Notes the longest time in which a task of this runtime was not woken.
+async fn watch(longest: Arc<AtomicU64>) {
+    loop {
+        let slept = Instant::now();
+        tokio::time::sleep(TICK).await;
+        let late = slept.elapsed().saturating_sub(TICK).as_millis();
+        longest.fetch_max(u64::try_from(late).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+/// The next scene is one that is played again.
+pub(super) fn again() {
+    AGAIN.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Plays a scene with these clients. If it fails, and the machine has held it up for a third of the
+/// short ttl, it is played again. A defect fails each time.
+macro_rules! play {
+    ($scene:path; $($client:ident),+) => {
+        for time in 1.. {
+            $($client.slowest = Duration::ZERO;)+
+            let played = Box::pin(play::once($scene($(&mut $client),+))).await;
+            let Err(failed) = played else { break };
+            let held_up = [$($client.was_held_up(failed.longest)),+].contains(&true);
+            if !held_up || time == play::TIMES {
+                std::panic::resume_unwind(failed.panic);
+            }
+            play::again();
+        }
+    };
+}
+pub(super) use play;
