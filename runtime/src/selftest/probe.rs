@@ -103,6 +103,20 @@ pub async fn etcd_seals(url: &str) {
     etcd::service::Etcd::seals(address, &options).await;
 }
 
+/// A request to the cluster at `url` is given up, and its transaction answered by another epoch.
+///
+/// # Panics
+///
+/// Where the request is sent again, or the cluster does not answer.
+#[cfg(feature = "etcd")]
+pub async fn etcd_gives_up(url: &str) {
+    use crate::store::etcd;
+
+    let options = Options::new(Duration::from_secs(5));
+    let address = etcd::address::Address::parse(url).expect("the URL of a cluster");
+    etcd::service::Etcd::gives_up(address, &options).await;
+}
+
 /// The cluster at `url` is asked to tell the end of a key that is not there.
 ///
 /// # Panics

@@ -232,6 +232,10 @@ bugs! {
     RevokedPlaceKept,
     /// Each node in etcd has a name of its own, which the server keeps until it compacts.
     NamesUsedOnce,
+    /// A request to etcd that its caller has given up is sent again with the next epoch.
+    GivenUpSentAgain,
+    /// A place stays for the next token while a token that asked with it is released.
+    ReleasedPlaceKept,
     /// The name of a node is given again while a request for it may be carried out yet.
     NamesGivenEarly,
     /// A node is removed although an earlier request may make it yet.
@@ -297,7 +301,11 @@ pub(crate) fn assert_found(bug: &str, test: &str) {
 #[cfg(test)]
 mod tests {
     /// The bugs that a unit test of this crate is to find.
-    const IN_UNIT_TESTS: [(&str, &str); 8] = [
+    const IN_UNIT_TESTS: [(&str, &str); 9] = [
+        (
+            "ReleasedPlaceKept",
+            "store::session::session_tests::a_place_that_is_released_is_not_granted",
+        ),
         (
             "NamesGivenEarly",
             "store::etcd::node_names::tests::a_name_is_kept_while_a_request_may_be_carried_out",

@@ -34,12 +34,14 @@ const TRIES: usize = 8;
 pub(crate) struct Session {
     pub(super) lease: i64,
     pub(super) key: String,
-    epoch: Arc<Epoch>,
+    pub(super) epoch: Arc<Epoch>,
     gathering: Gathering,
     names: NodeNames,
     /// Nodes for which a transaction without an answer may be carried out yet, each with the epoch
     /// in which it was doubted last.
     doubts: Mutex<HashMap<Token, i64>>,
+    /// Locked while the session is sealed.
+    sealing: tokio::sync::Mutex<()>,
 }
 
 impl Session {
@@ -53,10 +55,11 @@ impl Session {
             epoch,
             names: NodeNames::default(),
             doubts: Mutex::default(),
+            sealing: tokio::sync::Mutex::default(),
         }
     }
 
-    fn doubts(&self) -> MutexGuard<'_, HashMap<Token, i64>> {
+    pub(super) fn doubts(&self) -> MutexGuard<'_, HashMap<Token, i64>> {
         self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -80,6 +83,10 @@ impl Session {
             self.doubts().extend(doubted);
         }
         answer
+    }
+
+    fn is_doubted(&self, node: &Node) -> bool {
+        self.doubts().contains_key(&node.name)
     }
 
     fn is_mine(&self, key: &str, found: &KeyValue) -> bool {
@@ -131,13 +138,18 @@ impl Etcd {
         let Response::Txn(answer) = session.doubt(nodes, asking.await)? else {
             return Err(failure::garbled().into());
         };
-        let is_there = answer.succeeded || one(&answer, 0)?.is_some();
+        let made = if answer.succeeded {
+            Some(answer.put(0).ok_or_else(failure::garbled)?.revision)
+        } else {
+            one(&answer, 0)?.map(|own| own.create_revision)
+        };
         let all = answer.range(1).ok_or_else(failure::garbled)?;
         let first = all.kvs.first().ok_or_else(failure::garbled)?;
         Ok(if session.is_mine(&key, first) {
             Entered::First(head(first, all.count)?)
-        } else if is_there {
-            Entered::Behind(owner(first))
+        } else if let Some(made) = made {
+            let (fence, owner) = (fence(made)?, owner(first));
+            Entered::Behind { fence, owner }
         } else {
             Entered::Held(owner(first))
         })
@@ -221,16 +233,24 @@ impl Etcd {
             return Ok(false);
         }
         let removed = self.removed(session, node, patience).await;
-        session.names.ends(node, There::after(&removed, There::No));
+        let gone = if session.is_doubted(node) {
+            There::Maybe
+        } else {
+            There::No
+        };
+        session.names.ends(node, There::after(&removed, gone));
         removed
     }
 
     /// A deletion compares the epoch as well: carried out late, it would remove the next node of
     /// this name.
     async fn removed(&self, session: &Session, node: &Node, patience: Duration) -> Answer<bool> {
-        let doubtful = session.doubts().contains_key(&node.name);
-        if doubtful && !seeded!(NeverSealed) {
-            self.seal(session, patience).await?;
+        if session.is_doubted(node) && !seeded!(NeverSealed) {
+            // One that another request writes may be for this node too.
+            let _one = session.sealing.lock().await;
+            if session.is_doubted(node) {
+                self.seal(session, patience).await?;
+            }
         }
         let key = self.names.node(session.lease, node);
         let directory = self.names.directory(&node.key);
@@ -272,11 +292,7 @@ impl Etcd {
             Ok(self.client.txn(request, patience).await?.succeeded)
         };
         let kept = kept.await;
-        let there = match &kept {
-            Ok(false) => There::No,
-            answer => There::after(answer, There::Maybe),
-        };
-        session.names.ends(node, there);
+        session.names.ends(node, There::after(&kept, There::Maybe));
         kept
     }
 
@@ -291,59 +307,19 @@ impl Etcd {
 }
 
 /// Makes the node with this key on a condition, and shows which node is the first.
-fn making(condition: Compare, key: &str, directory: &str, value: &str, lease: i64) -> Operation {
+pub(super) fn making(
+    condition: Compare,
+    key: &str,
+    directory: &str,
+    value: &str,
+    lease: i64,
+) -> Operation {
     TxnRequest {
         compare: vec![condition],
         success: vec![put(key, value, lease), first(directory)],
         failure: vec![get(key), first(directory)],
     }
     .into()
-}
-
-/// A request that makes a node arrives after the node was removed.
-///
-/// # Panics
-///
-/// Where the request makes the node.
-#[cfg(feature = "__test")]
-pub(super) async fn a_late_request_makes_nothing(etcd: &Etcd) {
-    use crate::store::session::service::{Service, Timeout};
-
-    let patience = Duration::from_secs(5);
-    let opened = etcd.open(Timeout(patience), patience).await;
-    let (session, _) = opened.expect("a session opens");
-    let node = |number| {
-        let key = FullKey::from("lock:late");
-        Node {
-            name: session.name(&key, number),
-            key,
-            number,
-        }
-    };
-    let (node, next) = (node(1), node(2));
-    let (key, directory) = (
-        etcd.names.node(session.lease, &node),
-        etcd.names.directory(&node.key),
-    );
-    let late = making(
-        is_empty(&directory),
-        &key,
-        &directory,
-        "late",
-        session.lease,
-    );
-    let late = session.epoch.unsealed(vec![late]);
-    session.doubts().insert(node.name, session.epoch.now());
-    let removed = etcd.unmake(&session, &node, patience).await;
-    assert!(!removed.expect("the server answers"), "there was no node");
-    let asking = etcd.client.txn(late, patience);
-    let answer = asking.await.expect("the server answers");
-    assert!(!answer.succeeded, "the late request has made a node");
-    let next = etcd.make(&session, &next, false, "next", patience).await;
-    let next = next.expect("the server answers");
-    assert!(matches!(next, Entered::First(_)), "{next:?}");
-    let closed = etcd.close(&session, patience).await;
-    closed.expect("the server answers");
 }
 
 fn all_or_none(
@@ -409,7 +385,7 @@ pub(super) fn revision(target: i32, key: &str, at: i64) -> Compare {
     }
 }
 
-fn is_empty(directory: &str) -> Compare {
+pub(super) fn is_empty(directory: &str) -> Compare {
     Compare {
         range_end: end_of(directory),
         ..revision(CREATION, directory, 0)

@@ -41,8 +41,13 @@ impl Epoch {
     /// Carries `operations` out if the session's key is as this process wrote it last. Otherwise
     /// shows that key.
     pub(super) fn unsealed(&self, operations: Vec<Operation>) -> TxnRequest {
+        self.unsealed_since(self.now(), operations)
+    }
+
+    /// The same for the epoch that was the present one when the operations were wanted.
+    pub(super) fn unsealed_since(&self, epoch: i64, operations: Vec<Operation>) -> TxnRequest {
         TxnRequest {
-            compare: vec![revision(MODIFICATION, &self.key, self.now())],
+            compare: vec![revision(MODIFICATION, &self.key, epoch)],
             success: operations,
             failure: vec![get(&self.key)],
         }

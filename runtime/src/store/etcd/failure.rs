@@ -91,7 +91,11 @@ const TLS: &str = "give `tls_ca` the authority of the server's certificate, and 
 pub(super) fn of(problem: &Problem) -> Failure {
     match problem {
         Problem::Silent { .. } => silent(),
-        Problem::Status(status) if is_of_tls(status) => of_tls(&innermost(status)),
+        Problem::Status(status) if is_of_tls(status) => Failure {
+            // The request may have left.
+            executed: true,
+            ..of_tls(&innermost(status))
+        },
         Problem::Status(status) if is_broken(status) => disconnected(&innermost(status)),
         Problem::Status(status) => server_error(status),
     }

@@ -27,6 +27,9 @@ use crate::store::session::service::Answer;
 /// while an answer is on its way.
 const ENOUGH: usize = 2;
 
+/// A transaction that takes longer keeps no requests back: its connection may be silent.
+const SLOW: Duration = Duration::from_secs(1);
+
 /// How many requests one transaction has at most. The server takes 128 operations.
 const MOST: usize = 64;
 
@@ -34,11 +37,11 @@ const MOST: usize = 64;
 const TRIES: usize = 8;
 
 /// What is asked of one directory, and where the answer goes.
-struct Asked {
-    directory: String,
-    operation: Operation,
-    patience: Duration,
-    answer: oneshot::Sender<Answer<Response>>,
+pub(super) struct Asked {
+    pub(super) directory: String,
+    pub(super) operation: Operation,
+    pub(super) patience: Duration,
+    pub(super) answer: oneshot::Sender<Answer<Response>>,
 }
 
 /// The way of a session's requests to the server.
@@ -86,7 +89,9 @@ async fn carry(client: Arc<Client>, epoch: Arc<Epoch>, mut asked: UnboundedRecei
     let mut under_way = FuturesUnordered::new();
     loop {
         if !waiting.is_empty() && (under_way.len() < ENOUGH || seeded!(CallsPileUp)) {
-            under_way.push(together(&client, &epoch, next_of(&mut waiting)));
+            let requests = next_of(&mut waiting);
+            let carrying = together(Arc::clone(&client), Arc::clone(&epoch), requests);
+            under_way.push(timeout(SLOW, tokio::spawn(carrying)));
         }
         let more = asked.recv_many(&mut waiting, MOST);
         if under_way.is_empty() {
@@ -94,10 +99,9 @@ async fn carry(client: Arc<Client>, epoch: Arc<Epoch>, mut asked: UnboundedRecei
                 return;
             }
         } else if let Either::Left((0, _)) = select(pin!(more), under_way.next()).await {
-            break;
+            return;
         }
     }
-    while under_way.next().await.is_some() {}
 }
 
 /// Takes the requests that leave in one transaction out of those that wait.
@@ -119,15 +123,11 @@ fn next_of(waiting: &mut Vec<Asked>) -> Vec<Asked> {
 }
 
 /// Carries out requests in one transaction.
-async fn together(client: &Client, epoch: &Epoch, requests: Vec<Asked>) {
-    let operations = requests.iter().map(|asked| asked.operation.clone());
-    let operations: Vec<_> = operations.collect();
-    let patience = requests.iter().map(|asked| asked.patience).max();
-    let patience = patience.unwrap_or_default();
-    if operations.is_empty() {
+pub(super) async fn together(client: Arc<Client>, epoch: Arc<Epoch>, requests: Vec<Asked>) {
+    let Some((requests, answers)) = unsealed(&client, &epoch, requests).await else {
         return;
-    }
-    match unsealed(client, epoch, operations, patience).await {
+    };
+    match answers {
         Ok(answers) => {
             for (asked, answer) in requests.into_iter().zip(answers) {
                 // The request may have been given up.
@@ -142,24 +142,37 @@ async fn together(client: &Client, epoch: &Epoch, requests: Vec<Asked>) {
     }
 }
 
-/// The answers to operations that are carried out only while the session is not sealed.
+/// The answers to requests that are carried out only while the session is not sealed. None if all
+/// requests were given up.
+///
+/// A request that was given up leaves with no epoch that is read later: it may have been sealed by
+/// then, and the name of its node be another node's.
 async fn unsealed(
     client: &Client,
     epoch: &Epoch,
-    operations: Vec<Operation>,
-    patience: Duration,
-) -> Answer<Vec<Response>> {
-    let count = operations.len();
+    mut requests: Vec<Asked>,
+) -> Option<(Vec<Asked>, Answer<Vec<Response>>)> {
     for _ in 0..TRIES {
-        let request = epoch.unsealed(operations.clone());
-        let answer = client.txn(request, patience).await?;
+        // In this order. What is given up from here on is sealed by a later epoch.
+        let now = epoch.now();
+        requests.retain(|asked| !asked.answer.is_closed() || seeded!(GivenUpSentAgain));
+        let patience = requests.iter().map(|asked| asked.patience).max()?;
+        let operations = requests.iter().map(|asked| asked.operation.clone());
+        let request = epoch.unsealed_since(now, operations.collect());
+        let answer = match client.txn(request, patience).await {
+            Ok(answer) => answer,
+            Err(trouble) => return Some((requests, Err(trouble))),
+        };
         if answer.succeeded {
-            let responses = all(answer).filter(|responses| responses.len() == count);
-            return responses.ok_or_else(|| failure::garbled().into());
+            let responses = all(answer).filter(|responses| responses.len() == requests.len());
+            let responses = responses.ok_or_else(|| failure::garbled().into());
+            return Some((requests, responses));
         }
-        epoch.learn(&answer)?;
+        if let Err(trouble) = epoch.learn(&answer) {
+            return Some((requests, Err(trouble)));
+        }
     }
-    Err(failure::unsettled().into())
+    Some((requests, Err(failure::unsettled().into())))
 }
 
 fn all(answer: TxnResponse) -> Option<Vec<Response>> {

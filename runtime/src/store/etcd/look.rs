@@ -188,10 +188,10 @@ impl Look for EtcdLook {
 
     /// The revocation goes with the session, whatever becomes of this process.
     async fn revoke(&mut self, node: &Seen, session: i64, name: Token) -> Answer<bool> {
-        let key = revocation(&self.etcd.names.session(session), name);
+        let key = revocation(&self.etcd.names.session(session), name, node.fence);
         let request = TxnRequest {
             compare: vec![revision(CREATION, &node.path, revision_of(node.fence)?)],
-            success: vec![put(&key, &node.fence.get().to_string(), session)],
+            success: vec![put(&key, "", session)],
             failure: Vec::new(),
         };
         match self.etcd.client.txn(request, self.limit).await {
@@ -230,8 +230,8 @@ impl Look for EtcdLook {
         self.etcd.client.txn(request, self.limit).await.map(drop)
     }
 
-    async fn forget(&mut self, _node: &Seen, session: i64, name: Token) -> Answer<()> {
-        let key = revocation(&self.etcd.names.session(session), name);
+    async fn forget(&mut self, node: &Seen, session: i64, name: Token) -> Answer<()> {
+        let key = revocation(&self.etcd.names.session(session), name, node.fence);
         let request = TxnRequest {
             success: vec![delete(&key)],
             ..TxnRequest::default()

@@ -324,6 +324,14 @@ impl From<TxnRequest> for Operation {
 }
 
 impl TxnResponse {
+    /// The header of the answer to the operation at `at`, which was a put.
+    pub(super) fn put(&self, at: usize) -> Option<Header> {
+        match self.responses.get(at)?.response.as_ref()? {
+            Response::Put(put) => put.header,
+            Response::Range(_) | Response::Delete(_) | Response::Txn(_) => None,
+        }
+    }
+
     /// The answer to the operation at `at`, which was a range.
     pub(super) fn range(&self, at: usize) -> Option<&RangeResponse> {
         match self.responses.get(at)?.response.as_ref()? {

@@ -21,6 +21,8 @@ mod client;
 mod connection;
 mod entering;
 mod epoch;
+#[cfg(feature = "__test")]
+mod etcd_tests;
 mod failure;
 mod gathering;
 pub(crate) mod look;

@@ -70,21 +70,17 @@ impl Names {
     }
 }
 
-/// The key that tells a session that its node of this name is wanted back.
-pub(super) fn revocation(session: &str, name: Token) -> String {
-    format!("{session}/{}", name.hex())
+/// The key that tells a session that its node of this name and fence is wanted back.
+pub(super) fn revocation(session: &str, name: Token, fence: Fence) -> String {
+    format!("{session}/{}-{}", name.hex(), fence.get())
 }
 
 /// Which node of the session such a key means.
-pub(super) fn revoked(session: &str, key: &[u8]) -> Option<Token> {
+pub(super) fn revoked(session: &str, key: &[u8]) -> Option<(Token, Fence)> {
     let key = std::str::from_utf8(key).ok()?;
-    Token::parse(key.strip_prefix(session)?.strip_prefix('/')?)
-}
-
-/// The fence of that node, as such a key's value says it.
-pub(super) fn revoked_fence(value: &[u8]) -> Option<Fence> {
-    let fence = std::str::from_utf8(value).ok()?;
-    fence.parse().ok().map(Fence::new)
+    let node = key.strip_prefix(session)?.strip_prefix('/')?;
+    let (name, fence) = node.split_once('-')?;
+    Some((Token::parse(name)?, Fence::new(fence.parse().ok()?)))
 }
 
 /// The lease and the name of a node, as its own key's end says them.
@@ -142,8 +138,9 @@ mod tests {
         assert_eq!(names.parts("shop/lock:a/1-2"), None);
         assert_eq!(own("by-hand"), None);
         let session = names.session(7);
-        let told = revocation(&session, Token::fixed(0xab));
-        assert_eq!(revoked(&session, told.as_bytes()), Some(Token::fixed(0xab)));
+        let node = (Token::fixed(0xab), Fence::new(9));
+        let told = revocation(&session, node.0, node.1);
+        assert_eq!(revoked(&session, told.as_bytes()), Some(node));
         assert_eq!(revoked(&session, session.as_bytes()), None);
     }
 

@@ -82,37 +82,6 @@ impl Etcd {
         examined.map_err(|failure| failure.error)
     }
 
-    /// A request that makes a node arrives after the node was removed.
-    ///
-    /// # Panics
-    ///
-    /// Where the request makes the node, or the cluster does not answer.
-    #[cfg(feature = "__test")]
-    pub(crate) async fn seals(address: Address, options: &Options) {
-        let (sender, _events) = unbounded_channel();
-        let etcd = Self::new(address, options, sender);
-        super::entering::a_late_request_makes_nothing(&etcd).await;
-    }
-
-    /// A lookup behind a watch finds that a key is gone already.
-    ///
-    /// # Panics
-    ///
-    /// Where the key is waited for, or the cluster does not answer.
-    #[cfg(feature = "__test")]
-    pub(crate) async fn sees_the_gone(address: Address, options: &Options) {
-        const LONG: Duration = Duration::from_secs(30);
-        let (sender, _events) = unbounded_channel();
-        let etcd = Self::new(address, options, sender);
-        let key = b"never-made".to_vec();
-        let watching = etcd
-            .client
-            .ask(|connection| async move { connection.deleted(key, 0, LONG).await });
-        let seen = tokio::time::timeout(LONG, watching).await;
-        seen.expect("the key is not waited for")
-            .expect("the cluster answers");
-    }
-
     async fn revoke(&self, lease: i64, patience: Duration) -> Answer<()> {
         let asking = self
             .client
@@ -236,8 +205,7 @@ impl Service for Etcd {
             filters: Vec::new(),
         };
         let hear = |found: &KeyValue| {
-            let name = names::revoked(&session.key, &found.key);
-            if let (Some(name), Some(fence)) = (name, names::revoked_fence(&found.value)) {
+            if let Some((name, fence)) = names::revoked(&session.key, &found.key) {
                 revoked(name, fence);
             }
         };

@@ -57,8 +57,8 @@ impl<S: Service> Shared<S> {
                 self.has_it_still(&id, &own)?;
                 Ok(acquired(fence, others))
             }
-            Ok(Entered::Behind(owner)) => {
-                let is_place = self.is_place(&id, &own, queue);
+            Ok(Entered::Behind { fence, owner }) => {
+                let is_place = self.is_place(&id, &own, fence, queue);
                 if is_place {
                     self.waits_for_its_turn(&id.0, &own);
                 } else {
@@ -134,23 +134,20 @@ impl<S: Service> Shared<S> {
 
     /// The token's node waits. Returns whether it is the place of this process: its former place
     /// may have been given up while an answer was lost, and then the node was made anew.
-    fn is_place(&self, id: &LockId, own: &OwnNode<S>, queue: bool) -> bool {
+    fn is_place(&self, id: &LockId, own: &OwnNode<S>, fence: Fence, queue: bool) -> bool {
         let mut state = self.state();
         let asked = state.locks.remove(id);
         let (key, token) = id;
-        if asked.as_ref().is_some_and(Lock::may_be_revoked) {
+        let revoked = |asked: &Lock<_>| asked.is_revoked_at(fence);
+        if asked.as_ref().is_some_and(revoked) {
             state.places.remove_node(key, own);
             return false;
         }
-        let asks = asked.is_some();
-        match state.places.get_mut(key) {
-            Some(place) => place.node == *own,
-            None if queue && asks => {
-                state.places.insert(key.clone(), own.clone(), *token);
-                true
-            }
-            None => false,
+        if queue && asked.is_some() && state.places.get_mut(key).is_none() {
+            state.places.insert(key.clone(), own.clone(), *token);
         }
+        let place = state.places.get_mut(key).filter(|place| place.node == *own);
+        place.map(|place| place.fence = Some(fence)).is_some()
     }
 
     /// The token's node is the first: it is no place any more.
@@ -205,7 +202,10 @@ impl<S: Service> Shared<S> {
                 }
                 Ok(Turn::Gone) => {
                     // The engine asks again, and gets another place.
-                    if self.state().places.remove_node(&key, &own) {
+                    let was_place = self.state().places.remove_node(&key, &own);
+                    if was_place {
+                        // An earlier request may make the node yet.
+                        self.remove_for_good(own);
                         self.tell(StoreEvent::Turn(key));
                     }
                     return;

@@ -22,7 +22,18 @@ impl<S: Service> Shared<S> {
         patience: Duration,
     ) -> Result<Reply, Failure> {
         let began = self.clock.now();
-        let lock = self.state().locks.get(&id).cloned();
+        let lock = {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            let lock = state.locks.get(&id).cloned();
+            // No other token gets a node that is being removed.
+            if let Some(lock) = &lock
+                && !seeded!(ReleasedPlaceKept)
+            {
+                state.places.remove_node(&id.0, &lock.node);
+            }
+            lock
+        };
         let Some(lock) = lock else {
             // Each acquire of the token has been answered, and the node is gone.
             return Ok(released(false));
@@ -42,11 +53,11 @@ impl<S: Service> Shared<S> {
             Err(failure) if failure.code() == "session" => false,
             Err(failure) => return Err(failure),
         };
-        let mut state = self.state();
-        state.locks.remove(&id);
-        state.places.remove_node(&id.0, &lock.node);
-        drop(state);
-        if let (true, Some(keep), Some(_)) = (found, keep, lock.fence) {
+        self.state().locks.remove(&id);
+        if !found && keep.is_some() {
+            // An earlier request may make the node yet.
+            self.remove_for_good(lock.node);
+        } else if let (Some(keep), Some(_)) = (keep, lock.fence) {
             let (shared, kept) = (Arc::clone(self), lock.node.clone());
             self.spawn(async move {
                 let end = began + keep;

@@ -221,10 +221,10 @@ async fn beats<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>
 }
 
 /// Hears whether the session may be over, and which of its locks are taken away by force.
-async fn hears<S: Service>(shared: &Arc<Shared<S>>, session: &LiveSession<S>) {
+async fn hears<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>>) {
     loop {
         tokio::time::sleep(RETRY).await;
-        let revoked = |name, fence| shared.revoked(name, fence);
+        let revoked = |name, fence| shared.revoked(session, name, fence);
         let ended = shared.service.ended(&session.server, revoked);
         if ended.await.is_ok() {
             session.doubted.notify_one();

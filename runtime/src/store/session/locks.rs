@@ -33,9 +33,9 @@ pub(super) struct Lock<N> {
 }
 
 impl<N> Lock<N> {
-    /// Whether another process may want the node back by force, which is not known to be a lock.
-    pub(super) fn may_be_revoked(&self) -> bool {
-        self.revoked.is_some()
+    /// Whether another process wants the node back by force, which has this fence.
+    pub(super) fn is_revoked_at(&self, fence: Fence) -> bool {
+        self.revoked == Some(fence)
     }
 
     /// Whether another process wants the lock back by force.

@@ -8,6 +8,7 @@ use tokio::task::AbortHandle;
 
 use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::token::Token;
+use crate::fence::Fence;
 use crate::store::session::service::First;
 
 /// The places of this process, by key.
@@ -24,6 +25,8 @@ pub(super) struct Place<N> {
     pub(super) asked_by: Token,
     /// What waits for the node's turn.
     pub(super) waits: Option<AbortHandle>,
+    /// The node's fence, once the node is known to wait.
+    pub(super) fence: Option<Fence>,
     /// Known once it is the node's turn.
     pub(super) first: Option<First>,
 }
@@ -54,6 +57,7 @@ impl<N: PartialEq> Places<N> {
             node,
             asked_by,
             waits: None,
+            fence: None,
             first: None,
         };
         self.by_key.insert(key, place);
@@ -87,10 +91,10 @@ impl<N: PartialEq> Places<N> {
         is_this
     }
 
-    /// The key of the place with the node that `is` means.
-    pub(super) fn key_of(&self, is: impl Fn(&N) -> bool) -> Option<FullKey> {
+    /// The key of the place that `is` means.
+    pub(super) fn key_of(&self, is: impl Fn(&Place<N>) -> bool) -> Option<FullKey> {
         let mut places = self.by_key.iter();
-        let (key, _) = places.find(|(_, place)| is(&place.node))?;
+        let (key, _) = places.find(|(_, place)| is(place))?;
         Some(key.clone())
     }
 

@@ -48,7 +48,10 @@ pub(crate) struct First {
 pub(crate) enum Entered {
     First(First),
     /// The node is there, behind another, which has this owner if that is known.
-    Behind(Option<Owner>),
+    Behind {
+        fence: Fence,
+        owner: Option<Owner>,
+    },
     /// There is no such node, because another is there and this one was not to queue.
     Held(Option<Owner>),
 }

@@ -30,6 +30,8 @@ struct Server {
     lost: Mutex<u32>,
     /// How many removals are lost.
     lost_removals: Mutex<u32>,
+    /// Whether removals that arrive are not answered.
+    unanswered: Mutex<bool>,
     /// The node that another process wants back by force.
     revoked: Mutex<Option<Token>>,
 }
@@ -126,7 +128,8 @@ impl Service for Arc<Server> {
         if nodes.front() == Some(&node.name) {
             return Ok(Entered::First(first(&nodes)));
         }
-        Ok(Entered::Behind(None))
+        let (fence, owner) = (FENCE, None);
+        Ok(Entered::Behind { fence, owner })
     }
 
     async fn enter_all(
@@ -155,6 +158,9 @@ impl Service for Arc<Server> {
         }
         let was_there = self.nodes().contains(&node.name);
         self.leaves(node.name);
+        if *self.unanswered.lock().unwrap() {
+            return Err(no_answer(patience).await);
+        }
         Ok(was_there)
     }
 
@@ -214,7 +220,6 @@ impl Client {
     }
 
     fn begins_to_ask(&mut self, token: Token) {
-        self.last += 1;
         let op = Op::Acquire {
             key: FullKey::from("k"),
             token,
@@ -223,6 +228,22 @@ impl Client {
             queue: true,
             reserved_fences: 0,
         };
+        self.submit(op);
+    }
+
+    fn begins_to_release(&mut self, token: Token) {
+        let op = Op::Release {
+            key: FullKey::from("k"),
+            token,
+            keep: None,
+            makes_way: false,
+            after: Vec::new(),
+        };
+        self.submit(op);
+    }
+
+    fn submit(&mut self, op: Op) {
+        self.last += 1;
         let (id, patience) = (OpId(self.last), PATIENCE);
         self.store.submit(&mut vec![Request { id, op, patience }]);
     }
@@ -291,6 +312,31 @@ async fn a_place_that_is_revoked_is_not_granted() {
     let taken = client.asks(call).await;
     assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
     assert!(!server.nodes().contains(&place), "it was removed");
+}
+
+/// Fails if a place is granted whose node is being removed. A call has given up at its turn, and
+/// the answer to its release is lost. Then the next call asks.
+#[tokio::test(start_paused = true)]
+async fn a_place_that_is_released_is_not_granted() {
+    let server = Arc::<Server>::default();
+    let holder = Token::fixed(1);
+    server.change(|nodes| nodes.push_back(holder));
+    let mut client = Client::of(&server);
+    let call = Token::fixed(3);
+    let queued = client.asks(call).await;
+    assert!(matches!(queued, Ok(Reply::Held { .. })), "{queued:?}");
+    client.asks_in_vain(&server, call, holder).await;
+    *server.unanswered.lock().unwrap() = true;
+    client.begins_to_release(call);
+    client.begins_to_ask(Token::fixed(4));
+    let asked = loop {
+        match client.event().await {
+            StoreEvent::Reply(OpId(replied), reply) if replied == client.last => break reply,
+            _ => {}
+        }
+    };
+    assert!(matches!(asked, Ok(Reply::Acquired { .. })), "{asked:?}");
+    assert_eq!(server.nodes().len(), 1, "it was granted without a node");
 }
 
 /// Fails if a place that its process no longer knows stays in the queue. The answer to a call whose

@@ -13,7 +13,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::lanes::{Lanes, Running};
 use super::live_session::{LiveSession, OwnNode};
 use super::locks::{LockId, Locks};
-use super::places::Places;
+use super::places::{Place, Places};
 use super::service::{Node, Service, Trouble};
 use super::sessions::Sessions;
 use crate::base::clock::{Clock, Instant};
@@ -199,11 +199,16 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Another process wants the node back by force: its holder is told. A place that no token has
-    /// is given up, and the engine asks for another.
-    pub(super) fn revoked(self: &Arc<Self>, name: Token, fence: Fence) {
+    /// Another process wants a node of the session back by force: its holder is told. A place that
+    /// no token has is given up, and the engine asks for another.
+    pub(super) fn revoked(
+        self: &Arc<Self>,
+        session: &Arc<LiveSession<S>>,
+        name: Token,
+        fence: Fence,
+    ) {
         let mut state = self.state();
-        let is_this = |own: &OwnNode<S>| own.node.name == name;
+        let is_this = |own: &OwnNode<S>| own.node.name == name && own.is_of(session);
         if let Some((key, token)) = state.locks.revoke(is_this, fence) {
             if !seeded!(RevocationUnseen) {
                 let lease = token.half();
@@ -214,7 +219,9 @@ impl<S: Service> Shared<S> {
         }
         // A token that asks with the node is told by its answer.
         let is_asked = state.locks.any(is_this) || seeded!(RevokedPlaceKept);
-        let key = state.places.key_of(is_this).filter(|_| !is_asked);
+        let is_place =
+            |place: &Place<OwnNode<S>>| is_this(&place.node) && place.fence == Some(fence);
+        let key = state.places.key_of(is_place).filter(|_| !is_asked);
         let given_up = key.and_then(|key| Some((state.give_up_place(&key)?, key)));
         drop(state);
         if let Some((own, key)) = given_up {

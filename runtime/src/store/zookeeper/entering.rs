@@ -112,7 +112,8 @@ impl ZooKeeper {
                     }
                     let owner = self.owner(&client, &found, patience).await;
                     Ok(if waits {
-                        Entered::Behind(owner)
+                        let fence = fence(made.transaction)?;
+                        Entered::Behind { fence, owner }
                     } else {
                         Entered::Held(owner)
                     })

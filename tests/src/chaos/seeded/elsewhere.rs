@@ -166,6 +166,18 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a lock is taken again and again",
     },
     Elsewhere {
+        bug: "GivenUpSentAgain",
+        program: "behaviour",
+        test: "deployments::etcd::sessions::what_is_given_up_is_not_sent_again",
+        what: "a request is given up, and then its transaction meets another epoch",
+    },
+    Elsewhere {
+        bug: "ReleasedPlaceKept",
+        program: "leasehold",
+        test: "store::session::session_tests::a_place_that_is_released_is_not_granted",
+        what: "the answer to a release is lost, and the next call asks at once",
+    },
+    Elsewhere {
         bug: "NamesGivenEarly",
         program: "leasehold",
         test: "store::etcd::node_names::tests::a_name_is_kept_while_a_request_may_be_carried_out",

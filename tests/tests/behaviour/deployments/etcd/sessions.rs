@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::__test::{etcd_seals, etcd_sees_the_gone};
+use leasehold::__test::{etcd_gives_up, etcd_seals, etcd_sees_the_gone};
 use leasehold::LockPool;
 use leasehold_tests::etcd::Etcd;
 use leasehold_tests::pipe::Flow;
@@ -143,6 +143,18 @@ fn replace(cluster: &[Etcd], old: usize) {
 #[tokio::test]
 async fn a_sealed_session_makes_nothing() {
     etcd_seals(&Etcd::shared().url("sealed")).await;
+}
+
+/// Fails if a request whose caller is gone is sent again: its node's name may be another node's.
+#[tokio::test]
+async fn what_is_given_up_is_not_sent_again() {
+    etcd_gives_up(&Etcd::shared().url("given-up")).await;
+}
+
+#[test]
+fn a_request_that_is_sent_again_is_found() {
+    let test = "deployments::etcd::sessions::what_is_given_up_is_not_sent_again";
+    fails_with("GivenUpSentAgain", test);
 }
 
 #[test]
