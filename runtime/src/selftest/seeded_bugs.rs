@@ -212,6 +212,8 @@ bugs! {
     FenceUntold,
     /// The end of a session is not told to the holders of its locks.
     LostSessionUntold,
+    /// The end of a session is told only when a heartbeat has found it too.
+    EndOfSessionDoubted,
     /// A lock is granted or renewed although no heartbeat confirms its session for so long.
     SessionUnconfirmed,
     /// A heartbeat counts at once, although a replaced leader may have answered it.
@@ -301,7 +303,11 @@ pub(crate) fn assert_found(bug: &str, test: &str) {
 #[cfg(test)]
 mod tests {
     /// The bugs that a unit test of this crate is to find.
-    const IN_UNIT_TESTS: [(&str, &str); 9] = [
+    const IN_UNIT_TESTS: [(&str, &str); 10] = [
+        (
+            "EndOfSessionDoubted",
+            "store::session::session_tests::the_end_of_a_session_is_told_at_once",
+        ),
         (
             "ReleasedPlaceKept",
             "store::session::session_tests::a_place_that_is_released_is_not_granted",

@@ -1,6 +1,7 @@
 //! What the session store asks of etcd.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -192,7 +193,8 @@ impl Service for Etcd {
         }
     }
 
-    /// Watches the session's own key, which goes with its lease, and the keys below it.
+    /// Watches the session's own key, which goes with its lease, and the keys below it. The key's
+    /// end is certain, so the session's holders are told before the next holder has its turn.
     async fn ended(
         &self,
         session: &Session,
@@ -209,7 +211,7 @@ impl Service for Etcd {
                 revoked(name, fence);
             }
         };
-        let is_over = |shown: Shown| match shown {
+        let is_gone = |shown: Shown| match shown {
             Shown::Present(found) => {
                 found.iter().for_each(hear);
                 found.iter().all(|found| found.key != own)
@@ -220,11 +222,21 @@ impl Service for Etcd {
             }
             Shown::Changed(event) => event.kv.as_ref().is_some_and(|gone| gone.key == own),
         };
+        let gone = AtomicBool::new(false);
+        let is_over = |shown: Shown| {
+            let is_gone = is_gone(shown);
+            gone.fetch_or(is_gone, Ordering::Relaxed);
+            is_gone
+        };
         let patience = self.client.attempt();
         let watching = self
             .client
             .ask(|connection| async move { connection.watch(what, patience, is_over).await });
-        watching.await
+        watching.await?;
+        if gone.load(Ordering::Relaxed) {
+            return Err(Trouble::Ended);
+        }
+        Ok(())
     }
 
     async fn close(&self, session: &Session, patience: Duration) -> Answer<()> {

@@ -1,5 +1,6 @@
 //! One session: until when it is confirmed, and its heartbeats.
 
+use std::future::pending;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use super::service::{Node, Service, Timeout, Trouble};
 use super::shared::{Shared, pause_until};
 use crate::base::clock::{Clock, Instant};
 use crate::base::reporter;
+use crate::base::seeded::seeded;
 use crate::store::{Failure, Retry};
 
 /// The pause after a heartbeat without an answer, and before the server is asked to tell an end.
@@ -225,9 +227,14 @@ async fn hears<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>
     loop {
         tokio::time::sleep(RETRY).await;
         let revoked = |name, fence| shared.revoked(session, name, fence);
-        let ended = shared.service.ended(&session.server, revoked);
-        if ended.await.is_ok() {
-            session.doubted.notify_one();
+        match shared.service.ended(&session.server, revoked).await {
+            Ok(()) => session.doubted.notify_one(),
+            Err(Trouble::Ended) if !seeded!(EndOfSessionDoubted) => {
+                // The heartbeats find that it is over, and close it.
+                shared.session_ended(session);
+                return pending().await;
+            }
+            Err(_) => {}
         }
     }
 }

@@ -32,6 +32,8 @@ struct Server {
     lost_removals: Mutex<u32>,
     /// Whether removals that arrive are not answered.
     unanswered: Mutex<bool>,
+    /// Whether the session is over.
+    over: Mutex<bool>,
     /// The node that another process wants back by force.
     revoked: Mutex<Option<Token>>,
 }
@@ -48,6 +50,11 @@ impl Server {
 
     fn lose(&self) {
         *self.lost.lock().unwrap() = 1;
+    }
+
+    fn ends(&self) {
+        *self.over.lock().unwrap() = true;
+        self.changed.notify_waiters();
     }
 
     fn revoke(&self, name: Token) {
@@ -95,6 +102,9 @@ impl Service for Arc<Server> {
     async fn ended(&self, (): &(), revoked: impl Fn(Token, Fence) + Send + Sync) -> Answer<()> {
         loop {
             let changed = self.changed.notified();
+            if *self.over.lock().unwrap() {
+                return Err(Trouble::Ended);
+            }
             let name = self.revoked.lock().unwrap().take();
             if let Some(name) = name {
                 revoked(name, FENCE);
@@ -285,6 +295,21 @@ async fn a_turn_is_taken_without_a_request() {
         matches!(taken, Ok(Reply::Acquired { fence: told, .. }) if told == fence),
         "{taken:?}"
     );
+}
+
+/// Fails if the holders of a session are not told of its end before a heartbeat has found it. The
+/// next holder has its turn in that time.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_session_is_told_at_once() {
+    let server = Arc::<Server>::default();
+    let mut client = Client::of(&server);
+    let taken = client.asks(Token::fixed(3)).await;
+    assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
+    // By then the session hears of its end.
+    tokio::time::sleep(CLAIM).await;
+    server.ends();
+    let told = tokio::time::timeout(TTL / 2, client.event()).await;
+    assert!(matches!(told, Ok(StoreEvent::Lost(_))), "{told:?}");
 }
 
 /// Fails if a place is granted that another process has taken away by force: it would remove the

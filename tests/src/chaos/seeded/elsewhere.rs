@@ -106,6 +106,12 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "the lease of a session is revoked while its locks are held",
     },
     Elsewhere {
+        bug: "EndOfSessionDoubted",
+        program: "leasehold",
+        test: "store::session::session_tests::the_end_of_a_session_is_told_at_once",
+        what: "a session ends while its heartbeats are answered",
+    },
+    Elsewhere {
         bug: "SessionUnconfirmed",
         program: "behaviour",
         test: "deployments::etcd::sessions::a_session_outlasts_its_leases",
