@@ -232,6 +232,8 @@ bugs! {
     PlaceGivenTwice,
     /// A place that is taken away by force is granted to the call whose turn it was.
     RevokedPlaceKept,
+    /// A watch that is over goes on at etcd for seconds.
+    WatchesLeft,
     /// Each node in etcd has a name of its own, which the server keeps until it compacts.
     NamesUsedOnce,
     /// A request to etcd that its caller has given up is sent again with the next epoch.

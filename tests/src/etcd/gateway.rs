@@ -66,6 +66,20 @@ impl Gateway {
         number(&self.answer("/v3/kv/range", &range)["header"]["revision"])
     }
 
+    /// How many watches there are.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not tell.
+    pub fn watches(&self) -> u32 {
+        let metrics = self.send("GET /metrics HTTP/1.0\r\nHost: etcd\r\n\r\n");
+        let metrics = metrics.expect("the server has metrics");
+        let mut lines = metrics.lines();
+        let count = lines.find_map(|line| line.strip_prefix("etcd_debugging_mvcc_watcher_total "));
+        let count = count.and_then(|count| count.parse().ok());
+        count.expect("the server counts its watches")
+    }
+
     /// Grants a lease of `seconds`.
     ///
     /// # Panics
@@ -176,21 +190,26 @@ impl Gateway {
     }
 
     fn ask(&self, path: &str, request: &Value) -> Option<Value> {
-        let mut stream = TcpStream::connect_timeout(&self.address, LIMIT).ok()?;
-        stream.set_read_timeout(Some(LIMIT)).ok()?;
         let body = request.to_string();
         let head = format!(
             "POST {path} HTTP/1.0\r\nHost: etcd\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
-        stream.write_all((head + &body).as_bytes()).ok()?;
+        serde_json::from_str(&self.send(&(head + &body))?).ok()
+    }
+
+    /// The body of the answer to a request, if there is one.
+    fn send(&self, request: &str) -> Option<String> {
+        let mut stream = TcpStream::connect_timeout(&self.address, LIMIT).ok()?;
+        stream.set_read_timeout(Some(LIMIT)).ok()?;
+        stream.write_all(request.as_bytes()).ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         let (head, body) = answer.split_once("\r\n\r\n")?;
         if !head.lines().next()?.contains(" 200 ") {
             return None;
         }
-        serde_json::from_str(body).ok()
+        Some(body.to_owned())
     }
 }
 

@@ -3,9 +3,11 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::ready;
 use futures_util::stream::{self, StreamExt};
 use http::uri::PathAndQuery;
 use prost::Message;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tonic::client::Grpc;
 use tonic::codec::Streaming;
@@ -267,8 +269,15 @@ impl Connection {
             ..RangeRequest::default()
         };
         let create = Some(what);
-        // The server takes the end of the requests for the end of the watch.
-        let requests = stream::iter([WatchRequest { create }]).chain(stream::pending());
+        // The server takes the end of the requests for the end of the watch. They end with this
+        // future: the end of the answers alone would not reach the server.
+        let (goes_on, ended) = oneshot::channel::<()>();
+        let mut goes_on = Some(goes_on);
+        if seeded!(WatchesLeft) {
+            std::mem::forget(goes_on.take());
+        }
+        let end = stream::once(ended).filter_map(|_| ready(None));
+        let requests = stream::iter([WatchRequest { create }]).chain(end);
         let path = "/etcdserverpb.Watch/Watch";
         let watching = self.stream(path, requests).await;
         let mut told: Streaming<WatchResponse> = watching.map_err(Problem::Status)?;

@@ -166,6 +166,12 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "the removal of a place is lost, and its call asks again",
     },
     Elsewhere {
+        bug: "WatchesLeft",
+        program: "behaviour",
+        test: "deployments::etcd::names::a_wait_leaves_no_watch_behind",
+        what: "processes wait for a lock in turn",
+    },
+    Elsewhere {
         bug: "NamesUsedOnce",
         program: "behaviour",
         test: "deployments::etcd::names::a_lock_leaves_few_names_behind",

@@ -1,4 +1,4 @@
-//! The names of nodes are given again.
+//! What a lock that is taken again and again leaves behind at the server.
 
 use std::collections::HashSet;
 
@@ -40,4 +40,31 @@ async fn a_lock_leaves_few_names_behind() {
 fn names_that_are_used_once_are_found() {
     let test = "deployments::etcd::names::a_lock_leaves_few_names_behind";
     fails_with("NamesUsedOnce", test);
+}
+
+/// Fails if a wait that is over leaves its watch at the server for seconds: the server tells it of
+/// each later node of that name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_leaves_no_watch_behind() {
+    let server = Etcd::start();
+    let url = server.url("watches");
+    let pools = [connect(&url).await, connect(&url).await];
+    for _ in 0..TIMES {
+        let [one, two] = &pools;
+        let takes = [one, two, one, two].map(|pool| async {
+            let held = take::<Etcd>(pool, "k").await;
+            held.release().await.expect("still held");
+        });
+        futures_util::future::join_all(takes).await;
+    }
+    // Each session has one.
+    let left = server.gateway().watches();
+    println!("{left} watches");
+    assert!(left < 25, "{left} watches are left");
+}
+
+#[test]
+fn watches_that_are_left_are_found() {
+    let test = "deployments::etcd::names::a_wait_leaves_no_watch_behind";
+    fails_with("WatchesLeft", test);
 }
