@@ -61,7 +61,7 @@ impl Token {
 
     /// A token for tests of the pure core.
     #[cfg(test)]
-    pub(crate) fn fixed(number: u128) -> Self {
+    pub(crate) const fn fixed(number: u128) -> Self {
         Self(number)
     }
 

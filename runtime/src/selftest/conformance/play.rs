@@ -17,7 +17,7 @@ const TICK: Duration = Duration::from_millis(5);
 /// How many scenes were played again.
 static AGAIN: AtomicU32 = AtomicU32::new(0);
 
-/// The keys of a scene that is played again are others: the former may be locked still.
+/// A scene that is played again has new keys: those before may be locked still.
 pub(super) fn name(scene: &str) -> String {
     match AGAIN.load(Ordering::Relaxed) {
         0 => scene.to_owned(),

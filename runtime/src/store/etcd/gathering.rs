@@ -1,7 +1,7 @@
 //! Requests of one session gather while [`ENOUGH`] transactions are under way, and leave together.
 //!
-//! Each transaction costs the server a write to its disk, and most of its CPU. One transaction takes
-//! further ones among its operations, each with a condition of its own. The server reads all
+//! Each transaction costs the server a write to its disk, and most of its CPU. One transaction
+//! takes further ones among its operations, each with a condition of its own. The server reads all
 //! conditions before it changes anything, so a transaction has one request for each directory.
 
 use std::collections::HashSet;

@@ -128,9 +128,9 @@ pub(crate) trait Service: Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Waits until the session may be over, which the next heartbeat finds out. Where it is over for
-    /// certain, the answer is [`Trouble::Ended`]. Meanwhile tells `revoked` each node that another
-    /// process wants back by force, by its name and fence. A node may be told again.
+    /// Waits until the session may be over, which the next heartbeat finds out. Where it is over
+    /// for certain, the answer is [`Trouble::Ended`]. Meanwhile tells `revoked` each node that
+    /// another process wants back by force, by its name and fence. A node may be told again.
     fn ended(
         &self,
         session: &Self::Session,

@@ -276,20 +276,30 @@ impl Client {
     }
 }
 
+const HOLDER: Token = Token::fixed(1);
+const CALL: Token = Token::fixed(3);
+
+/// A server on which [`HOLDER`] has the lock, and a client that waits for it with [`CALL`].
+async fn one_waits() -> (Arc<Server>, Client) {
+    let server = Arc::<Server>::default();
+    server.change(|nodes| nodes.push_back(HOLDER));
+    let mut client = Client::of(&server);
+    let queued = client.asks(CALL).await;
+    assert!(
+        matches!(queued, Ok(Reply::Held { queued: true, .. })),
+        "{queued:?}"
+    );
+    (server, client)
+}
+
 /// Fails if the server is asked for a lock that it has told this process to have.
 #[tokio::test(start_paused = true)]
 async fn a_turn_is_taken_without_a_request() {
-    let server = Arc::<Server>::default();
-    let holder = Token::fixed(1);
-    server.change(|nodes| nodes.push_back(holder));
-    let mut client = Client::of(&server);
-    let call = Token::fixed(3);
-    let queued = client.asks(call).await;
-    assert!(matches!(queued, Ok(Reply::Held { .. })), "{queued:?}");
-    server.leaves(holder);
+    let (server, mut client) = one_waits().await;
+    server.leaves(HOLDER);
     client.is_told_of_its_turn().await;
     server.lose();
-    let taken = client.asks(call).await;
+    let taken = client.asks(CALL).await;
     let fence = Some(FENCE);
     assert!(
         matches!(taken, Ok(Reply::Acquired { fence: told, .. }) if told == fence),
@@ -316,25 +326,19 @@ async fn the_end_of_a_session_is_told_at_once() {
 /// node of a holder that does not know.
 #[tokio::test(start_paused = true)]
 async fn a_place_that_is_revoked_is_not_granted() {
-    let server = Arc::<Server>::default();
-    let holder = Token::fixed(1);
-    server.change(|nodes| nodes.push_back(holder));
-    let mut client = Client::of(&server);
-    let call = Token::fixed(3);
-    let queued = client.asks(call).await;
-    assert!(matches!(queued, Ok(Reply::Held { .. })), "{queued:?}");
+    let (server, mut client) = one_waits().await;
     let place = server.nodes()[1];
     // By then the session hears of revocations.
     tokio::time::sleep(CLAIM).await;
-    server.leaves(holder);
+    server.leaves(HOLDER);
     client.is_told_of_its_turn().await;
     *server.lost_removals.lock().unwrap() = 1;
     server.revoke(place);
     client.is_told_of_its_turn().await;
-    let asked = client.asks(call).await;
+    let asked = client.asks(CALL).await;
     assert!(matches!(asked, Ok(Reply::Held { .. })), "{asked:?}");
     client.is_told_of_its_turn().await;
-    let taken = client.asks(call).await;
+    let taken = client.asks(CALL).await;
     assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
     assert!(!server.nodes().contains(&place), "it was removed");
 }
@@ -343,16 +347,10 @@ async fn a_place_that_is_revoked_is_not_granted() {
 /// the answer to its release is lost. Then the next call asks.
 #[tokio::test(start_paused = true)]
 async fn a_place_that_is_released_is_not_granted() {
-    let server = Arc::<Server>::default();
-    let holder = Token::fixed(1);
-    server.change(|nodes| nodes.push_back(holder));
-    let mut client = Client::of(&server);
-    let call = Token::fixed(3);
-    let queued = client.asks(call).await;
-    assert!(matches!(queued, Ok(Reply::Held { .. })), "{queued:?}");
-    client.asks_in_vain(&server, call, holder).await;
+    let (server, mut client) = one_waits().await;
+    client.asks_in_vain(&server, CALL, HOLDER).await;
     *server.unanswered.lock().unwrap() = true;
-    client.begins_to_release(call);
+    client.begins_to_release(CALL);
     client.begins_to_ask(Token::fixed(4));
     let asked = loop {
         match client.event().await {
@@ -368,28 +366,20 @@ async fn a_place_that_is_released_is_not_granted() {
 /// turn it was is lost for longer than a claim, so the place is given up. Then the call asks again.
 #[tokio::test(start_paused = true)]
 async fn a_place_that_is_made_anew_has_its_turn() {
-    let server = Arc::<Server>::default();
-    let (holder, behind) = (Token::fixed(1), Token::fixed(2));
-    server.change(|nodes| nodes.push_back(holder));
-    let mut client = Client::of(&server);
-    let call = Token::fixed(3);
-    let queued = client.asks(call).await;
-    assert!(
-        matches!(queued, Ok(Reply::Held { queued: true, .. })),
-        "{queued:?}"
-    );
+    let (server, mut client) = one_waits().await;
+    let behind = Token::fixed(2);
     server.change(|nodes| nodes.push_back(behind));
-    client.asks_in_vain(&server, call, holder).await;
+    client.asks_in_vain(&server, CALL, HOLDER).await;
     tokio::time::sleep(CLAIM * 2).await;
     assert_eq!(server.nodes(), [behind], "its place was given up");
-    let queued = client.asks(call).await;
+    let queued = client.asks(CALL).await;
     assert!(
         matches!(queued, Ok(Reply::Held { queued: true, .. })),
         "{queued:?}"
     );
     server.leaves(behind);
     client.is_told_of_its_turn().await;
-    let taken = client.asks(call).await;
+    let taken = client.asks(CALL).await;
     assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
 }
 
@@ -397,22 +387,16 @@ async fn a_place_that_is_made_anew_has_its_turn() {
 /// the lock away from its holder.
 #[tokio::test(start_paused = true)]
 async fn a_place_that_is_given_up_is_not_granted() {
-    let server = Arc::<Server>::default();
-    let holder = Token::fixed(1);
-    server.change(|nodes| nodes.push_back(holder));
-    let mut client = Client::of(&server);
-    let call = Token::fixed(3);
-    let queued = client.asks(call).await;
-    assert!(matches!(queued, Ok(Reply::Held { .. })), "{queued:?}");
+    let (server, mut client) = one_waits().await;
     let place = server.nodes()[1];
     *server.lost_removals.lock().unwrap() = 3;
-    client.asks_in_vain(&server, call, holder).await;
+    client.asks_in_vain(&server, CALL, HOLDER).await;
     tokio::time::sleep(CLAIM).await;
     assert_eq!(server.nodes(), [place], "its removal is lost");
-    let mut taken = client.asks(call).await;
+    let mut taken = client.asks(CALL).await;
     while !matches!(taken, Ok(Reply::Acquired { .. })) {
         client.is_told_of_its_turn().await;
-        taken = client.asks(call).await;
+        taken = client.asks(CALL).await;
     }
     let held = server.nodes();
     tokio::time::sleep(TTL / 2).await;

@@ -3,8 +3,8 @@
 -- with the fence `f` has the lock, or was the last to have it without a release. After it, no other
 -- acquisition gets the lock before the transaction has ended, whatever the clocks say. An
 -- acquisition from before a fail-over is refused: what its holder has read may be missing here. The
--- caller needs no rights on the tables. The error also names the constraint `leasehold_verify`, for clients
--- that show no SQLSTATE; `guard` likewise.
+-- caller needs no rights on the tables. The error also names the constraint `leasehold_verify`,
+-- for clients that show no SQLSTATE; `guard` likewise.
 CREATE FUNCTION leasehold.verify(k text, f bigint) RETURNS void LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

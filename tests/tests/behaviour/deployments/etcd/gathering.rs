@@ -1,7 +1,6 @@
 //! Requests gather while transactions are under way.
 
-use std::time::Duration;
-
+use futures_util::future::join_all;
 use leasehold::LockPool;
 use leasehold_tests::etcd::Etcd;
 use leasehold_tests::rerun::fails_with;
@@ -27,15 +26,14 @@ async fn requests_share_transactions_while_the_server_is_slow() {
     works::<Etcd>(&pool, "first").await;
     let before = server.gateway().revision();
     server.pause();
-    let mut callers = JoinSet::new();
+    let mut callers = Vec::new();
     for caller in 0..CALLERS {
         let pool = pool.clone();
-        callers.spawn(async move { take::<Etcd>(&pool, &caller.to_string()).await });
+        let call = async move { take::<Etcd>(&pool, &caller.to_string()).await };
+        callers.push(wait::started(call).await);
     }
-    // Late callers leave together too, but by fewer.
-    tokio::time::sleep(Duration::from_millis(200)).await;
     server.resume();
-    let held = callers.join_all().await;
+    let held = join_all(callers).await;
     let taken = server.gateway().revision() - before;
     println!("{taken} transactions for {CALLERS} callers");
     assert!(taken < i64::from(CALLERS) / 2, "{taken} for {CALLERS}");
