@@ -230,6 +230,8 @@ bugs! {
     NodesOfAnySession,
     /// A place that is given up is asked for again by its token, while it is being removed.
     PlaceGivenTwice,
+    /// A revocation is told to a node of that name in any session.
+    RevocationOfAnySession,
     /// A place that is taken away by force is granted to the call whose turn it was.
     RevokedPlaceKept,
     /// A watch that is over goes on at etcd for seconds.
@@ -305,7 +307,11 @@ pub(crate) fn assert_found(bug: &str, test: &str) {
 #[cfg(test)]
 mod tests {
     /// The bugs that a unit test of this crate is to find.
-    const IN_UNIT_TESTS: [(&str, &str); 10] = [
+    const IN_UNIT_TESTS: [(&str, &str); 11] = [
+        (
+            "RevocationOfAnySession",
+            "store::session::session_tests::a_revocation_means_a_node_of_one_session",
+        ),
         (
             "EndOfSessionDoubted",
             "store::session::session_tests::the_end_of_a_session_is_told_at_once",

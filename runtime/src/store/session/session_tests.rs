@@ -34,8 +34,12 @@ struct Server {
     unanswered: Mutex<bool>,
     /// Whether the session is over.
     over: Mutex<bool>,
-    /// The node that another process wants back by force.
-    revoked: Mutex<Option<Token>>,
+    /// The node that another process wants back by force, of this session if it names one.
+    revoked: Mutex<Option<(Option<usize>, Token)>>,
+    /// The name of all nodes, if they have one.
+    same_name: Mutex<Option<Token>>,
+    /// How many sessions were opened.
+    opened: Mutex<usize>,
 }
 
 impl Server {
@@ -57,8 +61,8 @@ impl Server {
         self.changed.notify_waiters();
     }
 
-    fn revoke(&self, name: Token) {
-        *self.revoked.lock().unwrap() = Some(name);
+    fn revoke(&self, session: Option<usize>, name: Token) {
+        *self.revoked.lock().unwrap() = Some((session, name));
         self.changed.notify_waiters();
     }
 
@@ -79,47 +83,61 @@ async fn no_answer(patience: Duration) -> Trouble {
 }
 
 impl Service for Arc<Server> {
-    type Session = ();
+    /// Its number.
+    type Session = usize;
 
     const NAME: &'static str = "made-up";
 
     fn classes(&self) -> Vec<Timeout> {
-        vec![Timeout(Duration::from_secs(3_600))]
+        [60, 3_600].map(Duration::from_secs).map(Timeout).into()
     }
 
     fn is_away(&self) -> bool {
         false
     }
 
-    async fn open(&self, timeout: Timeout, _: Duration) -> Result<((), Timeout), Failure> {
-        Ok(((), timeout))
+    async fn open(&self, timeout: Timeout, _: Duration) -> Result<(usize, Timeout), Failure> {
+        let mut opened = self.opened.lock().unwrap();
+        *opened += 1;
+        Ok((*opened, timeout))
     }
 
-    async fn heartbeat(&self, (): &(), _: Duration) -> Answer<()> {
+    async fn heartbeat(&self, _: &usize, _: Duration) -> Answer<()> {
         Ok(())
     }
 
-    async fn ended(&self, (): &(), revoked: impl Fn(Token, Fence) + Send + Sync) -> Answer<()> {
+    fn name(&self, _: &usize, _: &FullKey, _: u64) -> Option<Token> {
+        *self.same_name.lock().unwrap()
+    }
+
+    async fn ended(
+        &self,
+        session: &usize,
+        revoked: impl Fn(Token, Fence) + Send + Sync,
+    ) -> Answer<()> {
         loop {
             let changed = self.changed.notified();
             if *self.over.lock().unwrap() {
                 return Err(Trouble::Ended);
             }
-            let name = self.revoked.lock().unwrap().take();
-            if let Some(name) = name {
+            let name = {
+                let mut wanted = self.revoked.lock().unwrap();
+                wanted.take_if(|(of, _)| of.is_none_or(|of| of == *session))
+            };
+            if let Some((_, name)) = name {
                 revoked(name, FENCE);
             }
             changed.await;
         }
     }
 
-    async fn close(&self, (): &(), _: Duration) -> Answer<()> {
+    async fn close(&self, _: &usize, _: Duration) -> Answer<()> {
         Ok(())
     }
 
     async fn enter(
         &self,
-        (): &(),
+        _: &usize,
         node: &Node,
         queue: bool,
         _: &'static str,
@@ -144,7 +162,7 @@ impl Service for Arc<Server> {
 
     async fn enter_all(
         &self,
-        (): &(),
+        _: &usize,
         _: &[Node],
         _: &'static str,
         _: Duration,
@@ -152,11 +170,11 @@ impl Service for Arc<Server> {
         Ok(EnteredAll::Apart)
     }
 
-    async fn present(&self, (): &(), nodes: &[(Node, Fence)], _: Duration) -> Answer<Vec<bool>> {
+    async fn present(&self, _: &usize, nodes: &[(Node, Fence)], _: Duration) -> Answer<Vec<bool>> {
         Ok(vec![true; nodes.len()])
     }
 
-    async fn remove(&self, (): &(), node: &Node, patience: Duration) -> Answer<bool> {
+    async fn remove(&self, _: &usize, node: &Node, patience: Duration) -> Answer<bool> {
         let lost = {
             let mut lost = self.lost_removals.lock().unwrap();
             let is_lost = 0 < *lost;
@@ -174,11 +192,11 @@ impl Service for Arc<Server> {
         Ok(was_there)
     }
 
-    async fn keep(&self, (): &(), _: &Node, _: Fence, _: Duration, _: Duration) -> Answer<bool> {
+    async fn keep(&self, _: &usize, _: &Node, _: Fence, _: Duration, _: Duration) -> Answer<bool> {
         Ok(false)
     }
 
-    async fn turn(&self, (): &(), node: &Node) -> Answer<Turn> {
+    async fn turn(&self, _: &usize, node: &Node) -> Answer<Turn> {
         loop {
             let changed = self.changed.notified();
             let turn = {
@@ -230,10 +248,14 @@ impl Client {
     }
 
     fn begins_to_ask(&mut self, token: Token) {
+        self.begins_to_ask_for(token, TTL);
+    }
+
+    fn begins_to_ask_for(&mut self, token: Token, ttl: Duration) {
         let op = Op::Acquire {
             key: FullKey::from("k"),
             token,
-            ttl: TTL,
+            ttl,
             function: "",
             queue: true,
             reserved_fences: 0,
@@ -333,7 +355,7 @@ async fn a_place_that_is_revoked_is_not_granted() {
     server.leaves(HOLDER);
     client.is_told_of_its_turn().await;
     *server.lost_removals.lock().unwrap() = 1;
-    server.revoke(place);
+    server.revoke(None, place);
     client.is_told_of_its_turn().await;
     let asked = client.asks(CALL).await;
     assert!(matches!(asked, Ok(Reply::Held { .. })), "{asked:?}");
@@ -360,6 +382,34 @@ async fn a_place_that_is_released_is_not_granted() {
     };
     assert!(matches!(asked, Ok(Reply::Acquired { .. })), "{asked:?}");
     assert_eq!(server.nodes().len(), 1, "it was granted without a node");
+}
+
+/// Fails if a holder is not told because holders in another session had nodes of the same name.
+#[tokio::test(start_paused = true)]
+async fn a_revocation_means_a_node_of_one_session() {
+    const BEFORE: u128 = 300;
+    let server = Arc::<Server>::default();
+    let name = Token::fixed(1);
+    *server.same_name.lock().unwrap() = Some(name);
+    let mut client = Client::of(&server);
+    for before in 0..BEFORE {
+        let taken = client.asks(Token::fixed(100 + before)).await;
+        assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
+        // It is taken away, and its holder does not return.
+        server.leaves(name);
+    }
+    let holder = Token::fixed(2);
+    client.begins_to_ask_for(holder, TTL * 10);
+    let taken = client.answer().await;
+    assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
+    // By then the session hears of revocations.
+    tokio::time::sleep(CLAIM).await;
+    server.revoke(Some(2), name);
+    let told = tokio::time::timeout(TTL / 2, client.event()).await;
+    let Ok(StoreEvent::Revoked { lease, .. }) = told else {
+        panic!("{told:?}");
+    };
+    assert_eq!(lease, holder.half(), "another holder was told");
 }
 
 /// Fails if a place that its process no longer knows stays in the queue. The answer to a call whose

@@ -208,7 +208,8 @@ impl<S: Service> Shared<S> {
         fence: Fence,
     ) {
         let mut state = self.state();
-        let is_this = |own: &OwnNode<S>| own.node.name == name && own.is_of(session);
+        let is_of = |own: &OwnNode<S>| own.is_of(session) || seeded!(RevocationOfAnySession);
+        let is_this = |own: &OwnNode<S>| own.node.name == name && is_of(own);
         if let Some((key, token)) = state.locks.revoke(is_this, fence) {
             if !seeded!(RevocationUnseen) {
                 let lease = token.half();

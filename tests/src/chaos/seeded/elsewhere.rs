@@ -196,6 +196,12 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a removal of a node is answered while another request for it is under way",
     },
     Elsewhere {
+        bug: "RevocationOfAnySession",
+        program: "leasehold",
+        test: "store::session::session_tests::a_revocation_means_a_node_of_one_session",
+        what: "a lock is taken away from the holder of a node that has its name in two sessions",
+    },
+    Elsewhere {
         bug: "RevokedPlaceKept",
         program: "leasehold",
         test: "store::session::session_tests::a_place_that_is_revoked_is_not_granted",
