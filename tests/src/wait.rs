@@ -43,14 +43,20 @@ pub fn try_until(limit: Duration, mut condition: impl FnMut() -> bool) -> Option
 ///
 /// When the limit passes first.
 pub async fn until_async(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
+    let happened = try_until_async(limit, &mut condition).await;
+    assert!(happened, "{what}: did not happen within {limit:?}");
+}
+
+/// Like [`until_async`], for a caller that handles the limit: `false`.
+pub async fn try_until_async(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let started = Instant::now();
     while !condition() {
-        assert!(
-            started.elapsed() < limit,
-            "{what}: did not happen within {limit:?}"
-        );
+        if started.elapsed() >= limit {
+            return false;
+        }
         tokio::time::sleep(STEP).await;
     }
+    true
 }
 
 /// Runs `future`, which must end within `limit`. Without the limit, a promise that is broken by

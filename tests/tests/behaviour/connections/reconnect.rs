@@ -73,8 +73,11 @@ async fn killed_connections_are_replaced() {
     leave(held, "killed connections").await;
 }
 
-/// Short, because an outage is judged only while the machine is quiet.
+/// The first ttl. It doubles until the machine was quiet enough for the outage to be judged.
 const SHORT: Duration = Duration::from_secs(2);
+
+/// While an attempt to connect hangs, the next one begins after a quarter of the `io_timeout`.
+const NEXT_ATTEMPT: Duration = Duration::from_millis(250);
 
 /// Fails if a lease is given up, or renewed too late, because of a short outage.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -85,18 +88,18 @@ async fn a_lease_survives_an_outage_of_two_fifths_of_its_ttl() {
         let (address, mut random) = (server.address(), random.fork());
         tokio::spawn(async move {
             let proxy = Proxy::start(address);
-            let pool = connect(&proxy.url()).await;
+            let pool = LockPool::builder().url(proxy.url());
+            let pool = wait::connected(pool.io_timeout(NEXT_ATTEMPT * 4)).await;
             for round in 0..3 {
-                let phase = random.duration(SHORT);
                 let kind = (lane + round) % 6;
-                // An outage that a busy machine has made longer shows nothing; there is another.
-                let mut tries = 0;
+                let mut ttl = SHORT;
                 loop {
-                    let key = format!("outage-{lane}-{round}-{tries}");
-                    if outage(&pool, &proxy, &key, phase, kind).await {
+                    let key = format!("outage-{lane}-{round}-{}", ttl.as_secs());
+                    let phase = random.duration(ttl);
+                    if outage(&pool, &proxy, &key, ttl, phase, kind).await {
                         break;
                     }
-                    tries += 1;
+                    ttl *= 2;
                 }
             }
         })
@@ -107,25 +110,35 @@ async fn a_lease_survives_an_outage_of_two_fifths_of_its_ttl() {
     }
 }
 
-/// Whether the outage was as long as it should be.
-async fn outage(pool: &LockPool, proxy: &Proxy, key: &str, phase: Duration, kind: u64) -> bool {
-    const LENGTH: Duration = Duration::from_millis(800);
-    assert_eq!(LENGTH, SHORT * 2 / 5);
-    // A renewal that a busy machine made late leaves less of the lease for the outage.
-    let excuse = Excuse::begin();
-    let held = hold(pool, key, SHORT).await;
+/// Whether the machine was quiet enough to judge the outage.
+async fn outage(
+    pool: &LockPool,
+    proxy: &Proxy,
+    key: &str,
+    ttl: Duration,
+    phase: Duration,
+    kind: u64,
+) -> bool {
+    let length = ttl * 2 / 5;
+    let (started, excuse) = (Instant::now(), Excuse::begin());
+    let held = hold(pool, key, ttl).await;
+    // The lease counts from when it was asked for.
+    let asked_before = started.elapsed();
     tokio::time::sleep(phase).await;
     let began = Instant::now();
     begin_outage(proxy, kind);
-    tokio::time::sleep(LENGTH).await;
+    tokio::time::sleep(length).await;
     proxy.pass();
-    let length = began.elapsed();
+    let longer = began.elapsed().saturating_sub(length);
     // Long enough that a lost lease would show.
-    tokio::time::sleep(SHORT).await;
-    // A third of the ttl lies between two renewals, so 533 ms are left to connect again and renew.
-    let judged = length + excuse.so_far() < LENGTH + Duration::from_millis(400);
+    tokio::time::sleep(ttl).await;
+    // A third of the ttl lies between two renewals. A connection and a renewal are a chain of some
+    // twenty wakes, and few of them are the latest.
+    let left = ttl - ttl / 3 - length - NEXT_ATTEMPT;
+    let judged = asked_before + longer + excuse.longest() * 8 < left;
     if judged {
-        leave(held, &format!("{key}: outage {kind} after {phase:?}")).await;
+        let what = format!("{key}: outage {kind} after {phase:?} of a ttl of {ttl:?}");
+        leave(held, &what).await;
     } else {
         // Well or not.
         let _ = held.release().await;
