@@ -17,7 +17,7 @@ use crate::tls::Certificates;
 use crate::wait;
 
 /// How long a server may take from its start to its first answer.
-const START: Duration = Duration::from_secs(15);
+const START: Duration = Duration::from_secs(60);
 /// Below the range that systems take client ports from. So a restarting server finds its port free,
 /// and a client that retries it cannot connect to itself.
 const FIRST_PORT: u32 = 15_000;

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(15);
 /// Of a lease that is renewed.
-const RENEWED: Duration = Duration::from_secs(6);
+const RENEWED: Duration = Duration::from_secs(12);
 /// How long a process has to take its turn before the next one gets it.
 const CLAIM: Duration = Duration::from_secs(1);
 

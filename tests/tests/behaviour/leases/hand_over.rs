@@ -11,7 +11,7 @@ use leasehold_tests::wait;
 
 const TTL: Duration = Duration::from_secs(20);
 /// It ends during a test. A busy machine renews it all the same.
-const SHORT: Duration = Duration::from_secs(6);
+const SHORT: Duration = Duration::from_secs(12);
 /// Longer than any call here may take that does not hang.
 const HANG: Duration = Duration::from_secs(10);
 
