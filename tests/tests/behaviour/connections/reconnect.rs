@@ -134,8 +134,8 @@ async fn outage(
     tokio::time::sleep(ttl).await;
     // A third of the ttl lies between two renewals. A connection and a renewal are a chain of some
     // twenty wakes, and few of them are the latest.
-    let left = ttl - ttl / 3 - length - NEXT_ATTEMPT;
-    let judged = asked_before + longer + excuse.longest() * 8 < left;
+    let planned = ttl / 3 + length + NEXT_ATTEMPT;
+    let judged = planned + asked_before + longer + excuse.longest() * 8 < ttl;
     if judged {
         let what = format!("{key}: outage {kind} after {phase:?} of a ttl of {ttl:?}");
         leave(held, &what).await;
