@@ -4,12 +4,23 @@ use std::fmt;
 
 /// A number that grows with every acquisition of a key, as long as the store loses no data.
 ///
+/// So no other holder has the number of an exclusive one. A nested call that is `reentrant` has that
+/// of the call that took the lock.
+///
 /// A lease can end while its holder is asleep; no lock service can prevent that. Let the resource
 /// refuse the late writer: store the fence with the row, and write only where the stored fence is
 /// not greater.
 ///
 /// ```sql
 /// UPDATE items SET stock = stock - 1, fence = $1 WHERE sku = $2 AND fence <= $1
+/// ```
+///
+/// That is enough for one statement. A holder that reads first and writes later stores its fence
+/// with the read: an earlier holder's late write would fit in between.
+///
+/// ```sql
+/// UPDATE items SET fence = $1 WHERE sku = $2 AND fence <= $1 RETURNING stock
+/// UPDATE items SET stock = $3 WHERE sku = $2 AND fence = $1
 /// ```
 ///
 /// The number is `max(last + 1, the store's clock in microseconds)`, so it keeps growing when a
