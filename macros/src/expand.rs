@@ -13,13 +13,7 @@ use crate::option::{KeyArg, Length, PoolArg, Watchdog};
 use crate::run::run;
 use crate::shape::{Binding, Returns};
 use crate::template::{Member, Piece, Placeholder, Template};
-use crate::tokens;
-
-/// The span of everything generated: its names cannot clash with the user's, and lints know that
-/// the user did not write it.
-pub(crate) fn here() -> Span {
-    Span::mixed_site()
-}
+use crate::tokens::{self, here};
 
 // Input:
 //     #[distributed_lock(key = "order:<id>", ttl = "10s", guard = lock)]

@@ -4,7 +4,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
 
 use crate::check::LockSpec;
-use crate::expand::here;
+use crate::tokens::here;
 
 /// The body stays in the caller's frame, and only a reference goes to the runtime. A detached body
 /// moves into its task.

@@ -5,6 +5,12 @@ use quote::ToTokens as _;
 use syn::visit_mut::VisitMut;
 use syn::{Lit, LitStr, Type};
 
+/// The span of everything generated: its names cannot clash with the user's, and lints know that
+/// the user did not write it.
+pub(crate) fn here() -> Span {
+    Span::mixed_site()
+}
+
 /// The identifier without `r#`.
 pub(crate) fn plain(ident: &Ident) -> String {
     let text = ident.to_string();

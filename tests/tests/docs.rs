@@ -220,10 +220,10 @@ fn the_metrics_are_the_same_everywhere() {
     assert_eq!(rendered, rows("docs/production.md"));
     let base = root().join("runtime/src/base");
     let files = [
-        "counts.rs",
         "outcome.rs",
-        "meters/template.rs",
-        "meters/store.rs",
+        "reporter/meters/counts.rs",
+        "reporter/meters/template.rs",
+        "reporter/meters/store.rs",
     ];
     let code = files.map(|file| read(&base.join(file)));
     let tests = |code: &'_ str| code.find("#[cfg(test)]").unwrap_or(code.len());

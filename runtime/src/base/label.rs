@@ -3,7 +3,11 @@
 use std::fmt;
 
 #[cfg(feature = "metrics")]
-use super::meters::template::Meter;
+use super::reporter::meters::template::{Meter, OTHER};
+
+/// The label of a call whose template is not known.
+#[cfg(not(feature = "metrics"))]
+const OTHER: &str = "other";
 
 /// The template of a call's keys, such as `order:<id>`. It contains no value of a key.
 #[derive(Clone, Copy)]
@@ -13,9 +17,6 @@ pub(crate) struct Label {
     #[cfg(not(feature = "metrics"))]
     template: &'static str,
 }
-
-/// The label of a call whose template is not known.
-pub(crate) const OTHER: &str = "other";
 
 impl Label {
     /// The label of all calls whose template is not known.

@@ -2,16 +2,12 @@
 
 pub(crate) mod clock;
 pub(crate) mod codes;
-#[cfg(feature = "metrics")]
-pub(crate) mod counts;
 pub(crate) mod full_key;
 pub(crate) mod host;
 pub(crate) mod id_map;
 pub(crate) mod jitter;
 pub(crate) mod label;
 pub(crate) mod lease_terms;
-#[cfg(feature = "metrics")]
-pub(crate) mod meters;
 pub(crate) mod one_or_many;
 pub(crate) mod outcome;
 pub(crate) mod reporter;

@@ -9,7 +9,7 @@ use super::core::signal::{Releases, Renewed, Signal};
 #[cfg(feature = "metrics")]
 use super::core::ticket::Removal;
 #[cfg(feature = "metrics")]
-use crate::base::counts::{Count, add};
+use crate::base::reporter::meters::counts::{Count, add};
 
 #[cfg(feature = "metrics")]
 pub(super) fn count(signal: &Signal) {

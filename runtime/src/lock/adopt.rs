@@ -1,7 +1,6 @@
 //! Handing a held lock over to another process, and adopting it there.
 
 use std::panic::Location;
-use std::time::Duration;
 
 use super::acquire::begin_adoption;
 use super::baggage::Baggage;
@@ -12,31 +11,6 @@ use super::settings::{Beat, Settings};
 use crate::engine::core::ticket::Adoption;
 use crate::error::LockError;
 use crate::pool::LockPool;
-
-/// How long a lock lasts that is handed over.
-#[derive(Clone, Copy)]
-pub(crate) struct Lasts {
-    ttl: Duration,
-    /// How often it is renewed, if it is.
-    watchdog: Option<Duration>,
-    max_hold: Option<Duration>,
-}
-
-impl Lasts {
-    /// How long locks last that are taken with these settings.
-    pub(super) fn of(settings: &Settings) -> Self {
-        let ttl = settings.ttl.unwrap_or_default();
-        let interval = |beat| match beat {
-            Beat::Default => ttl / 3,
-            Beat::Every(interval) => interval,
-        };
-        Self {
-            ttl,
-            watchdog: settings.watchdog.map(interval),
-            max_hold: settings.max_hold,
-        }
-    }
-}
 
 impl LockGuard {
     /// Ends this guard without a release: the lock stays at the store, for another process to

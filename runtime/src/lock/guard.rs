@@ -4,10 +4,9 @@ use std::fmt;
 use std::future::poll_fn;
 use std::time::Duration;
 
-use super::adopt::Lasts;
 use super::held::HeldLocks;
 use super::leases::Locks;
-use super::settings::Settings;
+use super::settings::{Lasts, Settings};
 use crate::base::lease_terms;
 use crate::base::outcome::End;
 use crate::error::LockError;

@@ -31,6 +31,31 @@ pub(crate) struct Settings {
     pub(crate) fingerprint: Option<Result<Fingerprint, LockError>>,
 }
 
+/// How long a lock lasts that is handed over.
+#[derive(Clone, Copy)]
+pub(crate) struct Lasts {
+    pub(super) ttl: Duration,
+    /// How often it is renewed, if it is.
+    pub(super) watchdog: Option<Duration>,
+    pub(super) max_hold: Option<Duration>,
+}
+
+impl Lasts {
+    /// How long locks last that are taken with these settings.
+    pub(super) fn of(settings: &Settings) -> Self {
+        let ttl = settings.ttl.unwrap_or_default();
+        let interval = |beat| match beat {
+            Beat::Default => ttl / 3,
+            Beat::Every(interval) => interval,
+        };
+        Self {
+            ttl,
+            watchdog: settings.watchdog.map(interval),
+            max_hold: settings.max_hold,
+        }
+    }
+}
+
 /// The settings, checked and complete.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {

@@ -18,6 +18,9 @@ const DEFAULT_IO_TIMEOUT: Duration = Duration::from_secs(1);
 const DEFAULT_MAX_WAITERS: usize = 1000;
 const DEFAULT_MAX_PASSES: u32 = 16;
 const DEFAULT_MAKE_WAY_AFTER: Duration = Duration::from_secs(1);
+/// The longest result, in bytes. What a page shows is far smaller.
+#[cfg(feature = "replay")]
+const DEFAULT_REPLAY_LIMIT: usize = 64 * 1024;
 /// A server answers so many requests within a few dozen milliseconds.
 const IN_FLIGHT: usize = 4096;
 
@@ -98,7 +101,7 @@ impl Default for LockPoolBuilder {
             },
             replicas: None,
             #[cfg(feature = "replay")]
-            replay_limit: super::replay::DEFAULT_LIMIT,
+            replay_limit: DEFAULT_REPLAY_LIMIT,
             #[cfg(feature = "tls")]
             tls: Tls::default(),
             place: Place::Thread,

@@ -13,9 +13,6 @@ use crate::engine::driver::command::Command;
 use crate::error::LockError;
 use crate::key;
 
-/// The longest result by default, in bytes. What a page shows is far smaller.
-pub(super) const DEFAULT_LIMIT: usize = 64 * 1024;
-
 impl LockPoolBuilder {
     /// The longest result that calls with `replay` keep, in bytes of JSON. A longer one is returned
     /// to its caller and not kept: the log has a warning (`result-too-large`), and the next call

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use crate::base::clock::Instant;
 use crate::base::codes;
-#[cfg(feature = "metrics")]
-use crate::base::meters::store::{Kind, StoreMeter};
 use crate::base::reporter;
+#[cfg(feature = "metrics")]
+use crate::base::reporter::meters::store::{Kind, StoreMeter};
 use crate::store::{OpId, Request};
 
 /// For so many requests the engine remembers when they were sent. A store may leave a request

@@ -8,8 +8,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
 use super::address::Address;
-use super::connection::{Connection, Problem};
-use super::failure;
+use super::connection::Connection;
+use super::failure::{self, Problem};
 use super::messages::{TxnRequest, TxnResponse};
 use crate::base::reporter;
 use crate::store::session::service::{Answer, Trouble};

@@ -17,7 +17,7 @@ use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
 use super::address::Address;
-use super::failure;
+use super::failure::{self, Problem};
 use super::messages::{
     AuthenticateRequest, AuthenticateResponse, Event, GrantRequest, GrantResponse,
     KeepAliveResponse, KeyValue, LeaseId, MemberListResponse, NO_PUT, Nothing, RangeRequest,
@@ -103,14 +103,6 @@ pub(super) enum Shown<'a> {
     /// All that was there when it had begun.
     Present(&'a [KeyValue]),
     Changed(&'a Event),
-}
-
-/// Why a call has no answer.
-pub(super) enum Problem {
-    /// The server answered with an error, or the connection broke.
-    Status(Status),
-    /// No answer came in time. `dead`: nothing was answered for long.
-    Silent { dead: bool },
 }
 
 impl Connection {

@@ -1,27 +1,17 @@
 //! Making and removing nodes: what is asked, and what the answer means.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::client::Client;
-use super::epoch::Epoch;
 use super::failure;
-use super::gathering::Gathering;
-use super::messages::{
-    ASCENDING, BY_CREATION, CREATION, Compare, DeleteRequest, KeyValue, MODIFICATION, Operand,
-    Operation, PutRequest, RangeRequest, Response, TxnRequest, TxnResponse,
-};
+use super::messages::{CREATION, Compare, DeleteRequest, Operation, Response, TxnRequest};
 use super::names::end_of;
-use super::node_names::{NodeNames, There};
+use super::node_names::There;
+use super::requests::{fence, first, get, head, is_empty, one, owner, put, revision, revision_of};
 use super::service::{Etcd, KEPT};
-use crate::base::full_key::FullKey;
+use super::session::Session;
 use crate::base::seeded::seeded;
-use crate::base::token::Token;
 use crate::fence::Fence;
-use crate::inspect::owner::Owner;
-use crate::store::Failure;
-use crate::store::session::service::{Answer, Entered, EnteredAll, First, Node, Trouble};
+use crate::store::session::service::{Answer, Entered, EnteredAll, Node};
 
 /// How many nodes one transaction makes at most. The server takes 128 operations, and the session's
 /// own key is one.
@@ -29,70 +19,6 @@ const MOST: usize = 100;
 
 /// How often a transaction is repeated that met another change.
 const TRIES: usize = 8;
-
-/// A lease of the server, with the key that is its epoch.
-pub(crate) struct Session {
-    pub(super) lease: i64,
-    pub(super) key: String,
-    pub(super) epoch: Arc<Epoch>,
-    gathering: Gathering,
-    names: NodeNames,
-    /// Nodes for which a transaction without an answer may be carried out yet, each with the epoch
-    /// in which it was doubted last.
-    doubts: Mutex<HashMap<Token, i64>>,
-    /// Locked while the session is sealed.
-    sealing: tokio::sync::Mutex<()>,
-}
-
-impl Session {
-    /// To be called in the runtime that requests run on.
-    pub(super) fn new(client: Arc<Client>, lease: i64, key: String, epoch: i64) -> Self {
-        let epoch = Arc::new(Epoch::new(key.clone(), lease, epoch));
-        Self {
-            lease,
-            key,
-            gathering: Gathering::begin(client, Arc::clone(&epoch)),
-            epoch,
-            names: NodeNames::default(),
-            doubts: Mutex::default(),
-            sealing: tokio::sync::Mutex::default(),
-        }
-    }
-
-    pub(super) fn doubts(&self) -> MutexGuard<'_, HashMap<Token, i64>> {
-        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A name for a new node.
-    pub(super) fn name(&self, key: &FullKey, number: u64) -> Token {
-        self.names.take(key, number)
-    }
-
-    /// A request begins that makes the node. Returns false where the node was removed for good.
-    fn begins(&self, node: &Node) -> bool {
-        self.names.begins(node) || seeded!(NodesOfAnySession)
-    }
-
-    /// Remembers nodes for which a transaction may be carried out late.
-    fn doubt<T>(&self, nodes: &[Node], answer: Answer<T>) -> Answer<T> {
-        if let Err(Trouble::Failed(failure)) = &answer
-            && failure.executed
-        {
-            let epoch = self.epoch.now();
-            let doubted = nodes.iter().map(|node| (node.name, epoch));
-            self.doubts().extend(doubted);
-        }
-        answer
-    }
-
-    fn is_doubted(&self, node: &Node) -> bool {
-        self.doubts().contains_key(&node.name)
-    }
-
-    fn is_mine(&self, key: &str, found: &KeyValue) -> bool {
-        found.key == key.as_bytes() && (found.lease == self.lease || seeded!(NodesOfAnySession))
-    }
-}
 
 impl Etcd {
     pub(super) async fn make(
@@ -339,82 +265,4 @@ fn all_or_none(
         request.failure.push(first(directory));
     }
     request
-}
-
-/// The holder, as its node names it.
-fn owner(first: &KeyValue) -> Option<Owner> {
-    Owner::read(std::str::from_utf8(&first.value).ok()?)
-}
-
-/// The first key that the operation at `at` found.
-pub(super) fn one(answer: &TxnResponse, at: usize) -> Result<Option<&KeyValue>, Failure> {
-    let range = answer.range(at).ok_or_else(failure::garbled)?;
-    Ok(range.kvs.first())
-}
-
-/// What the first node of a directory says of itself, with `count` nodes in all.
-pub(super) fn head(found: &KeyValue, count: i64) -> Result<First, Failure> {
-    Ok(First {
-        fence: fence(found.create_revision)?,
-        others: 1 < count,
-    })
-}
-
-pub(super) fn fence(revision: i64) -> Result<Fence, Failure> {
-    let revision = u64::try_from(revision).map_err(|_| failure::garbled())?;
-    Ok(Fence::new(revision))
-}
-
-/// The revision that a fence was made of.
-pub(super) fn revision_of(fence: Fence) -> Result<i64, Failure> {
-    i64::try_from(fence.get()).map_err(|_| failure::garbled())
-}
-
-/// That the key was made, or changed last, at `at`; 0 for no such key.
-pub(super) fn revision(target: i32, key: &str, at: i64) -> Compare {
-    let operand = if target == MODIFICATION {
-        Operand::ModRevision(at)
-    } else {
-        Operand::CreateRevision(at)
-    };
-    Compare {
-        target,
-        key: key.into(),
-        operand: Some(operand),
-        range_end: Vec::new(),
-    }
-}
-
-pub(super) fn is_empty(directory: &str) -> Compare {
-    Compare {
-        range_end: end_of(directory),
-        ..revision(CREATION, directory, 0)
-    }
-}
-
-pub(super) fn put(key: &str, value: &str, lease: i64) -> Operation {
-    let (key, value) = (key.into(), value.into());
-    PutRequest { key, value, lease }.into()
-}
-
-pub(super) fn get(key: &str) -> Operation {
-    RangeRequest {
-        key: key.into(),
-        keys_only: true,
-        ..RangeRequest::default()
-    }
-    .into()
-}
-
-/// The node that was made first, with its owner.
-pub(super) fn first(directory: &str) -> Operation {
-    RangeRequest {
-        key: directory.into(),
-        range_end: end_of(directory),
-        limit: 1,
-        sort_order: ASCENDING,
-        sort_target: BY_CREATION,
-        ..RangeRequest::default()
-    }
-    .into()
 }

@@ -6,9 +6,9 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::entering::{get, one, put, revision};
 use super::failure;
 use super::messages::{MODIFICATION, Operation, TxnRequest, TxnResponse};
+use super::requests::{get, one, put, revision};
 use crate::store::Failure;
 use crate::store::session::service::{Answer, Trouble};
 

@@ -8,10 +8,11 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 
 use super::address::Address;
-use super::entering::{is_empty, making};
+use super::entering::making;
 use super::epoch::Epoch;
 use super::gathering::{Asked, together};
 use super::messages::DeleteRequest;
+use super::requests::is_empty;
 use super::service::Etcd;
 use crate::base::full_key::FullKey;
 use crate::store::options::Options;

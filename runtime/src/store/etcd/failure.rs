@@ -4,8 +4,15 @@ use std::error::Error;
 
 use tonic::{Code, Status};
 
-use super::connection::Problem;
 use crate::store::{Failure, Retry};
+
+/// Why a call has no answer.
+pub(super) enum Problem {
+    /// The server answered with an error, or the connection broke.
+    Status(Status),
+    /// No answer came in time. `dead`: nothing was answered for long.
+    Silent { dead: bool },
+}
 
 /// How a server begins the texts of its errors.
 const SERVER: &str = "etcdserver:";

@@ -7,12 +7,12 @@ use futures_util::stream::{self, StreamExt};
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::address::Address;
-use super::entering::{fence, put, revision, revision_of};
 use super::failure;
 use super::messages::{
     ASCENDING, BY_CREATION, CREATION, DeleteRequest, KeyValue, Operation, RangeRequest, TxnRequest,
 };
 use super::names::{end_of, own, revocation};
+use super::requests::{fence, put, revision, revision_of};
 use super::service::{Etcd, KEPT};
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;

@@ -4,6 +4,7 @@
 //! lock's key is a range of keys, and the order in it is that of their creation.
 //!
 //! - [`service`] is what the session store asks of etcd, and [`entering`] how a node is made.
+//!   [`session`] is a session as the server knows it, and [`requests`] the parts of transactions.
 //! - [`classes`] says which ttls have a lease in common.
 //! - [`names`] says which key is which node.
 //! - [`client`] has the connection in use, and replaces it; [`connection`] is one connection to one
@@ -12,12 +13,13 @@
 //! - [`gathering`] lets requests leave together, and [`epoch`] keeps late ones from making a node.
 //! - [`look`] shows the locks to any process, and takes them away.
 //! - [`address`] reads the URL, [`failure`] says what the server's errors mean, and [`check`] looks
-//!   for what is wrong with a cluster.
+//!   for what is wrong with a cluster. [`connect`] connects a store.
 
 pub(crate) mod address;
 mod check;
 mod classes;
 mod client;
+mod connect;
 mod connection;
 mod entering;
 mod epoch;
@@ -29,4 +31,6 @@ pub(crate) mod look;
 mod messages;
 mod names;
 mod node_names;
+mod requests;
 pub(crate) mod service;
+mod session;

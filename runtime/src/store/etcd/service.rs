@@ -4,30 +4,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::UnboundedSender;
 
 use super::address::Address;
 use super::client::Client;
 use super::connection::Shown;
-use super::entering::{Session, fence, first, get, head, put};
 use super::messages::{
     BY_CREATION, DESCENDING, Event, GrantRequest, Header, KeyValue, Operation, PUT, RangeRequest,
     TxnRequest, WatchCreate,
 };
 use super::names::{self, Names, end_of};
-use super::{check, classes, failure};
+use super::requests::{fence, first, get, head, put};
+use super::session::Session;
+use super::{classes, failure};
 use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 use crate::base::token::Token;
-use crate::check_report::CheckReport;
-use crate::error::LockError;
 use crate::fence::Fence;
 use crate::inspect::owner::Owner;
 use crate::store::options::Options;
 use crate::store::session::service::{
     Answer, Entered, EnteredAll, Node, Service, Timeout, Trouble, Turn,
 };
-use crate::store::session::store::SessionStore;
 use crate::store::{Failure, Retry, StoreEvent};
 
 /// What the node of a lock says that is kept after its holder: it has no owner.
@@ -52,35 +50,6 @@ impl Etcd {
             names: Names::new(address.prefix()),
             client: Arc::new(Client::new(address, options.io_timeout, events)),
         }
-    }
-
-    /// Connects a store.
-    pub(crate) async fn connect(
-        address: Address,
-        options: &Options,
-    ) -> Result<SessionStore<Self>, LockError> {
-        let (sender, events) = unbounded_channel();
-        let etcd = Self::new(address, options, sender.clone());
-        etcd.client
-            .connection()
-            .await
-            .map_err(|failure| failure.error)?;
-        // Without an answer there is nothing to log: the first call will report it.
-        if let Ok(report) = check::examine(&etcd, options).await {
-            report.log();
-        }
-        Ok(SessionStore::new(etcd, options, sender, events))
-    }
-
-    /// Looks at the cluster over connections of its own.
-    pub(crate) async fn check(
-        address: Address,
-        options: &Options,
-    ) -> Result<CheckReport, LockError> {
-        let (sender, _events) = unbounded_channel();
-        let etcd = Self::new(address, options, sender);
-        let examined = check::examine(&etcd, options).await;
-        examined.map_err(|failure| failure.error)
     }
 
     async fn revoke(&self, lease: i64, patience: Duration) -> Answer<()> {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::Duration;
 
-use super::entry::{Entry, Params, State, Waiting};
+use super::entry::{Entry, Params, PoolId, State, Waiting};
 use super::fences::next_fence;
 use super::results::Results;
 use crate::base::clock::Instant;
@@ -15,10 +15,6 @@ use crate::store::{CLAIM, Renewal, Reply, StoreEvent};
 
 /// How many acquisitions there are at least between sweeps of expired entries.
 const SWEEP_EVERY: usize = 1024;
-
-/// Names a pool in a [`Space`](super::space::Space).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct PoolId(pub(super) u64);
 
 /// The keys that are not free, and the pools.
 #[derive(Debug, Default)]

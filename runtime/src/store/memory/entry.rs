@@ -4,12 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::entries::PoolId;
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::fence::Fence;
 use crate::inspect::owner::Owner;
+
+/// Names a pool in a [`Space`](super::space::Space).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct PoolId(pub(super) u64);
 
 /// One key that is not free.
 #[derive(Debug)]

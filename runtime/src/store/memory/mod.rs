@@ -2,15 +2,15 @@
 //!
 //! [`space`] is what the pools of one name share. [`entries`] holds its keys and queues,
 //! `shares` has the keys that several calls hold, [`entry`] is one key, `results` are kept beside
-//! keys, and `look` shows keys to people.
+//! keys, `recall` answers with them, and `look` shows keys to people.
 //! [`MemoryStore`] is one pool's access to them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use self::entries::{Entries, PoolId};
-use self::entry::{Limit, Params};
+use self::entries::Entries;
+use self::entry::{Limit, Params, PoolId};
 use self::space::Space;
 use super::{LockStore, Op, Reply, Request, StoreEvent};
 use crate::base::clock::{Clock, Instant};
@@ -19,6 +19,7 @@ mod entries;
 mod entry;
 mod fences;
 mod look;
+mod recall;
 mod results;
 mod shares;
 pub(crate) mod space;

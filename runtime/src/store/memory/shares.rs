@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::entries::{Entries, PoolId};
-use super::entry::{Entry, Limit, Params, Share, State};
+use super::entries::Entries;
+use super::entry::{Entry, Limit, Params, PoolId, Share, State};
 use super::fences::next_fence;
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::entries::{Entries, PoolId};
+use super::entries::Entries;
+use super::entry::PoolId;
 use crate::base::clock::Clock;
 
 /// The spaces that have a name, as long as they are used.

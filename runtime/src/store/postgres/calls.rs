@@ -11,6 +11,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row};
 
 use super::functions::{Function, Functions};
+use super::values::millis;
 use super::{failure, replies, results};
 use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::token::Token;
@@ -351,11 +352,4 @@ pub(super) fn refusal(op: &Op) -> Option<Failure> {
         retry: Retry::Never,
         executed: false,
     })
-}
-
-/// Whole milliseconds, rounded up: a lease may last longer on the server than the holder counts,
-/// and never shorter.
-pub(super) fn millis(span: Duration) -> i32 {
-    let up = span.as_nanos().div_ceil(1_000_000);
-    i32::try_from(up).unwrap_or(i32::MAX)
 }

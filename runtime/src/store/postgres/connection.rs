@@ -4,7 +4,6 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -15,13 +14,11 @@ use tokio_postgres::{AsyncMessage, Client, Error, Row};
 
 use super::address::{Address, Turns};
 use super::calls::Call;
-use super::dial::{Wire, dial, drive};
+use super::dial::{Boxed, Wire, dial, drive};
 use super::functions::Functions;
 use super::{failure, schema, turns};
 use crate::base::token::Token;
 use crate::store::{Failure, StoreEvent};
-
-pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Counts the connections of a store.
 pub(super) type Generation = u64;

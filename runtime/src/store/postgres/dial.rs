@@ -1,7 +1,7 @@
 //! Opening a connection, and moving its bytes until it is in use.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -15,6 +15,8 @@ use crate::store::Failure;
 use super::tls::Stream;
 #[cfg(not(feature = "tls"))]
 use tokio_postgres::tls::NoTlsStream as Stream;
+
+pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The bytes of a connection.
 pub(super) type Wire = tokio_postgres::Connection<Socket, Stream>;

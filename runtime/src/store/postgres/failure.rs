@@ -5,15 +5,27 @@ use std::error::Error as _;
 use tokio_postgres::Error;
 use tokio_postgres::error::DbError;
 
-use super::replies::Problem;
-use super::schema;
 use crate::error::LockError;
 use crate::store::{Failure, Retry};
 
 /// What to do where the server does not keep the settings of a session.
 pub(super) const POOLER: &str = "a pooler between this pool and the server does not keep the settings of a session; write `pooler=1` behind the URL's `?`, or connect to the server itself";
 
+/// What to do where the tables are missing.
+pub(super) const NO_TABLES: &str = "the database has no tables of leasehold: run `leasehold::postgres::SCHEMA` as a migration, or write `?migrate=1` at the end of the URL once";
+
 const TLS: &str = "give `tls_ca` the authority of the server's certificate, and `tls_client` what the server asks for; `sslmode=verify-full` wants the certificate to have the URL's host";
+
+/// Why an answer cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Problem {
+    #[error("fewer rows than requests")]
+    TooFewRows,
+    #[error("a result of another form")]
+    Result,
+    #[error(transparent)]
+    Value(#[from] Error),
+}
 
 /// What the server's error codes mean for us: the code, whether to try again, and what to do.
 const CODES: &[(&str, Retry, &str)] = &[
@@ -87,9 +99,9 @@ const CODES: &[(&str, Retry, &str)] = &[
     ),
     ("26000", Retry::Never, POOLER),
     ("42P05", Retry::Never, POOLER),
-    ("3F000", Retry::Never, schema::ADVICE),
-    ("42P01", Retry::Never, schema::ADVICE),
-    ("42883", Retry::Never, schema::ADVICE),
+    ("3F000", Retry::Never, NO_TABLES),
+    ("42P01", Retry::Never, NO_TABLES),
+    ("42883", Retry::Never, NO_TABLES),
 ];
 
 /// An error that the server answered with, or a connection that broke or could not be made.
@@ -162,7 +174,7 @@ pub(super) fn silent() -> Failure {
 pub(super) fn broken(problem: &Problem) -> Failure {
     let text = format!(
         "the server's answer is not that of leasehold's functions ({problem}); {}",
-        schema::ADVICE
+        NO_TABLES
     );
     Failure::unavailable("protocol", text, Retry::Never, true)
 }

@@ -1,13 +1,10 @@
 //! What the rows of an answer mean.
 
-use std::sync::Arc;
-use std::time::Duration;
+use tokio_postgres::Row;
 
-use tokio_postgres::{Error, Row};
-
+use super::failure::Problem;
 use super::results;
-use crate::fence::Fence;
-use crate::inspect::owner::Owner;
+use super::rows::{acquired, held, left, owner};
 use crate::store::{Op, Reply};
 
 /// Reads the rows of one request.
@@ -66,46 +63,4 @@ pub(super) fn read(
             results::read(op, ordered, listens, next()?)?
         }
     })
-}
-
-pub(super) fn acquired(row: &Row) -> Result<Reply, Problem> {
-    let fence: i64 = row.try_get("fence")?;
-    let reserved: Option<i32> = row.try_get("number")?;
-    Ok(Reply::Acquired {
-        fence: Some(Fence::new(fence.unsigned_abs())),
-        reserved_fences: reserved.unwrap_or_default().unsigned_abs(),
-        wanted: row.try_get("wanted")?,
-    })
-}
-
-pub(super) fn held(row: &Row, queued: bool) -> Result<Reply, Problem> {
-    let left = left(row)?;
-    Ok(Reply::Held {
-        left,
-        // Without a time there was no row: a sweep removed it, so the call is in no queue.
-        queued: queued && left.is_some(),
-        owner: owner(row)?,
-    })
-}
-
-/// The owner of a lock that one token has alone.
-fn owner(row: &Row) -> Result<Option<Arc<Owner>>, Problem> {
-    let owner: Option<&str> = row.try_get("holder")?;
-    Ok(owner.and_then(Owner::read).map(Arc::new))
-}
-
-fn left(row: &Row) -> Result<Option<Duration>, Problem> {
-    let millis: Option<i64> = row.try_get("left_ms")?;
-    Ok(millis.map(|millis| Duration::from_millis(millis.unsigned_abs())))
-}
-
-/// Why an answer cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Problem {
-    #[error("fewer rows than requests")]
-    TooFewRows,
-    #[error("a result of another form")]
-    Result,
-    #[error(transparent)]
-    Value(#[from] Error),
 }

@@ -4,9 +4,10 @@
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row};
 
-use super::calls::millis;
+use super::failure::Problem;
 use super::functions::{Function, Functions};
-use super::replies::{self, Problem};
+use super::rows::{acquired, held};
+use super::values::millis;
 use crate::base::token::Token;
 use crate::store::kept::Kept;
 use crate::store::{Op, Reply};
@@ -66,11 +67,11 @@ pub(super) fn read(op: &Op, ordered: bool, listens: bool, row: &Row) -> Result<R
                 let kept = Kept::parse(text).ok_or(Problem::Result)?;
                 Reply::Recalled(kept.into())
             }
-            None if row.try_get("taken")? => replies::acquired(row)?,
-            None => replies::held(row, *queue && listens)?,
+            None if row.try_get("taken")? => acquired(row)?,
+            None => held(row, *queue && listens)?,
         },
         Op::Forget { .. } => Reply::Forgotten(row.try_get("had")?),
-        Op::Adopt { .. } if row.try_get("taken")? => replies::acquired(row)?,
+        Op::Adopt { .. } if row.try_get("taken")? => acquired(row)?,
         Op::Adopt { .. } => Reply::Gone,
         _ => Reply::Released {
             found: row.try_get("had")?,

@@ -3,12 +3,9 @@
 use futures_util::future::join3;
 use tokio_postgres::{Client, Error};
 
-use super::failure;
+use super::failure::{self, NO_TABLES};
 use crate::postgres::SCHEMA;
 use crate::store::Failure;
-
-/// What to do where they are missing.
-pub(super) const ADVICE: &str = "the database has no tables of leasehold: run `leasehold::postgres::SCHEMA` as a migration, or write `?migrate=1` at the end of the URL once";
 
 /// The version that this crate works with. A later version of the schema works with it, too.
 const VERSION: i32 = 1;
@@ -47,7 +44,7 @@ pub(super) async fn check(client: &Client) -> Result<(), Failure> {
     .await;
     encoded?;
     if !there.map_err(|error| failure::of(&error))? {
-        return Err(failure::unfit(ADVICE.to_owned()));
+        return Err(failure::unfit(NO_TABLES.to_owned()));
     }
     let version = version.and_then(|row| row.try_get("version"));
     let version: i32 = version.map_err(|error| failure::of(&error))?;

@@ -16,7 +16,8 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::address::Address;
 use super::calls::{self, Packer};
-use super::connection::{self, Boxed, Connection, Content, Exchange, Generation, Opened};
+use super::connection::{self, Connection, Content, Exchange, Generation, Opened};
+use super::dial::Boxed;
 use super::turns::Listener;
 use super::{check, failure};
 use crate::base::jitter::Jitter;

@@ -13,8 +13,7 @@ use tokio::time::{Instant, timeout};
 use tokio_postgres::{AsyncMessage, Client, Error};
 
 use super::address::{Address, Turns};
-use super::connection::Boxed;
-use super::dial::{Wire, dial, drive};
+use super::dial::{Boxed, Wire, dial, drive};
 use super::failure;
 use super::hosts::Hosts;
 use crate::base::full_key::FullKey;

@@ -1,6 +1,7 @@
-//! Keys and tokens as the server reads them.
+//! Keys, tokens and times as the server reads them.
 
 use std::error::Error;
+use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
@@ -9,6 +10,13 @@ use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 
 type Written = Result<IsNull, Box<dyn Error + Sync + Send>>;
+
+/// Whole milliseconds, rounded up: a lease may last longer on the server than the holder counts,
+/// and never shorter.
+pub(super) fn millis(span: Duration) -> i32 {
+    let up = span.as_nanos().div_ceil(1_000_000);
+    i32::try_from(up).unwrap_or(i32::MAX)
+}
 
 /// A key is a `text`.
 impl ToSql for FullKey {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::live_session::OwnNode;
+use super::live_session::{OwnNode, pause_until};
 use super::locks::LockId;
 use super::service::{Service, Trouble};
-use super::shared::{Shared, pause_until};
+use super::shared::Shared;
 use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 use crate::store::{Failure, Reply};

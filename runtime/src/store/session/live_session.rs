@@ -1,27 +1,30 @@
-//! One session: until when it is confirmed, and its heartbeats.
+//! One session: until when it is confirmed, and when its next heartbeat is due.
 
-use std::future::pending;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::select;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use super::service::{Node, Service, Timeout, Trouble};
-use super::shared::{Shared, pause_until};
+use super::service::{Node, Service, Timeout};
 use crate::base::clock::{Clock, Instant};
-use crate::base::reporter;
-use crate::base::seeded::seeded;
 use crate::store::{Failure, Retry};
 
 /// The pause after a heartbeat without an answer, and before the server is asked to tell an end.
-const RETRY: Duration = Duration::from_millis(100);
+pub(super) const RETRY: Duration = Duration::from_millis(100);
 
 /// The least and the most that a heartbeat may take before it is tried again.
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 const MOST_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The longest sleep before the clock is read again. The runtime's timers stand still while the
+/// machine is suspended.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// How long to sleep before the clock is read again, on the way to `until`.
+pub(super) fn pause_until(clock: Clock, until: Instant) -> Duration {
+    until.since(clock.now()).min(LONGEST_SLEEP)
+}
 
 /// A session that this process has opened.
 pub(super) struct LiveSession<S: Service> {
@@ -33,7 +36,7 @@ pub(super) struct LiveSession<S: Service> {
     wanted: Mutex<Instant>,
     demand: Notify,
     /// The server has told that the session may be over.
-    doubted: Notify,
+    pub(super) doubted: Notify,
 }
 
 /// A node with its session.
@@ -111,7 +114,7 @@ impl<S: Service> LiveSession<S> {
     }
 
     /// A heartbeat that left at `sent` is confirmed.
-    fn confirm(&self, sent: Instant) {
+    pub(super) fn confirm(&self, sent: Instant) {
         let until = sent + self.timeout.usable();
         self.confirmed.send_if_modified(|confirmed| {
             let later = confirmed.is_some_and(|confirmed| confirmed < until);
@@ -140,7 +143,7 @@ impl<S: Service> LiveSession<S> {
 
     /// When the next heartbeat is due: a third of the way to the end, and sooner after one that
     /// failed.
-    fn next(&self, failed: bool, now: Instant) -> Instant {
+    pub(super) fn next(&self, failed: bool, now: Instant) -> Instant {
         if failed {
             return now + RETRY;
         }
@@ -151,16 +154,16 @@ impl<S: Service> LiveSession<S> {
 
     /// Whether so much time has gone by without an answer that the server may have ended the
     /// session.
-    fn may_be_over(&self, now: Instant) -> bool {
+    pub(super) fn may_be_over(&self, now: Instant) -> bool {
         let confirmed = *self.confirmed.borrow();
         confirmed.is_none_or(|confirmed| confirmed <= now)
     }
 
-    fn patience(&self) -> Duration {
+    pub(super) fn patience(&self) -> Duration {
         (self.timeout.usable() / 6).clamp(LEAST_PATIENCE, MOST_PATIENCE)
     }
 
-    async fn waits(&self, clock: Clock, until: Instant) {
+    pub(super) async fn waits(&self, clock: Clock, until: Instant) {
         loop {
             if self.is_over() || self.lacks() {
                 return;
@@ -169,72 +172,6 @@ impl<S: Service> LiveSession<S> {
             if timeout(pause_until(clock, until), demand).await.is_err() && until <= clock.now() {
                 return;
             }
-        }
-    }
-}
-
-/// Keeps a session until it is over, and hears what the server tells of it. Both go on beside each
-/// other: a heartbeat may take longer than a holder has whose lock is taken away.
-pub(super) async fn keep<S: Service>(shared: Arc<Shared<S>>, session: Arc<LiveSession<S>>) {
-    let beats = pin!(beats(&shared, &session));
-    let hears = pin!(hears(&shared, &session));
-    select(beats, hears).await;
-}
-
-/// Sends the heartbeats of a session until it is over.
-async fn beats<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>>) {
-    let (mut failed, clock) = (false, shared.clock);
-    loop {
-        let next = session.next(failed, clock.now());
-        if failed {
-            tokio::time::sleep(pause_until(clock, next)).await;
-        } else {
-            // Where the session is doubted, the heartbeat says whether it is over.
-            let doubted = pin!(session.doubted.notified());
-            select(pin!(session.waits(clock, next)), doubted).await;
-        }
-        if session.is_over() {
-            return shared.close(session).await;
-        }
-        if shared.closes_if_idle(session).await {
-            return;
-        }
-        let (sent, patience) = (clock.now(), session.patience());
-        failed = match shared.service.heartbeat(&session.server, patience).await {
-            Ok(()) => {
-                session.confirm(sent);
-                false
-            }
-            Err(Trouble::Ended) => {
-                shared.session_ended(session);
-                // Its nodes may be there: only its own key may have gone.
-                return shared.close(session).await;
-            }
-            Err(Trouble::Failed(_)) => true,
-        };
-        if session.may_be_over(clock.now()) {
-            reporter::log(|| {
-                tracing::warn!(store = S::NAME, "no heartbeat was answered in time");
-            });
-            shared.session_ended(session);
-            return shared.close(session).await;
-        }
-    }
-}
-
-/// Hears whether the session may be over, and which of its locks are taken away by force.
-async fn hears<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>>) {
-    loop {
-        tokio::time::sleep(RETRY).await;
-        let revoked = |name, fence| shared.revoked(session, name, fence);
-        match shared.service.ended(&session.server, revoked).await {
-            Ok(()) => session.doubted.notify_one(),
-            Err(Trouble::Ended) if !seeded!(EndOfSessionDoubted) => {
-                // The heartbeats find that it is over, and close it.
-                shared.session_ended(session);
-                return pending().await;
-            }
-            Err(_) => {}
         }
     }
 }

@@ -8,8 +8,8 @@
 //! - [`store`] implements the lock store: it takes requests, and tells answers and events.
 //! - [`shared`] is what the requests of a pool have in common; [`requests`], [`entering`] and
 //!   [`leaving`] carry them out.
-//! - [`sessions`] has a session for each class of ttls. [`live_session`] is one session: until when
-//!   it is confirmed, and its heartbeats.
+//! - [`sessions`] has a session for each class of ttls, and [`opening`] opens and closes them.
+//!   [`live_session`] is one session: until when it is confirmed. [`heartbeats`] keeps it alive.
 //! - [`lanes`] keeps the requests for one key in order, [`locks`] says which token has which node
 //!   and for how long, and [`places`] has the nodes that wait.
 //! - [`look`] shows the locks to any process, and takes them away.
@@ -28,6 +28,7 @@
 //! [`StoreEvent::Lost`]: super::StoreEvent::Lost
 
 mod entering;
+mod heartbeats;
 mod lanes;
 mod leaving;
 mod live_session;
@@ -36,6 +37,7 @@ pub(crate) mod look;
 #[cfg(test)]
 mod look_tests;
 pub(crate) mod members;
+mod opening;
 mod places;
 mod requests;
 pub(crate) mod service;

@@ -1,35 +1,28 @@
-//! A session for each class of ttls, opened when it is first needed.
+//! A session for each class of ttls.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::Mutex;
 
-use super::live_session::{LiveSession, keep};
+use super::live_session::LiveSession;
 use super::service::{Service, Timeout};
-use super::shared::Shared;
 use crate::base::clock::Instant;
-use crate::error::{LockError, millis};
-use crate::store::{Failure, Retry};
-
-/// A session without a node is closed when no request has used it for this long.
-const IDLE: Duration = Duration::from_secs(60);
 
 /// The sessions of a pool. A lock's session lasts little longer than its ttl, because a lock
 /// outlives its dead holder by as long as its session.
 pub(super) struct Sessions<S: Service> {
-    classes: Vec<Class<S>>,
+    pub(super) classes: Vec<Class<S>>,
 }
 
-struct Class<S: Service> {
-    timeout: Timeout,
+pub(super) struct Class<S: Service> {
+    pub(super) timeout: Timeout,
     /// Locked while the session is opened, so that there is one.
-    slot: Mutex<Option<Slot<S>>>,
+    pub(super) slot: Mutex<Option<Slot<S>>>,
 }
 
-struct Slot<S: Service> {
-    session: Arc<LiveSession<S>>,
-    used: Instant,
+pub(super) struct Slot<S: Service> {
+    pub(super) session: Arc<LiveSession<S>>,
+    pub(super) used: Instant,
 }
 
 impl<S: Service> Sessions<S> {
@@ -41,90 +34,5 @@ impl<S: Service> Sessions<S> {
         Self {
             classes: classes.into_iter().map(class).collect(),
         }
-    }
-}
-
-impl<S: Service> Shared<S> {
-    /// The session for leases of `ttl`, which is opened if need be.
-    pub(super) async fn session(
-        self: &Arc<Self>,
-        ttl: Duration,
-        patience: Duration,
-    ) -> Result<Arc<LiveSession<S>>, Failure> {
-        let Some(class) = self.class(ttl) else {
-            return Err(too_long::<S>(ttl, self.longest()));
-        };
-        let mut slot = class.slot.lock().await;
-        if let Some(slot) = &mut *slot
-            && !slot.session.is_over()
-        {
-            slot.used = self.clock.now();
-            return Ok(Arc::clone(&slot.session));
-        }
-        let sent = self.clock.now();
-        let (server, timeout) = self
-            .service
-            .open(class.timeout, patience.max(self.io_timeout))
-            .await?;
-        let session = Arc::new(LiveSession::new(server, timeout, sent));
-        *slot = Some(Slot {
-            session: Arc::clone(&session),
-            used: sent,
-        });
-        self.spawn(keep(Arc::clone(self), Arc::clone(&session)));
-        if ttl <= self.service.serves(timeout) {
-            return Ok(session);
-        }
-        Err(too_long::<S>(ttl, self.service.serves(timeout)))
-    }
-
-    /// The class for leases of `ttl`.
-    fn class(&self, ttl: Duration) -> Option<&Class<S>> {
-        let mut classes = self.sessions.classes.iter();
-        classes.find(|class| ttl <= self.service.serves(class.timeout))
-    }
-
-    /// The longest ttl that a session serves.
-    fn longest(&self) -> Duration {
-        let last = self.sessions.classes.last();
-        last.map_or(Duration::ZERO, |class| self.service.serves(class.timeout))
-    }
-
-    /// Closes the session if it has no node and was not used for a while. Returns whether it did.
-    pub(super) async fn closes_if_idle(&self, session: &Arc<LiveSession<S>>) -> bool {
-        let now = self.clock.now();
-        for class in &self.sessions.classes {
-            // Not while another session is being opened: the heartbeat must not wait for that.
-            let Ok(mut slot) = class.slot.try_lock() else {
-                continue;
-            };
-            let idle = slot.as_ref().is_some_and(|slot| {
-                Arc::ptr_eq(&slot.session, session)
-                    && slot.used + IDLE <= now
-                    // The slot's and the heartbeat's: no request has it, and no node.
-                    && Arc::strong_count(session) == 2
-            });
-            if idle {
-                *slot = None;
-                session.end();
-                drop(slot);
-                self.close(session).await;
-                return true;
-            }
-        }
-        false
-    }
-}
-
-fn too_long<S: Service>(ttl: Duration, longest: Duration) -> Failure {
-    Failure {
-        error: LockError::config(format!(
-            "a ttl of {} is longer than a session at `{}://` can last; choose one of {} at most",
-            millis(ttl),
-            S::NAME,
-            millis(longest)
-        )),
-        retry: Retry::Never,
-        executed: false,
     }
 }

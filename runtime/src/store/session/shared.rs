@@ -16,7 +16,7 @@ use super::locks::{LockId, Locks};
 use super::places::{Place, Places};
 use super::service::{Node, Service, Trouble};
 use super::sessions::Sessions;
-use crate::base::clock::{Clock, Instant};
+use crate::base::clock::Clock;
 use crate::base::full_key::FullKey;
 use crate::base::reporter;
 use crate::base::seeded::seeded;
@@ -24,18 +24,9 @@ use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
 use crate::store::{Request, StoreEvent};
 
-/// The longest sleep before the clock is read again. The runtime's timers stand still while the
-/// machine is suspended.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-
 /// The pauses between tries to remove what is to be removed.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(1);
-
-/// How long to sleep before the clock is read again, on the way to `until`.
-pub(super) fn pause_until(clock: Clock, until: Instant) -> Duration {
-    until.since(clock.now()).min(LONGEST_SLEEP)
-}
 
 /// What the lanes keep in order.
 #[derive(Debug)]

@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::time::timeout;
 
+use super::live_session::pause_until;
 use super::service::Service;
-use super::shared::{Job, Shared, pause_until};
+use super::shared::{Job, Shared};
 use crate::base::full_key::FullKey;
 use crate::store::options::Options;
 use crate::store::{LockStore, Op, Request, StoreEvent};

@@ -15,11 +15,10 @@ use futures_util::future::{join, join_all};
 use zookeeper_client::{Acls, Client, CreateMode, Error};
 
 use super::live::{Made, Session, answered, done};
-use super::names::{Number, number, prefix};
+use super::names::{Number, fence, number, prefix};
 use super::service::ZooKeeper;
 use super::{failure, heartbeat};
 use crate::base::seeded::seeded;
-use crate::fence::Fence;
 use crate::inspect::owner::Owner;
 use crate::store::session::service::{Answer, Entered, EnteredAll, First, Node, Trouble};
 
@@ -426,10 +425,4 @@ pub(super) fn first(made: &Made, found: &Directory) -> Result<First, Trouble> {
         fence: fence(made.transaction)?,
         others: 1 < found.znodes.len(),
     })
-}
-
-/// The transaction that made a znode, as a fence.
-pub(super) fn fence(transaction: i64) -> Result<Fence, Trouble> {
-    let transaction = u64::try_from(transaction).map_err(|_| failure::garbled())?;
-    Ok(Fence::new(transaction))
 }

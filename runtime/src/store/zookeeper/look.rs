@@ -8,10 +8,9 @@ use tokio::time::timeout;
 use zookeeper_client::{Client, CreateMode, Error, Stat};
 
 use super::address::Address;
-use super::entering::fence;
 use super::failure;
 use super::live::{answered, done};
-use super::names::{Names, number, revoked, token};
+use super::names::{Names, fence, number, revoked, token};
 use super::service::{ZooKeeper, acls, connected};
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;

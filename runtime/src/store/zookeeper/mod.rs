@@ -12,11 +12,12 @@
 //! - [`names`] says which znode is which node.
 //! - [`look`] shows the locks to any process, and takes them away.
 //! - [`address`] reads the URL, [`failure`] says what the server's errors mean, and [`check`] looks
-//!   for what is wrong with an ensemble.
+//!   for what is wrong with an ensemble. [`connect`] connects a store.
 
 pub(crate) mod address;
 mod check;
 mod classes;
+mod connect;
 mod entering;
 mod failure;
 mod handshake;

@@ -9,8 +9,10 @@
 
 use std::fmt::Write as _;
 
+use super::failure;
 use crate::base::token::Token;
 use crate::fence::Fence;
+use crate::store::session::service::Trouble;
 
 /// What stands before the number in Curator's names.
 const LOCK: &str = "lock-";
@@ -123,6 +125,12 @@ pub(super) fn is_path(path: &str) -> bool {
 /// first 65,536 are surrogates.
 fn is_plain(c: char) -> bool {
     !matches!(u32::from(c), 0..=0x1f | 0x7f..=0x9f | 0xd800..=0xf8ff | 0xfff0..)
+}
+
+/// The transaction that made a znode, as a fence.
+pub(super) fn fence(transaction: i64) -> Result<Fence, Trouble> {
+    let transaction = u64::try_from(transaction).map_err(|_| failure::garbled())?;
+    Ok(Fence::new(transaction))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{Either, join_all, select};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, timeout};
 use zookeeper_client::{Acls, Client, CreateMode, Error, SessionState};
 
@@ -13,18 +13,15 @@ use super::address::Address;
 use super::classes::Classes;
 use super::live::{Session, answered, done};
 use super::names::{self, Names};
-use super::{check, entering, failure, handshake, heartbeat};
+use super::{failure, handshake, heartbeat};
 use crate::base::reporter;
 use crate::base::token::Token;
-use crate::check_report::CheckReport;
-use crate::error::LockError;
 use crate::fence::Fence;
 use crate::inspect::owner::Owner;
 use crate::store::options::Options;
 use crate::store::session::service::{
     Answer, Entered, EnteredAll, Node, Service, Timeout, Trouble, Turn,
 };
-use crate::store::session::store::SessionStore;
 use crate::store::{Failure, StoreEvent};
 
 /// How long a server gets for an answer to the handshake, at least.
@@ -52,7 +49,7 @@ pub(crate) struct ZooKeeper {
 
 impl ZooKeeper {
     /// Asks the servers that the URL names for their bounds.
-    async fn reach(
+    pub(super) async fn reach(
         address: Address,
         options: &Options,
         events: UnboundedSender<StoreEvent>,
@@ -67,34 +64,6 @@ impl ZooKeeper {
             events,
             out: AtomicBool::new(false),
         })
-    }
-
-    /// Connects a store.
-    pub(crate) async fn connect(
-        address: Address,
-        options: &Options,
-    ) -> Result<SessionStore<Self>, LockError> {
-        let (sender, events) = unbounded_channel();
-        let reached = Self::reach(address, options, sender.clone()).await;
-        let ensemble = reached.map_err(|failure| failure.error)?;
-        // Without an answer there is nothing to log: the first call will report it.
-        if let Ok(report) = check::examine(&ensemble, options).await {
-            report.log();
-        }
-        Ok(SessionStore::new(ensemble, options, sender, events))
-    }
-
-    /// Looks at the ensemble over connections of its own.
-    pub(crate) async fn check(
-        address: Address,
-        options: &Options,
-    ) -> Result<CheckReport, LockError> {
-        let (sender, _events) = unbounded_channel();
-        let examined = async {
-            let ensemble = Self::reach(address, options, sender).await?;
-            check::examine(&ensemble, options).await
-        };
-        examined.await.map_err(|failure| failure.error)
     }
 
     pub(super) fn acls(&self) -> Acls<'static> {
@@ -345,7 +314,7 @@ impl Service for ZooKeeper {
                 let stat = done(patience, client.check_stat(&path)).await?;
                 let stat = stat.filter(|stat| session.is_owner(stat.ephemeral_owner));
                 match stat {
-                    Some(stat) => Ok(entering::fence(stat.czxid)? == *expected),
+                    Some(stat) => Ok(names::fence(stat.czxid)? == *expected),
                     None => Ok(false),
                 }
             }

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use super::times::Times;
 use super::{counted, guarded};
-use crate::base::label::OTHER;
 use crate::base::outcome::{End, Outcome};
+
+/// The label of a call whose template is not known.
+pub(crate) const OTHER: &str = "other";
 
 /// The most templates. Calls of further templates are counted as [`OTHER`].
 const MOST: usize = 1_000;

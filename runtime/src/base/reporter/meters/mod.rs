@@ -3,13 +3,14 @@
 //!
 //! A recorder of the crate `metrics` is the program's code: it may block, or panic. So no caller
 //! and no engine calls it. They add to atomics, which takes a few nanoseconds and never waits. The
-//! [reporter thread](super::reporter) looks at these every few milliseconds while there is traffic.
+//! [reporter thread](super) looks at these every few milliseconds while there is traffic.
 //!
-//! - [`counts`](super::counts) has events: acquisitions, losses, releases, renewals.
+//! - [`counts`] has events: acquisitions, losses, releases, renewals.
 //! - [`template`] has what is told of each template of keys.
 //! - [`store`] has what is told of each store.
 //! - [`times`] counts durations in narrow buckets.
 
+pub(crate) mod counts;
 mod describe;
 pub(crate) mod store;
 pub(crate) mod template;
@@ -18,12 +19,11 @@ pub(crate) mod times;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use self::template::Meter;
-use super::counts;
-use super::reporter;
+use super::counts_changed;
 
 /// Something was counted: asks the reporter thread to look soon.
 pub(crate) fn counted() {
-    if counts::is_to_ask() && !reporter::counts_changed() {
+    if counts::is_to_ask() && !counts_changed() {
         counts::not_asked();
     }
 }

@@ -8,6 +8,9 @@
 //! Reports keep their order. While [`MOST`] reports wait, a further report is dropped. The thread
 //! logs how many were dropped.
 
+#[cfg(feature = "metrics")]
+pub(crate) mod meters;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,9 +26,7 @@ use tracing::dispatcher::{get_default, with_default};
 use tracing::level_filters::LevelFilter;
 
 #[cfg(feature = "metrics")]
-use super::counts::tell_counts;
-#[cfg(feature = "metrics")]
-use super::meters;
+use self::meters::counts::tell_counts;
 
 /// How many reports may wait.
 const MOST: usize = 1024;

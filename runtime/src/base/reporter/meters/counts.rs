@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::meters;
+use super::{counted, tell};
 use crate::error::LockError;
 
 /// The events that are counted.
@@ -56,7 +56,7 @@ const LAST_LOOK: u64 = 20;
 pub(crate) fn add(count: Count, times: usize) {
     if 0 < times {
         COUNTED[count as usize].fetch_add(times as u64, Ordering::SeqCst);
-        meters::counted();
+        counted();
     }
 }
 
@@ -97,7 +97,7 @@ pub(super) fn announce() {
 /// Returns whether there was anything to hand on.
 fn hand_all_on() -> bool {
     let counts = ALL.into_iter().filter(|count| hand_on(*count)).count();
-    meters::tell() || 0 < counts
+    tell() || 0 < counts
 }
 
 /// Hands on the count of one event. Returns whether there was any.

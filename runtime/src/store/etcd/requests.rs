@@ -1,0 +1,90 @@
+//! The parts of transactions, and what their answers show.
+
+use super::failure;
+use super::messages::{
+    ASCENDING, BY_CREATION, CREATION, Compare, KeyValue, MODIFICATION, Operand, Operation,
+    PutRequest, RangeRequest, TxnResponse,
+};
+use super::names::end_of;
+use crate::fence::Fence;
+use crate::inspect::owner::Owner;
+use crate::store::Failure;
+use crate::store::session::service::First;
+
+/// The holder, as its node names it.
+pub(super) fn owner(first: &KeyValue) -> Option<Owner> {
+    Owner::read(std::str::from_utf8(&first.value).ok()?)
+}
+
+/// The first key that the operation at `at` found.
+pub(super) fn one(answer: &TxnResponse, at: usize) -> Result<Option<&KeyValue>, Failure> {
+    let range = answer.range(at).ok_or_else(failure::garbled)?;
+    Ok(range.kvs.first())
+}
+
+/// What the first node of a directory says of itself, with `count` nodes in all.
+pub(super) fn head(found: &KeyValue, count: i64) -> Result<First, Failure> {
+    Ok(First {
+        fence: fence(found.create_revision)?,
+        others: 1 < count,
+    })
+}
+
+pub(super) fn fence(revision: i64) -> Result<Fence, Failure> {
+    let revision = u64::try_from(revision).map_err(|_| failure::garbled())?;
+    Ok(Fence::new(revision))
+}
+
+/// The revision that a fence was made of.
+pub(super) fn revision_of(fence: Fence) -> Result<i64, Failure> {
+    i64::try_from(fence.get()).map_err(|_| failure::garbled())
+}
+
+/// That the key was made, or changed last, at `at`; 0 for no such key.
+pub(super) fn revision(target: i32, key: &str, at: i64) -> Compare {
+    let operand = if target == MODIFICATION {
+        Operand::ModRevision(at)
+    } else {
+        Operand::CreateRevision(at)
+    };
+    Compare {
+        target,
+        key: key.into(),
+        operand: Some(operand),
+        range_end: Vec::new(),
+    }
+}
+
+pub(super) fn is_empty(directory: &str) -> Compare {
+    Compare {
+        range_end: end_of(directory),
+        ..revision(CREATION, directory, 0)
+    }
+}
+
+pub(super) fn put(key: &str, value: &str, lease: i64) -> Operation {
+    let (key, value) = (key.into(), value.into());
+    PutRequest { key, value, lease }.into()
+}
+
+pub(super) fn get(key: &str) -> Operation {
+    RangeRequest {
+        key: key.into(),
+        keys_only: true,
+        ..RangeRequest::default()
+    }
+    .into()
+}
+
+/// The node that was made first, with its owner.
+pub(super) fn first(directory: &str) -> Operation {
+    RangeRequest {
+        key: directory.into(),
+        range_end: end_of(directory),
+        limit: 1,
+        sort_order: ASCENDING,
+        sort_target: BY_CREATION,
+        ..RangeRequest::default()
+    }
+    .into()
+}

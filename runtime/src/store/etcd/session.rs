@@ -1,0 +1,78 @@
+//! A session as the server knows it: a lease, and the key that is its epoch.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::client::Client;
+use super::epoch::Epoch;
+use super::gathering::Gathering;
+use super::messages::KeyValue;
+use super::node_names::NodeNames;
+use crate::base::full_key::FullKey;
+use crate::base::seeded::seeded;
+use crate::base::token::Token;
+use crate::store::session::service::{Answer, Node, Trouble};
+
+/// A lease of the server, with the key that is its epoch.
+pub(crate) struct Session {
+    pub(super) lease: i64,
+    pub(super) key: String,
+    pub(super) epoch: Arc<Epoch>,
+    pub(super) gathering: Gathering,
+    pub(super) names: NodeNames,
+    /// Nodes for which a transaction without an answer may be carried out yet, each with the epoch
+    /// in which it was doubted last.
+    doubts: Mutex<HashMap<Token, i64>>,
+    /// Locked while the session is sealed.
+    pub(super) sealing: tokio::sync::Mutex<()>,
+}
+
+impl Session {
+    /// To be called in the runtime that requests run on.
+    pub(super) fn new(client: Arc<Client>, lease: i64, key: String, epoch: i64) -> Self {
+        let epoch = Arc::new(Epoch::new(key.clone(), lease, epoch));
+        Self {
+            lease,
+            key,
+            gathering: Gathering::begin(client, Arc::clone(&epoch)),
+            epoch,
+            names: NodeNames::default(),
+            doubts: Mutex::default(),
+            sealing: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(super) fn doubts(&self) -> MutexGuard<'_, HashMap<Token, i64>> {
+        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A name for a new node.
+    pub(super) fn name(&self, key: &FullKey, number: u64) -> Token {
+        self.names.take(key, number)
+    }
+
+    /// A request begins that makes the node. Returns false where the node was removed for good.
+    pub(super) fn begins(&self, node: &Node) -> bool {
+        self.names.begins(node) || seeded!(NodesOfAnySession)
+    }
+
+    /// Remembers nodes for which a transaction may be carried out late.
+    pub(super) fn doubt<T>(&self, nodes: &[Node], answer: Answer<T>) -> Answer<T> {
+        if let Err(Trouble::Failed(failure)) = &answer
+            && failure.executed
+        {
+            let epoch = self.epoch.now();
+            let doubted = nodes.iter().map(|node| (node.name, epoch));
+            self.doubts().extend(doubted);
+        }
+        answer
+    }
+
+    pub(super) fn is_doubted(&self, node: &Node) -> bool {
+        self.doubts().contains_key(&node.name)
+    }
+
+    pub(super) fn is_mine(&self, key: &str, found: &KeyValue) -> bool {
+        found.key == key.as_bytes() && (found.lease == self.lease || seeded!(NodesOfAnySession))
+    }
+}

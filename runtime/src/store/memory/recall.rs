@@ -1,0 +1,78 @@
+//! Kept results in the place of locks, and locks that change hands.
+
+use std::time::Duration;
+
+use super::entries::Entries;
+use super::entry::{Params, PoolId, State};
+use crate::base::clock::Instant;
+use crate::base::full_key::FullKey;
+use crate::base::seeded::seeded;
+use crate::base::token::Token;
+use crate::store::Reply;
+use crate::store::kept::Record;
+
+impl Entries {
+    /// The result that is kept for the key, or else as [`acquire`](Self::acquire).
+    pub(super) fn recall(&mut self, pool: PoolId, params: &Params<'_>, now: Instant) -> Reply {
+        match self.results.of(params.key, now) {
+            Some(kept) => Reply::Recalled(kept),
+            None => self.acquire(pool, params, now),
+        }
+    }
+
+    /// As [`release`](Self::release), and keeps a result if `token` has the key.
+    pub(super) fn record(
+        &mut self,
+        key: &FullKey,
+        token: Token,
+        keep: Option<Duration>,
+        record: &Record,
+        now: Instant,
+    ) -> bool {
+        let found = self.release(key, token, keep, now);
+        if found || seeded!(RecordedWithoutCheck) {
+            self.results.keep(key, record, now);
+        }
+        found
+    }
+
+    pub(super) fn forget_result(&mut self, key: &FullKey, now: Instant) -> bool {
+        self.results.forget(key, now)
+    }
+
+    /// Gives the key the token of `params` in the place of `from`.
+    pub(super) fn adopt(
+        &mut self,
+        pool: PoolId,
+        params: &Params<'_>,
+        from: Token,
+        now: Instant,
+    ) -> Reply {
+        let (key, token) = (params.key, params.token);
+        let wanted = Some(self.queues.contains_key(key));
+        let Some(entry) = self.live(key, now) else {
+            return Reply::Gone;
+        };
+        let State::Held {
+            token: held,
+            taken,
+            reserved_fences,
+        } = &mut entry.state
+        else {
+            return Reply::Gone;
+        };
+        if ![from, token].contains(held) {
+            return Reply::Gone;
+        }
+        *held = token;
+        taken.function = params.function;
+        let reply = Reply::Acquired {
+            fence: Some(taken.fence),
+            reserved_fences: *reserved_fences,
+            wanted,
+        };
+        entry.pool = pool;
+        entry.expires = now + params.ttl;
+        reply
+    }
+}

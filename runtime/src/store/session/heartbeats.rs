@@ -1,0 +1,79 @@
+//! The heartbeats of a session.
+
+use std::future::pending;
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures_util::future::select;
+
+use super::live_session::{LiveSession, RETRY, pause_until};
+use super::service::{Service, Trouble};
+use super::shared::Shared;
+use crate::base::reporter;
+use crate::base::seeded::seeded;
+
+/// Keeps a session until it is over, and hears what the server tells of it. Both go on beside each
+/// other: a heartbeat may take longer than a holder has whose lock is taken away.
+pub(super) async fn keep<S: Service>(shared: Arc<Shared<S>>, session: Arc<LiveSession<S>>) {
+    let beats = pin!(beats(&shared, &session));
+    let hears = pin!(hears(&shared, &session));
+    select(beats, hears).await;
+}
+
+/// Sends the heartbeats of a session until it is over.
+async fn beats<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>>) {
+    let (mut failed, clock) = (false, shared.clock);
+    loop {
+        let next = session.next(failed, clock.now());
+        if failed {
+            tokio::time::sleep(pause_until(clock, next)).await;
+        } else {
+            // Where the session is doubted, the heartbeat says whether it is over.
+            let doubted = pin!(session.doubted.notified());
+            select(pin!(session.waits(clock, next)), doubted).await;
+        }
+        if session.is_over() {
+            return shared.close(session).await;
+        }
+        if shared.closes_if_idle(session).await {
+            return;
+        }
+        let (sent, patience) = (clock.now(), session.patience());
+        failed = match shared.service.heartbeat(&session.server, patience).await {
+            Ok(()) => {
+                session.confirm(sent);
+                false
+            }
+            Err(Trouble::Ended) => {
+                shared.session_ended(session);
+                // Its nodes may be there: only its own key may have gone.
+                return shared.close(session).await;
+            }
+            Err(Trouble::Failed(_)) => true,
+        };
+        if session.may_be_over(clock.now()) {
+            reporter::log(|| {
+                tracing::warn!(store = S::NAME, "no heartbeat was answered in time");
+            });
+            shared.session_ended(session);
+            return shared.close(session).await;
+        }
+    }
+}
+
+/// Hears whether the session may be over, and which of its locks are taken away by force.
+async fn hears<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>>) {
+    loop {
+        tokio::time::sleep(RETRY).await;
+        let revoked = |name, fence| shared.revoked(session, name, fence);
+        match shared.service.ended(&session.server, revoked).await {
+            Ok(()) => session.doubted.notify_one(),
+            Err(Trouble::Ended) if !seeded!(EndOfSessionDoubted) => {
+                // The heartbeats find that it is over, and close it.
+                shared.session_ended(session);
+                return pending().await;
+            }
+            Err(_) => {}
+        }
+    }
+}
