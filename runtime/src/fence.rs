@@ -4,8 +4,8 @@ use std::fmt;
 
 /// A number that grows with every acquisition of a key, as long as the store loses no data.
 ///
-/// So no other holder has the number of an exclusive one. A nested call that is `reentrant` has that
-/// of the call that took the lock.
+/// So no other holder has the number of an exclusive one. A nested call that is `reentrant` has
+/// that of the call that took the lock.
 ///
 /// A lease can end while its holder is asleep; no lock service can prevent that. Let the resource
 /// refuse the late writer: store the fence with the row, and write only where the stored fence is

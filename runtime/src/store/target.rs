@@ -5,6 +5,8 @@
 use std::fmt;
 
 use super::Connecting;
+#[cfg(feature = "__remote")]
+use super::background;
 #[cfg(feature = "redis")]
 use super::cluster;
 #[cfg(feature = "etcd")]
@@ -129,28 +131,9 @@ impl Target {
 
     pub(crate) fn connect(self, options: Options) -> Connecting {
         match self {
-            Self::Memory(name) => Box::pin(async move {
-                #[cfg(feature = "tls")]
-                options.tls.refuse()?;
-                if options.replicas.is_some() {
-                    return Err(LockError::config(
-                        "`memory://` has no replicas; leave `replicas` out, or use `redis://…`",
-                    ));
-                }
-                let limits = memory_limits(name.as_deref());
-                let store = match (name, options.clock) {
-                    (None, clock) => MemoryStore::private(clock),
-                    (Some(name), Clock::System) => MemoryStore::named(name),
-                    (Some(_), Clock::Tokio(_)) => {
-                        return Err(LockError::config(
-                            "pools of one `memory://name` have one clock, and with `on_current_runtime` each pool has \
-                             that of its runtime; write `memory://` without a name",
-                        ));
-                    }
-                };
-                reporter::log(move || tracing::warn!("{limits}"));
-                Ok(Box::new(store) as _)
-            }),
+            Self::Memory(name) => {
+                Box::pin(async move { Ok(Box::new(memory(name, &options)?) as _) })
+            }
             #[cfg(feature = "testing")]
             Self::Kit(kit) => kit.connect(options),
             #[cfg(feature = "__test")]
@@ -201,6 +184,29 @@ impl Target {
     }
 }
 
+fn memory(name: Option<String>, options: &Options) -> Result<MemoryStore, LockError> {
+    #[cfg(feature = "tls")]
+    options.tls.refuse()?;
+    if options.replicas.is_some() {
+        return Err(LockError::config(
+            "`memory://` has no replicas; leave `replicas` out, or use `redis://…`",
+        ));
+    }
+    let limits = memory_limits(name.as_deref());
+    let store = match (name, options.clock) {
+        (None, clock) => MemoryStore::private(clock),
+        (Some(name), Clock::System) => MemoryStore::named(name),
+        (Some(_), Clock::Tokio(_)) => {
+            return Err(LockError::config(
+                "pools of one `memory://name` have one clock, and with `on_current_runtime` each pool has \
+                 that of its runtime; write `memory://` without a name",
+            ));
+        }
+    };
+    reporter::log(move || tracing::warn!("{limits}"));
+    Ok(store)
+}
+
 impl Target {
     /// Checks the store over connections of its own, apart from those of a pool.
     pub(crate) async fn check(self, options: Options) -> Result<CheckReport, LockError> {
@@ -217,14 +223,13 @@ impl Target {
             Self::Redis(master, replicas) => {
                 let options = options.or_replicas(replicas);
                 let master = secured!(*master, options);
-                super::background::run(async move { RedisStore::check(master, &options).await })
-                    .await
+                background::run(async move { RedisStore::check(master, &options).await }).await
             }
             #[cfg(feature = "redis")]
             Self::Cluster(address) => {
                 let options = options.or_replicas(address.replicas);
                 let address = secured!(*address, options);
-                super::background::run(async move {
+                background::run(async move {
                     cluster::store::ClusterStore::check(address, &options).await
                 })
                 .await
@@ -232,7 +237,7 @@ impl Target {
             #[cfg(feature = "redis")]
             Self::Redlock(address) => {
                 options.for_independent_nodes()?;
-                super::background::run(async move {
+                background::run(async move {
                     redlock::store::RedlockStore::check(*address, &options).await
                 })
                 .await
@@ -241,7 +246,7 @@ impl Target {
             Self::Postgres(address) => {
                 options.for_postgres()?;
                 let address = secured!(*address, options);
-                super::background::run(async move {
+                background::run(async move {
                     postgres::store::PostgresStore::check(address, &options).await
                 })
                 .await
@@ -250,15 +255,13 @@ impl Target {
             Self::Etcd(address) => {
                 options.for_etcd()?;
                 let address = secured!(*address, options);
-                super::background::run(async move {
-                    etcd::service::Etcd::check(address, &options).await
-                })
-                .await
+                background::run(async move { etcd::service::Etcd::check(address, &options).await })
+                    .await
             }
             #[cfg(feature = "zookeeper")]
             Self::ZooKeeper(address) => {
                 options.for_zookeeper()?;
-                super::background::run(async move {
+                background::run(async move {
                     zookeeper::service::ZooKeeper::check(*address, &options).await
                 })
                 .await

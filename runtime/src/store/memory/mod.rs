@@ -2,7 +2,7 @@
 //!
 //! [`space`] is what the pools of one name share. [`entries`] holds its keys and queues,
 //! `shares` has the keys that several calls hold, [`entry`] is one key, `results` are kept beside
-//! keys, `recall` answers with them, and `look` shows keys to people.
+//! keys, `recall` answers with them and has locks adopted, and `look` shows keys to people.
 //! [`MemoryStore`] is one pool's access to them.
 
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use self::entries::Entries;
 use self::entry::{Limit, Params, PoolId};
 use self::space::Space;
-use super::{LockStore, Op, Reply, Request, StoreEvent};
+use super::{LockStore, Op, Renewal, Reply, Request, StoreEvent};
 use crate::base::clock::{Clock, Instant};
 
 mod entries;
@@ -95,18 +95,10 @@ impl MemoryStore {
                 let all: Vec<_> = all.collect();
                 entries.acquire_all(pool, &all, now)
             }
-            Op::Renew(renewals) => Reply::Renewed(
-                renewals
-                    .iter()
-                    .map(|renewal| entries.renew(renewal, now))
-                    .collect(),
-            ),
+            Op::Renew(renewals) => renewed(&renewals, |renewal| entries.renew(renewal, now)),
             Op::Release {
                 key, token, keep, ..
-            } => Reply::Released {
-                found: entries.release(&key, token, keep, now),
-                ordered: true,
-            },
+            } => released(entries.release(&key, token, keep, now)),
             Op::Join {
                 key,
                 token,
@@ -118,54 +110,67 @@ impl MemoryStore {
                 let params = Params::of(&key, token, ttl, function).queueing(queue);
                 entries.join(pool, &params, Limit(limit), now)
             }
-            Op::Stay(renewals) => Reply::Renewed(
-                renewals
-                    .iter()
-                    .map(|renewal| entries.stay(renewal, now))
-                    .collect(),
-            ),
+            Op::Stay(renewals) => renewed(&renewals, |renewal| entries.stay(renewal, now)),
             Op::Part {
                 key, token, keep, ..
-            } => Reply::Released {
-                found: entries.part(&key, token, keep, now),
-                ordered: true,
-            },
+            } => released(entries.part(&key, token, keep, now)),
             Op::Leave { key } => {
                 entries.leave(pool, &key, now);
                 Reply::Left
             }
-            Op::Recall {
-                key,
-                token,
-                ttl,
-                function,
-                queue,
-            } => {
-                let params = Params::of(&key, token, ttl, function).queueing(queue);
-                entries.recall(pool, &params, now)
-            }
-            Op::Record {
-                key,
-                token,
-                keep,
-                record,
-                ..
-            } => Reply::Released {
-                found: entries.record(&key, token, keep, &record, now),
-                ordered: true,
-            },
-            Op::Forget { key } => Reply::Forgotten(entries.forget_result(&key, now)),
-            Op::Adopt {
-                key,
-                from,
-                token,
-                ttl,
-                function,
-            } => {
-                let params = Params::of(&key, token, ttl, function);
-                entries.adopt(pool, &params, from, now)
+            Op::Recall { .. } | Op::Record { .. } | Op::Forget { .. } | Op::Adopt { .. } => {
+                serve_kept(pool, entries, op, now)
             }
         }
+    }
+}
+
+/// Serves what concerns results, and locks that change hands.
+fn serve_kept(pool: PoolId, entries: &mut Entries, op: Op, now: Instant) -> Reply {
+    match op {
+        Op::Recall {
+            key,
+            token,
+            ttl,
+            function,
+            queue,
+        } => {
+            let params = Params::of(&key, token, ttl, function).queueing(queue);
+            entries.recall(pool, &params, now)
+        }
+        Op::Record {
+            key,
+            token,
+            keep,
+            record,
+            ..
+        } => released(entries.record(&key, token, keep, &record, now)),
+        Op::Forget { key } => Reply::Forgotten(entries.forget_result(&key, now)),
+        Op::Adopt {
+            key,
+            from,
+            token,
+            ttl,
+            function,
+        } => {
+            let params = Params::of(&key, token, ttl, function);
+            entries.adopt(pool, &params, from, now)
+        }
+        // `serve` passes on no other.
+        _ => Reply::Gone,
+    }
+}
+
+/// Which of these leases go on.
+fn renewed(renewals: &[Renewal], renew: impl FnMut(&Renewal) -> bool) -> Reply {
+    Reply::Renewed(renewals.iter().map(renew).collect())
+}
+
+/// The answer to a release. Requests are carried out in their order.
+fn released(found: bool) -> Reply {
+    Reply::Released {
+        found,
+        ordered: true,
     }
 }
 

@@ -9,7 +9,29 @@ use super::fences::next_fence;
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
+use crate::fence::Fence;
 use crate::store::{Renewal, Reply};
+
+/// Adds the share that is asked for. Returns the fence of this request.
+fn add(
+    shares: &mut HashMap<Token, Share>,
+    pool: PoolId,
+    params: &Params<'_>,
+    now: Instant,
+) -> Fence {
+    let fence = next_fence(0);
+    let ends = now + params.ttl;
+    shares
+        .entry(params.token)
+        .and_modify(|share| share.ends = ends)
+        .or_insert(Share {
+            taken: params.taken(fence, now),
+            pool,
+            ends,
+            revoked: false,
+        });
+    fence
+}
 
 impl Entries {
     pub(super) fn join(
@@ -53,17 +75,7 @@ impl Entries {
                 _ => return self.refuse(pool, params, now),
             }
         }
-        let fence = next_fence(0);
-        let ends_at = now + params.ttl;
-        shares
-            .entry(params.token)
-            .and_modify(|share| share.ends = ends_at)
-            .or_insert(Share {
-                taken: params.taken(fence, now),
-                pool,
-                ends: ends_at,
-                revoked: false,
-            });
+        let fence = add(&mut shares, pool, params, now);
         if first == Some(pool) {
             self.unqueue(pool, key);
         }

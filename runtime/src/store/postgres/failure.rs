@@ -173,8 +173,7 @@ pub(super) fn silent() -> Failure {
 /// An answer that cannot be read.
 pub(super) fn broken(problem: &Problem) -> Failure {
     let text = format!(
-        "the server's answer is not that of leasehold's functions ({problem}); {}",
-        NO_TABLES
+        "the server's answer is not that of leasehold's functions ({problem}); {NO_TABLES}"
     );
     Failure::unavailable("protocol", text, Retry::Never, true)
 }

@@ -1,12 +1,21 @@
 //! How the engine executes commands, and how it stops.
 
 use std::mem;
+use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
 
 use super::{EngineState, Life};
 use crate::base::clock::Instant;
+use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
+use crate::engine::core::drain::ShutdownReport;
+use crate::engine::core::ticket::{Acquire, TicketId};
 use crate::engine::driver::command::Command;
+use crate::engine::driver::lanes::ListenerId;
+use crate::engine::lease_cell::LeaseCell;
 use crate::error::LockError;
 use crate::store::{LockStore, Request, StoreEvent};
 
@@ -28,14 +37,7 @@ impl EngineState {
                 self.cells.insert(id, cell);
                 self.core.acquire(id, acquire, now);
             }
-            Command::AcquireAll { acquires, wait } => {
-                let acquires = acquires.into_iter().map(|(id, acquire, cell)| {
-                    self.cells.insert(id, cell);
-                    (id, acquire)
-                });
-                let acquires = acquires.collect();
-                self.core.acquire_all(acquires, wait, now);
-            }
+            Command::AcquireAll { acquires, wait } => self.acquire_all(acquires, wait, now),
             Command::Release { id, keep } => self.core.release(id, keep, now),
             Command::ReleaseWith { id, keep, record } => {
                 self.core.release_with(id, keep, record, now);
@@ -46,10 +48,7 @@ impl EngineState {
                 }
             }
             Command::Abandon(id) => {
-                let cell = self.cells.remove(&id);
-                self.notifications
-                    .wakers
-                    .extend(cell.and_then(|cell| cell.forget()));
+                self.forget_cell(id);
                 self.core.abandon(id, now);
             }
             Command::KeepUntil { ids, until } => {
@@ -59,10 +58,7 @@ impl EngineState {
             }
             Command::Downgrade(id) => self.core.downgrade(id, now),
             Command::GiveAway(id) => {
-                let cell = self.cells.remove(&id);
-                self.notifications
-                    .wakers
-                    .extend(cell.and_then(|cell| cell.forget()));
+                self.forget_cell(id);
                 self.core.give_away(id, now);
             }
             Command::Adopt {
@@ -74,27 +70,13 @@ impl EngineState {
                 self.cells.insert(id, cell);
                 self.core.adopt(id, acquire, adoption, now);
             }
-            Command::ForgetResult { key, reply } => {
-                self.last_forgotten += 1;
-                self.forgetting.insert(self.last_forgotten, reply);
-                self.core.forget_result(self.last_forgotten, key);
+            Command::ForgetResult { key, reply } => self.forget_result(key, reply),
+            Command::Wake { at, caller } => {
+                let replaced = self.alarms.set(at, caller);
+                self.notifications.alarms.extend(replaced);
             }
-            Command::Wake { at, caller } => self
-                .notifications
-                .alarms
-                .extend(self.alarms.set(at, caller)),
-            Command::ShutDown { limit, reply } => {
-                self.last_shutdown += 1;
-                self.shutdowns.insert(self.last_shutdown, reply);
-                self.core.shut_down(self.last_shutdown, limit, now);
-            }
-            Command::ListenerEnded(listener) => {
-                // Requests of the listener's callers wait for it no more.
-                self.traffic.gathered();
-                if self.lanes.end(listener) && !seeded!(ListenerEndUnheard) {
-                    self.store_waker.hand_over();
-                }
-            }
+            Command::ShutDown { limit, reply } => self.shut_down(limit, reply, now),
+            Command::ListenerEnded(listener) => self.listener_ended(listener),
             Command::ListenerOutranked(listener) => {
                 if self.lanes.outranked(listener, now) {
                     self.store_waker.hand_over();
@@ -106,6 +88,46 @@ impl EngineState {
             Command::Hear => self.drive(false),
             #[cfg(feature = "__test")]
             Command::Inside(code) => code(),
+        }
+    }
+
+    fn acquire_all(
+        &mut self,
+        acquires: Vec<(TicketId, Acquire, Arc<LeaseCell>)>,
+        wait: Duration,
+        now: Instant,
+    ) {
+        let acquires = acquires.into_iter().map(|(id, acquire, cell)| {
+            self.cells.insert(id, cell);
+            (id, acquire)
+        });
+        let acquires = acquires.collect();
+        self.core.acquire_all(acquires, wait, now);
+    }
+
+    fn forget_result(&mut self, key: FullKey, reply: oneshot::Sender<Result<bool, LockError>>) {
+        self.last_forgotten += 1;
+        self.forgetting.insert(self.last_forgotten, reply);
+        self.core.forget_result(self.last_forgotten, key);
+    }
+
+    fn shut_down(&mut self, limit: Duration, reply: oneshot::Sender<ShutdownReport>, now: Instant) {
+        self.last_shutdown += 1;
+        self.shutdowns.insert(self.last_shutdown, reply);
+        self.core.shut_down(self.last_shutdown, limit, now);
+    }
+
+    fn forget_cell(&mut self, id: TicketId) {
+        let cell = self.cells.remove(&id);
+        let waker = cell.and_then(|cell| cell.forget());
+        self.notifications.wakers.extend(waker);
+    }
+
+    fn listener_ended(&mut self, listener: ListenerId) {
+        // Requests of the listener's callers wait for it no more.
+        self.traffic.gathered();
+        if self.lanes.end(listener) && !seeded!(ListenerEndUnheard) {
+            self.store_waker.hand_over();
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::EngineState;
 use crate::engine::core::signal::Signal;
 use crate::engine::core::ticket::Removal;
+use crate::engine::lease_cell::Parting;
 use crate::engine::metrics;
 
 impl EngineState {
@@ -22,7 +23,13 @@ impl EngineState {
     fn apply(&mut self, signal: Signal) {
         metrics::count(&signal);
         self.observer.signal(&signal, self.now);
-        let waker = match signal {
+        let waker = self.tell(signal);
+        self.notifications.wakers.extend(waker);
+    }
+
+    /// Tells a signal to the call that it concerns. Returns what to do with the waker of its task.
+    fn tell(&mut self, signal: Signal) -> Option<Parting> {
+        match signal {
             Signal::Granted {
                 ticket,
                 deadline,
@@ -77,7 +84,6 @@ impl EngineState {
                     .extend(reply.map(|reply| (reply, report)));
                 None
             }
-        };
-        self.notifications.wakers.extend(waker);
+        }
     }
 }

@@ -3,9 +3,11 @@
 use redis::{Cmd, Pipeline, Value, cmd};
 
 use super::RedisStore;
+use crate::base::id_map::IdMap;
 use crate::base::seeded::seeded;
 use crate::store::redis::commands::batch::{self, Batch, Batcher};
 use crate::store::redis::commands::in_flight::InFlight;
+use crate::store::redis::commands::key_names::KeyNames;
 use crate::store::redis::commands::redirect::{Redirect, RequestFlags};
 use crate::store::redis::commands::{calls, failure, reply, script_sources, scripts};
 use crate::store::redis::replication::{self, ReplicaAcks};
@@ -36,33 +38,18 @@ impl RedisStore {
             self.held_back.append(requests);
             return;
         }
-        let mut patience = self.io_timeout;
         let mut packer = Batcher::new(most, turns);
         packer.make_room(requests.len());
+        let mut patience = self.io_timeout;
         let mut needs_acks = false;
         let mut resends = Vec::new();
         for request in requests.drain(..) {
             let flags = self.flags.remove(&request.id).unwrap_or_default();
             needs_acks |= ReplicaAcks::concern(&request.op);
             patience = patience.min(request.patience);
-            let mut ordered = false;
-            match &request.op {
-                Op::Acquire { .. }
-                | Op::AcquireAll { .. }
-                | Op::Join { .. }
-                | Op::Recall { .. }
-                | Op::Adopt { .. } => {
-                    self.acquires.insert(request.id, generation);
-                }
-                Op::Release { after, .. } | Op::Part { after, .. } | Op::Record { after, .. } => {
-                    let sent_on = || after.iter().map(|open| self.acquires.get(open).copied());
-                    ordered = sent_on().all(|on| on == Some(generation));
-                    let elsewhere = sent_on().flatten().find(|on| *on != generation);
-                    let again = |on| (on, calls::command(&request.op, &self.names, listening));
-                    resends.extend(elsewhere.map(again));
-                }
-                Op::Renew(_) | Op::Stay(_) | Op::Leave { .. } | Op::Forget { .. } => {}
-            }
+            let (ordered, elsewhere) = note(&mut self.acquires, &request, generation);
+            let again = |on| (on, calls::command(&request.op, &self.names, listening));
+            resends.extend(elsewhere.map(again));
             packer.add(InFlight {
                 id: request.id,
                 op: request.op,
@@ -73,22 +60,7 @@ impl RedisStore {
         }
         let batches = packer.finish();
         let by_source = connection.by_source();
-        let mut pipeline = Pipeline::with_capacity(batches.len() + 1);
-        for batch in &batches {
-            let ops: Vec<_> = batch.iter().map(|request| &request.op).collect();
-            let flags = batch
-                .first()
-                .map_or_else(RequestFlags::default, |request| request.flags);
-            if flags.asking {
-                pipeline.add_command(cmd("ASKING"));
-            }
-            let command = calls::batch_command(flags, &ops, &self.names, listening);
-            pipeline.add_command(if by_source {
-                script_sources::by_source(&command)
-            } else {
-                command
-            });
-        }
+        let mut pipeline = pipeline(&batches, &self.names, listening, by_source);
         if let Some(replica_acks) = self.replica_acks.as_ref().filter(|_| needs_acks) {
             pipeline.add_command(replica_acks.command(patience));
             self.waiting = Some(generation);
@@ -311,4 +283,50 @@ impl RedisStore {
             self.lost(generation, failure);
         }
     }
+}
+
+/// Notes that an acquire leaves on the connection `generation`. Of a removal, returns whether it
+/// leaves behind all of its acquires, and another connection that one of them left on.
+fn note(
+    acquires: &mut IdMap<OpId, Generation>,
+    request: &Request,
+    generation: Generation,
+) -> (bool, Option<Generation>) {
+    match &request.op {
+        Op::Acquire { .. }
+        | Op::AcquireAll { .. }
+        | Op::Join { .. }
+        | Op::Recall { .. }
+        | Op::Adopt { .. } => {
+            acquires.insert(request.id, generation);
+            (false, None)
+        }
+        Op::Release { after, .. } | Op::Part { after, .. } | Op::Record { after, .. } => {
+            let sent_on = || after.iter().map(|open| acquires.get(open).copied());
+            let ordered = sent_on().all(|on| on == Some(generation));
+            (ordered, sent_on().flatten().find(|on| *on != generation))
+        }
+        Op::Renew(_) | Op::Stay(_) | Op::Leave { .. } | Op::Forget { .. } => (false, None),
+    }
+}
+
+/// The commands of these batches, in order.
+fn pipeline(batches: &[Batch], names: &KeyNames, listening: bool, by_source: bool) -> Pipeline {
+    let mut pipeline = Pipeline::with_capacity(batches.len() + 1);
+    for batch in batches {
+        let ops: Vec<_> = batch.iter().map(|request| &request.op).collect();
+        let flags = batch
+            .first()
+            .map_or_else(RequestFlags::default, |request| request.flags);
+        if flags.asking {
+            pipeline.add_command(cmd("ASKING"));
+        }
+        let command = calls::batch_command(flags, &ops, names, listening);
+        pipeline.add_command(if by_source {
+            script_sources::by_source(&command)
+        } else {
+            command
+        });
+    }
+    pipeline
 }
