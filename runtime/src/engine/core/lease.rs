@@ -26,8 +26,8 @@ pub(super) struct Lease {
     renewing: bool,
     /// Whether the lease is in a batch of renewals, which has the timer.
     in_batch: bool,
-    /// Why the last renewal was not confirmed.
-    refusal: Option<LockError>,
+    /// Why the last renewal was not confirmed. Boxed, as few leases have one.
+    refusal: Option<Box<LockError>>,
 }
 
 impl Lease {
@@ -111,7 +111,7 @@ impl Lease {
 
     /// The last renewal was not confirmed, because of `refusal`.
     pub(super) fn not_confirmed(&mut self, refusal: LockError) {
-        self.refusal = Some(refusal);
+        self.refusal = Some(Box::new(refusal));
     }
 
     /// Why a lease that is lost at `now` is lost, for the log.
