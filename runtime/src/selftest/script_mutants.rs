@@ -37,13 +37,6 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
             ("store(queue, line)\n      if set", "if set"),
             ("now - seen <= FORGOTTEN and seen - now <= CLAIM", "true"),
         ],
-        Bug::WriterUnseen => &[("local room = not value or", "local room = true or")],
-        Bug::ReadersUnseen => &[(
-            "if value and value ~= process .. ':claim' then",
-            "if value and value ~= process .. ':claim' and not limit_of(value) then",
-        )],
-        Bug::ShareShortened => &[("outlast(KEYS[1], KEYS[4], now)", "")],
-        Bug::ShareShortenedByRenewal => &[("if left < ttl then", "if true then")],
         Bug::PauseSkipped => &[("local rest = ends and ends - now or 0", "local rest = 0")],
         Bug::MarkLost => &[(
             "local mark = marks[queue] and NOBODY .. marks[queue] or ''",
@@ -64,6 +57,29 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
                 "found[i]",
             ),
         ],
+        Bug::RecordedWithoutCheck => &[
+            (
+                "if string.sub(redis.call('GET', KEYS[1]) or '', 1, 32) == ARGV[1] then",
+                "if true then",
+            ),
+            ("  redis.call('PEXPIRE', KEYS[1], 1000)\n", ""),
+        ],
+        Bug::RepeatShortened => &[("redis.call('PEXPIRE', KEYS[2 * i], ttl)", "")],
+        Bug::RevokedIsFree => &[("redis.call('SET', key, 'r' .. value, 'PX', left)", "give()")],
+        _ => changes_to_shares(bug),
+    }
+}
+
+/// The same for what the scripts do with shares and permits.
+fn changes_to_shares(bug: Bug) -> &'static [(&'static str, &'static str)] {
+    match bug {
+        Bug::WriterUnseen => &[("local room = not value or", "local room = true or")],
+        Bug::ReadersUnseen => &[(
+            "if value and value ~= process .. ':claim' then",
+            "if value and value ~= process .. ':claim' and not limit_of(value) then",
+        )],
+        Bug::ShareShortened => &[("outlast(KEYS[1], KEYS[4], now)", "")],
+        Bug::ShareShortenedByRenewal => &[("if left < ttl then", "if true then")],
         Bug::EndedShareRevived => &[(
             "if not ends or tonumber(ends) <= now then",
             "if not ends then",
@@ -75,14 +91,6 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
             "redis.call('ZCARD', KEYS[4]) < math.max(limit, most)",
             "true",
         )],
-        Bug::RecordedWithoutCheck => &[
-            (
-                "if string.sub(redis.call('GET', KEYS[1]) or '', 1, 32) == ARGV[1] then",
-                "if true then",
-            ),
-            ("  redis.call('PEXPIRE', KEYS[1], 1000)\n", ""),
-        ],
-        Bug::RepeatShortened => &[("redis.call('PEXPIRE', KEYS[2 * i], ttl)", "")],
         Bug::KeptShareStays => &[("'kept:' .. ARGV[1]", "ARGV[1]")],
         Bug::ShareNotKept => &[(
             "redis.call('ZADD', KEYS[3], string.format('%.0f', now + ARGV[3]), 'kept:' .. ARGV[1])",
@@ -92,7 +100,6 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
             "redis.call('ZREM', KEYS[3], ARGV[1])",
             "redis.call('DEL', KEYS[3])",
         )],
-        Bug::RevokedIsFree => &[("redis.call('SET', key, 'r' .. value, 'PX', left)", "give()")],
         _ => &[],
     }
 }

@@ -243,6 +243,58 @@ impl Plan {
             .expect("no panic under this lock")
             .pop_front()
     }
+
+    /// Plays all groups. `time` is that of the whole run, and `rest` what is left of it.
+    fn play(
+        &self,
+        lanes: u32,
+        time: Duration,
+        rest: impl Fn() -> Duration,
+        ground: impl Fn(Store, Duration) -> Ground + Sync,
+    ) -> Vec<Row> {
+        let mut rows = Vec::new();
+        std::thread::scope(|scope| {
+            let beside = self.beside.iter();
+            let beside: Vec<_> = beside
+                .map(|(requirement, store)| {
+                    let ground = ground(*store, time);
+                    scope.spawn(move || play(*requirement, &ground))
+                })
+                .collect();
+            let lanes: Vec<_> = (0..lanes.max(1))
+                .map(|_| {
+                    scope.spawn(|| {
+                        let parts = std::iter::from_fn(|| self.next());
+                        let rows = parts
+                            .map(|(requirement, store)| play(requirement, &ground(store, time)));
+                        rows.collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            for lane in lanes {
+                rows.extend(lane.join().expect("no panic"));
+            }
+            for (number, (requirement, store)) in (1..).zip(&self.last) {
+                // The first of the two has more to do.
+                let rest = rest();
+                let share = if number < self.last.len() {
+                    rest * 3 / 4
+                } else {
+                    rest
+                };
+                rows.push(play(
+                    *requirement,
+                    &ground(*store, share.max(Duration::from_secs(60))),
+                ));
+            }
+            rows.extend(
+                beside
+                    .into_iter()
+                    .map(|part| part.join().expect("no panic")),
+            );
+        });
+        rows
+    }
 }
 
 fn full(options: &Full) -> bool {
@@ -271,47 +323,8 @@ fn full(options: &Full) -> bool {
         time,
         sections: options.sections,
     };
-    let mut rows = Vec::new();
-    std::thread::scope(|scope| {
-        let beside = plan.beside.iter();
-        let beside: Vec<_> = beside
-            .map(|(requirement, store)| {
-                let ground = ground(*store, time);
-                scope.spawn(move || play(*requirement, &ground))
-            })
-            .collect();
-        let lanes: Vec<_> = (0..options.lanes.max(1))
-            .map(|_| {
-                scope.spawn(|| {
-                    let parts = std::iter::from_fn(|| plan.next());
-                    let rows =
-                        parts.map(|(requirement, store)| play(requirement, &ground(store, time)));
-                    rows.collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        for lane in lanes {
-            rows.extend(lane.join().expect("no panic"));
-        }
-        for (number, (requirement, store)) in (1..).zip(&plan.last) {
-            // The first of the two has more to do.
-            let rest = time.saturating_sub(started.elapsed());
-            let share = if number < plan.last.len() {
-                rest * 3 / 4
-            } else {
-                rest
-            };
-            rows.push(play(
-                *requirement,
-                &ground(*store, share.max(Duration::from_secs(60))),
-            ));
-        }
-        rows.extend(
-            beside
-                .into_iter()
-                .map(|part| part.join().expect("no panic")),
-        );
-    });
+    let rest = || time.saturating_sub(started.elapsed());
+    let mut rows = plan.play(options.lanes, time, rest, ground);
     rows.sort_by_key(|row| row.requirement.number);
     let took = started.elapsed().as_secs_f64() / 60.0;
     println!(

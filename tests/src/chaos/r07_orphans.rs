@@ -89,9 +89,13 @@ fn run(ground: &Ground, sheet: &Sheet) {
             }
         }
     });
-    let (reachable, slow) = (reachable.into_inner(), slow.into_inner());
     sheet.sections(total);
     sheet.reached("dropped acquisitions", total, 4_000);
+    judge(sheet, soon, reachable.into_inner(), slow.into_inner());
+}
+
+/// Of a hundred orphans at a reachable store at most one may live longer than `soon`.
+fn judge(sheet: &Sheet, soon: Duration, reachable: u64, slow: u64) {
     sheet.remark(format!(
         "{slow} of {reachable} with a reachable store lived longer than {soon:?}"
     ));

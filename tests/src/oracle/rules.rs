@@ -55,13 +55,7 @@ impl KeyNotes {
                 deadline,
                 keeps,
                 ..
-            } => {
-                if let Some(section) = self.section(holder) {
-                    section.left = Some(at);
-                    section.keeps = keeps;
-                    section.deadline = section.deadline.max(deadline);
-                }
-            }
+            } => self.leave(holder, at, deadline, keeps),
             Note::Shared { holder, at, .. } => {
                 if let Some(section) = self.section(holder) {
                     section.shared_at = Some(at);
@@ -81,14 +75,7 @@ impl KeyNotes {
             Note::Lost { at, .. } => self.losses.push(at),
             Note::Refused {
                 asked, at, wait, ..
-            } => {
-                self.refusals += 1;
-                self.waited(asked, at);
-                if at - asked > wait + BUDGET_SLACK {
-                    self.over_budget
-                        .push(format!("asked {asked}, told {at}, wait {wait}"));
-                }
-            }
+            } => self.refused(asked, at, wait),
             Note::Alone { .. } => self.alone = true,
             Note::MustTell { .. } => self.must_tell = true,
             Note::Answered { .. } => self.answered(note),
@@ -102,20 +89,39 @@ impl KeyNotes {
             Note::MustLeave { at, by, .. } => self.must_leave.push((at, by)),
             Note::Free {
                 due, at, within, ..
-            } => {
-                if at.saturating_sub(due) > within {
-                    self.found(
-                        Kind::FreedLate,
-                        format!("due {due}, free {at}, bound {within}"),
-                    );
-                }
-            }
+            } => self.freed(due, at, within),
             Note::Foreign { untouched, .. } => {
                 if !untouched {
                     self.found(Kind::ForeignTouched, "not as it was left".to_owned());
                 }
             }
             Note::Run { .. } | Note::Fault { .. } | Note::Unfenced => {}
+        }
+    }
+
+    fn leave(&mut self, holder: u64, at: u64, deadline: u64, keeps: Option<u64>) {
+        if let Some(section) = self.section(holder) {
+            section.left = Some(at);
+            section.keeps = keeps;
+            section.deadline = section.deadline.max(deadline);
+        }
+    }
+
+    fn refused(&mut self, asked: u64, at: u64, wait: u64) {
+        self.refusals += 1;
+        self.waited(asked, at);
+        if at - asked > wait + BUDGET_SLACK {
+            self.over_budget
+                .push(format!("asked {asked}, told {at}, wait {wait}"));
+        }
+    }
+
+    fn freed(&mut self, due: u64, at: u64, within: u64) {
+        if at.saturating_sub(due) > within {
+            self.found(
+                Kind::FreedLate,
+                format!("due {due}, free {at}, bound {within}"),
+            );
         }
     }
 

@@ -70,8 +70,12 @@ impl World {
             self.nodes[node].callers.insert(*id, caller);
         }
         self.nodes[node].core.acquire_all(acquires, wait, self.now);
+        self.may_drop(node, mates);
+    }
+
+    /// One future in six is dropped, at any stage.
+    fn may_drop(&mut self, node: usize, mates: Vec<TicketId>) {
         if self.random.one_in(6) {
-            // The future is dropped, at any stage.
             let at = self.now + self.random.millis(0, 400);
             for id in mates {
                 self.at(at, Happening::End(node, id));

@@ -13,9 +13,7 @@ impl World {
     pub(super) fn serve(&mut self, node: usize, op: &Op) -> Reply {
         match op {
             Op::Acquire { key, .. } => {
-                if self.live(key).is_none() {
-                    self.hand_over(key, Some(node));
-                }
+                self.give_turn(node, key);
                 self.serve_acquire(node, op)
             }
             Op::AcquireAll {
@@ -24,9 +22,7 @@ impl World {
                 function,
             } => self.serve_all(node, keys, *ttl, function),
             Op::Join { key, .. } => {
-                if self.live(key).is_none() {
-                    self.hand_over(key, Some(node));
-                }
+                self.give_turn(node, key);
                 self.serve_join(node, op)
             }
             Op::Stay(renewals) => {
@@ -73,6 +69,13 @@ impl World {
             Op::Forget { key } => Reply::Forgotten(self.results.remove(key).is_some()),
             // No caller hands its lock to another core.
             Op::Adopt { .. } => Reply::Gone,
+        }
+    }
+
+    /// The first in the queue of a free key gets its turn. A request of this process came.
+    fn give_turn(&mut self, node: usize, key: &FullKey) {
+        if self.live(key).is_none() {
+            self.hand_over(key, Some(node));
         }
     }
 
@@ -143,16 +146,12 @@ impl World {
         self.check_kept(key, false);
         let fence = Fence::new(self.last_fence + 1);
         self.last_fence += 1 + u64::from(*reserved_fences);
-        let entry = Entry {
-            holder: Holder::Token {
-                token: *token,
-                fence,
-                reserved_fences: *reserved_fences,
-            },
-            node,
-            expires: now + on_server(*ttl),
+        let holder = Holder::Token {
+            token: *token,
+            fence,
+            reserved_fences: *reserved_fences,
         };
-        self.entries.insert(key.clone(), entry);
+        self.enter(node, key, holder, *ttl);
         let before = self.fences.insert(key.clone(), fence);
         assert!(before < Some(fence));
         Reply::Acquired {
@@ -160,6 +159,15 @@ impl World {
             reserved_fences: *reserved_fences,
             wanted,
         }
+    }
+
+    fn enter(&mut self, node: usize, key: &FullKey, holder: Holder, ttl: Duration) {
+        let entry = Entry {
+            holder,
+            node,
+            expires: self.now + on_server(ttl),
+        };
+        self.entries.insert(key.clone(), entry);
     }
 
     fn serve_join(&mut self, node: usize, op: &Op) -> Reply {

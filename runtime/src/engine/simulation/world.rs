@@ -308,23 +308,7 @@ impl World {
             Happening::Arrive(node, generation, request) => {
                 return self.arrive(node, generation, &request);
             }
-            Happening::Steal(key) => {
-                if let Some(entry) = self.entries.remove(&format!("key{key}").into()) {
-                    self.stolen.extend(entry.token());
-                    match entry.holder {
-                        Holder::Shared(shares) => {
-                            let kept = shares.keys().filter_map(|name| self.kept_shares.get(name));
-                            self.stolen.extend(kept);
-                            self.stolen.extend(shares.into_keys());
-                        }
-                        Holder::Kept(token) => {
-                            self.stolen.insert(token);
-                        }
-                        Holder::Token { .. } | Holder::Handed => {}
-                    }
-                }
-                return;
-            }
+            Happening::Steal(key) => return self.steal(&format!("key{key}").into()),
             Happening::Pause(node, until) => {
                 self.outcome.pauses += 1;
                 let paused = &mut self.nodes[node].paused_until;
@@ -368,6 +352,25 @@ impl World {
             Happening::Arrive(..) | Happening::Pause(..) | Happening::Steal(_) => {}
         }
         self.drive(node);
+    }
+
+    /// An operator deletes the key.
+    fn steal(&mut self, key: &FullKey) {
+        let Some(entry) = self.entries.remove(key) else {
+            return;
+        };
+        self.stolen.extend(entry.token());
+        match entry.holder {
+            Holder::Shared(shares) => {
+                let kept = shares.keys().filter_map(|name| self.kept_shares.get(name));
+                self.stolen.extend(kept);
+                self.stolen.extend(shares.into_keys());
+            }
+            Holder::Kept(token) => {
+                self.stolen.insert(token);
+            }
+            Holder::Token { .. } | Holder::Handed => {}
+        }
     }
 
     fn tell(&mut self, node: usize, generation: u64, message: &Message) {

@@ -50,8 +50,16 @@ const CONFIG: &[&str] = &["Config"];
 
 #[tokio::test]
 async fn urls_that_name_no_store() {
-    let with = |start: &str, end: &str| format!("{start}{CANARY}{end}");
-    let cases: Vec<Case> = vec![
+    refuse_all(without_a_store()).await;
+    refuse_all(with_a_wrong_part()).await;
+}
+
+fn with(start: &str, end: &str) -> String {
+    format!("{start}{CANARY}{end}")
+}
+
+fn without_a_store() -> Vec<Case> {
+    vec![
         ("empty", String::new(), CONFIG, &["redis://", "memory://"]),
         (
             "no scheme",
@@ -77,6 +85,11 @@ async fn urls_that_name_no_store() {
             &["Config", "Unavailable/io"],
             &["redis://"],
         ),
+    ]
+}
+
+fn with_a_wrong_part() -> Vec<Case> {
+    vec![
         (
             "a port that is none",
             with("redis://:", "@host:port/"),
@@ -121,8 +134,7 @@ async fn urls_that_name_no_store() {
             CONFIG,
             &["`memory://name`", "letters"],
         ),
-    ];
-    refuse_all(cases).await;
+    ]
 }
 
 #[tokio::test]

@@ -196,31 +196,7 @@ async fn a_grant_without_a_fence() {
 async fn durations() {
     let started = Began::now();
     let pool = connect("memory://durations").await;
-    let day = Duration::from_secs(24 * 60 * 60);
-    for ttl in [
-        Duration::ZERO,
-        Duration::from_nanos(1),
-        Duration::from_millis(99),
-        day + Duration::from_millis(1),
-        Duration::MAX,
-    ] {
-        let error = lasting(&pool, 1, ttl).await.expect_err("out of range");
-        expect(
-            "ttl",
-            &error,
-            &["Config"],
-            &["ttl", "100 ms", "24 h"],
-            started,
-        );
-    }
-    let least = lasting(&pool, 1, Duration::from_millis(100)).await;
-    // On a busy machine so short a lease may be over before its body begins.
-    assert!(
-        matches!(least, Ok(()) | Err(LockError::Lost { .. })),
-        "{least:?}"
-    );
-    lasting(&pool, 2, day).await.expect("the most");
-
+    ttls(&pool, started).await;
     let request = || pool.lock("k").ttl(TTL);
     for (what, ended, says) in [
         (
@@ -260,6 +236,33 @@ async fn durations() {
         .release()
         .await
         .expect("held");
+}
+
+async fn ttls(pool: &LockPool, started: Began) {
+    let day = Duration::from_secs(24 * 60 * 60);
+    for ttl in [
+        Duration::ZERO,
+        Duration::from_nanos(1),
+        Duration::from_millis(99),
+        day + Duration::from_millis(1),
+        Duration::MAX,
+    ] {
+        let error = lasting(pool, 1, ttl).await.expect_err("out of range");
+        expect(
+            "ttl",
+            &error,
+            &["Config"],
+            &["ttl", "100 ms", "24 h"],
+            started,
+        );
+    }
+    let least = lasting(pool, 1, Duration::from_millis(100)).await;
+    // On a busy machine so short a lease may be over before its body begins.
+    assert!(
+        matches!(least, Ok(()) | Err(LockError::Lost { .. })),
+        "{least:?}"
+    );
+    lasting(pool, 2, day).await.expect("the most");
 }
 
 /// Fails if other people's data is overwritten or deleted.
