@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::fence::Fence;
-use crate::inspect::owner::Owner;
+use crate::owner::Owner;
 
 /// Why a lock was not taken, or was taken and lost.
 ///

@@ -9,10 +9,12 @@ mod error;
 mod fence;
 #[cfg(doc)]
 pub mod guide;
+mod host;
 mod inspect;
 mod interop;
 mod key;
 mod lock;
+mod owner;
 mod pool;
 #[cfg(feature = "postgres")]
 #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
@@ -53,8 +55,6 @@ pub use engine::core::drain::ShutdownReport;
 pub use error::{LockError, StoreError};
 pub use fence::Fence;
 pub use inspect::info::{Holder, LockInfo, LockState, Waiter};
-pub use inspect::locks::Locks;
-pub use inspect::owner::Owner;
 #[cfg(all(feature = "axum", feature = "replay"))]
 #[cfg_attr(docsrs, doc(cfg(all(feature = "axum", feature = "replay"))))]
 pub use interop::idempotency::{IdempotencyKey, IdempotencyKeyRejection};
@@ -67,8 +67,10 @@ pub use lock::is_held::is_held;
 #[cfg_attr(docsrs, doc(cfg(feature = "replay")))]
 pub use lock::observe::watch_replays;
 pub use lock::request::LockRequest;
+pub use lock::spawn::spawn;
+pub use owner::Owner;
 pub use pool::LockPool;
 pub use pool::builder::LockPoolBuilder;
 pub use pool::installed::{init, init_from_env, pool, shutdown};
-pub use pool::scope::spawn;
+pub use pool::look::locks::Locks;
 pub use replicas::Replicas;

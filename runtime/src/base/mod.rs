@@ -3,7 +3,6 @@
 pub(crate) mod clock;
 pub(crate) mod codes;
 pub(crate) mod full_key;
-pub(crate) mod host;
 pub(crate) mod id_map;
 pub(crate) mod jitter;
 pub(crate) mod label;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{LockError, StoreError};
 use crate::fence::Fence;
-use crate::inspect::owner::Owner;
+use crate::owner::Owner;
 
 /// Errors to make, for tests of a program's own error handling and for stand-ins of the lock. The
 /// two errors without content are [`NotInstalled`](Self::NotInstalled) and

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::owner::Owner;
 use crate::fence::Fence;
+use crate::owner::Owner;
 
 /// What the store knows of one lock, at the moment in which it answered.
 ///

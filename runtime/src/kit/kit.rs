@@ -71,7 +71,8 @@ impl Running {
             store: store.clone(),
             line: Arc::clone(&line),
         };
-        let pool = builder.connect_to(Target::Kit(Box::new(target))).await?;
+        let builder = builder.watched_by(Arc::clone(&line) as _);
+        let pool = builder.connect_to(Target::Kit(Arc::new(target))).await?;
         Ok(Self {
             store,
             log,
@@ -281,9 +282,10 @@ impl Kit {
             store: running.store.clone(),
             line: Arc::clone(&line),
         };
-        let target = Target::Kit(Box::new(target));
+        let target = Target::Kit(Arc::new(target));
         // Another process is not what is tested: a busy machine may keep it waiting.
         let builder = self.shared.builder.clone().io_timeout(OTHERS_TIMEOUT);
+        let builder = builder.watched_by(Arc::clone(&line) as _);
         let pool = builder.connect_to(target).await?;
         Ok((pool, line))
     }

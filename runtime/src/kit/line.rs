@@ -14,6 +14,7 @@ use crate::base::full_key::FullKey;
 use crate::engine::core::signal::Signal;
 use crate::engine::core::ticket::{Acquire, Removal, Share, TicketId};
 use crate::engine::driver::command::Command;
+use crate::engine::driver::observer::Watch;
 
 /// One pool's line to the store of a kit. The test changes it, the pool's
 /// [`KitStore`](super::store::KitStore) follows, and its engine tells it of each call.
@@ -153,11 +154,6 @@ impl Line {
         self.state().lost.push(key);
     }
 
-    /// The keys that the store has lost since the last call.
-    pub(crate) fn take_lost_keys(&self) -> Vec<FullKey> {
-        mem::take(&mut self.state().lost)
-    }
-
     pub(super) fn is_down(&self) -> bool {
         self.state().is_down
     }
@@ -168,23 +164,31 @@ impl Line {
         state.rules.take(key.name(), |planned| planned == point)
     }
 
-    /// The body of `ticket` has been polled so often. Returns whether its lock is to be taken away
-    /// now: the store does that at its next poll.
-    pub(crate) fn polled(&self, ticket: TicketId, polls: u32) -> bool {
-        let mut state = self.state();
-        let Some(key) = state.calls.get(&ticket).map(|call| call.key.clone()) else {
-            return false;
-        };
-        let due = |point| matches!(point, Point::AfterPolls(after) if after <= polls);
-        let lost = state.rules.take(key.name(), due);
-        if lost {
-            state.taken_away.push(key);
+    /// The call holds its lock no more, if it did.
+    fn ends(&self, state: &mut State, id: TicketId, kind: EventKind, now: Instant) {
+        if let Some(call) = state.held_call(id) {
+            call.stage = match kind {
+                EventKind::Released | EventKind::Dropped => Stage::Released,
+                _ => Stage::Over,
+            };
+            self.note(call, kind, None, now);
         }
-        lost
     }
 
-    /// The engine executes this command next.
-    pub(crate) fn command(&self, command: &Command, now: Instant) {
+    fn note(&self, call: &mut Call, kind: EventKind, until: Option<Instant>, now: Instant) {
+        let (other, function) = (self.other, call.function);
+        let new = || self.log.caller(other, function);
+        let caller = call.caller.get_or_insert_with(new);
+        self.log.note(call.key.name(), caller, kind, until, now);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watch for Line {
+    fn command(&self, command: &Command, now: Instant) {
         let state = &mut *self.state();
         match command {
             Command::Acquire { id, acquire, .. } => state.asks(*id, acquire, true),
@@ -206,8 +210,7 @@ impl Line {
         }
     }
 
-    /// The engine tells a call this.
-    pub(crate) fn signal(&self, signal: &Signal, now: Instant) {
+    fn signal(&self, signal: &Signal, now: Instant) {
         let state = &mut *self.state();
         match signal {
             Signal::Granted {
@@ -261,26 +264,21 @@ impl Line {
         }
     }
 
-    /// The call holds its lock no more, if it did.
-    fn ends(&self, state: &mut State, id: TicketId, kind: EventKind, now: Instant) {
-        if let Some(call) = state.held_call(id) {
-            call.stage = match kind {
-                EventKind::Released | EventKind::Dropped => Stage::Released,
-                _ => Stage::Over,
-            };
-            self.note(call, kind, None, now);
+    fn take_lost_keys(&self) -> Vec<FullKey> {
+        mem::take(&mut self.state().lost)
+    }
+
+    fn polled(&self, ticket: TicketId, polls: u32) -> bool {
+        let mut state = self.state();
+        let Some(key) = state.calls.get(&ticket).map(|call| call.key.clone()) else {
+            return false;
+        };
+        let due = |point| matches!(point, Point::AfterPolls(after) if after <= polls);
+        let lost = state.rules.take(key.name(), due);
+        if lost {
+            state.taken_away.push(key);
         }
-    }
-
-    fn note(&self, call: &mut Call, kind: EventKind, until: Option<Instant>, now: Instant) {
-        let (other, function) = (self.other, call.function);
-        let new = || self.log.caller(other, function);
-        let caller = call.caller.get_or_insert_with(new);
-        self.log.note(call.key.name(), caller, kind, until, now);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lost
     }
 }
 

@@ -62,12 +62,10 @@ mod line;
 mod log;
 mod point;
 mod store;
-pub(crate) mod target;
+mod target;
 
 pub use event::{Caller, Event, EventKind, Mode};
 pub use history::History;
 pub use hold::{Held, Hold};
 pub use kit::Kit;
 pub use point::Point;
-
-pub(crate) use line::Line;

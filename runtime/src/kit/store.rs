@@ -236,10 +236,6 @@ impl LockStore for KitStore {
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
         self.inner.sockets()
     }
-
-    fn line(&self) -> Option<Arc<Line>> {
-        Some(Arc::clone(&self.line))
-    }
 }
 
 /// The answer to a request while the store cannot be reached. `executed`: whether the store may

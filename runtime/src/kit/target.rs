@@ -1,23 +1,25 @@
 //! What a pool of a kit connects to: the store, and a line to it.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use super::line::Line;
 use super::store::KitStore;
 use crate::base::clock::Clock;
 use crate::check_report::CheckReport;
+#[cfg(feature = "__remote")]
 use crate::error::LockError;
 use crate::store::Connecting;
 use crate::store::memory::MemoryStore;
 use crate::store::options::Options;
 #[cfg(feature = "__remote")]
 use crate::store::source::{Source, no_server};
-use crate::store::target::Target;
+use crate::store::target::{Checking, OtherTarget, Target};
 
 /// What a pool of a kit connects to.
 #[derive(Clone)]
-pub(crate) struct KitTarget {
+pub(super) struct KitTarget {
     pub(super) store: SharedStore,
     pub(super) line: Arc<Line>,
 }
@@ -44,26 +46,24 @@ impl SharedStore {
     }
 }
 
-impl KitTarget {
-    /// The clock on which the pool counts its leases.
-    pub(crate) fn clock(&self) -> Clock {
-        self.store.clock()
-    }
+/// It is not changed, so no panic leaves it half changed. Certificates of TLS hide that.
+impl UnwindSafe for KitTarget {}
+impl RefUnwindSafe for KitTarget {}
 
-    /// Whether clients that know no queue can hold the store's locks.
-    pub(crate) fn has_other_clients(&self) -> bool {
+impl OtherTarget for KitTarget {
+    fn has_other_clients(&self) -> bool {
         match &self.store {
             SharedStore::Memory { .. } => false,
             SharedStore::Server(target) => target.has_other_clients(),
         }
     }
 
-    pub(crate) fn line(&self) -> &Line {
-        &self.line
+    fn clock(&self) -> Clock {
+        self.store.clock()
     }
 
-    pub(crate) fn connect(self, options: Options) -> Connecting {
-        let Self { store, line } = self;
+    fn connect(&self, options: Options) -> Connecting {
+        let Self { store, line } = self.clone();
         Box::pin(async move {
             let clock = store.clock();
             let inner = match store {
@@ -74,20 +74,21 @@ impl KitTarget {
         })
     }
 
-    /// What looks at the locks, if they are on a server.
-    #[cfg(feature = "__remote")]
-    pub(crate) fn source(self, options: Options) -> Result<Box<dyn Source>, LockError> {
-        match self.store {
-            SharedStore::Memory { .. } => Err(no_server()),
-            SharedStore::Server(target) => target.source(options),
-        }
+    fn check(&self, options: Options) -> Checking {
+        let (shown, store) = (self.to_string(), self.store.clone());
+        Box::pin(async move {
+            match store {
+                SharedStore::Memory { .. } => Ok(CheckReport::new(shown, Vec::new())),
+                SharedStore::Server(target) => target.check(options).await,
+            }
+        })
     }
 
-    pub(crate) async fn check(self, options: Options) -> Result<CheckReport, LockError> {
-        let shown = self.to_string();
-        match self.store {
-            SharedStore::Memory { .. } => Ok(CheckReport::new(shown, Vec::new())),
-            SharedStore::Server(target) => Box::pin(target.check(options)).await,
+    #[cfg(feature = "__remote")]
+    fn source(&self, options: Options) -> Result<Box<dyn Source>, LockError> {
+        match &self.store {
+            SharedStore::Memory { .. } => Err(no_server()),
+            SharedStore::Server(target) => target.clone().source(options),
         }
     }
 }

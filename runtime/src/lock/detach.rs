@@ -10,8 +10,8 @@ use tracing::{Instrument as _, Span};
 
 use super::body::Body;
 use super::section::HiddenSection;
+use super::spawn::taken_along;
 use crate::error::LockError;
-use crate::pool::scope::in_current_scope;
 
 /// A call that has taken its locks, with its body.
 struct Inside {
@@ -59,7 +59,7 @@ async fn taken_and_run(
         return Inside { body, section }.await;
     }
     let locks = section.section().locks().clone();
-    let task = in_current_scope(Inside { body, section }).instrument(Span::current());
+    let task = taken_along(Inside { body, section }).instrument(Span::current());
     match runtime.spawn(task).await {
         Ok(result) => result,
         Err(ended) => match ended.try_into_panic() {

@@ -25,3 +25,4 @@ mod request_replay;
 mod request_run;
 pub(crate) mod section;
 pub(crate) mod settings;
+pub(crate) mod spawn;

@@ -1,10 +1,14 @@
 //! The configuration of a pool.
 
 use std::fmt;
+#[cfg(feature = "testing")]
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::LockPool;
 use crate::engine::core::signal::Limits;
+#[cfg(feature = "testing")]
+use crate::engine::driver::observer::Watch;
 use crate::engine::driver::thread::Place;
 use crate::error::LockError;
 use crate::replicas::Replicas;
@@ -82,6 +86,8 @@ pub struct LockPoolBuilder {
     tls: Tls,
     place: Place,
     pub(super) log_keys: bool,
+    #[cfg(feature = "testing")]
+    watch: Option<Arc<dyn Watch>>,
 }
 
 impl Default for LockPoolBuilder {
@@ -106,6 +112,8 @@ impl Default for LockPoolBuilder {
             tls: Tls::default(),
             place: Place::Thread,
             log_keys: false,
+            #[cfg(feature = "testing")]
+            watch: None,
         }
     }
 }

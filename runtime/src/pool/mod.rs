@@ -3,6 +3,7 @@
 pub(crate) mod builder;
 pub(crate) mod installed;
 mod log_keys;
+pub(crate) mod look;
 #[cfg(feature = "replay")]
 mod replay;
 pub(crate) mod scope;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use self::look::observer::Observer;
 use crate::base::full_key::FullKey;
 use crate::base::reporter;
 use crate::base::token::{Nonce, Token};
@@ -26,8 +28,9 @@ use crate::engine::core::drain::ShutdownReport;
 use crate::engine::core::ticket::TicketId;
 use crate::engine::driver::command::Command;
 use crate::engine::driver::handle::Engine;
+#[cfg(feature = "testing")]
+use crate::engine::driver::observer::Watch;
 use crate::error::LockError;
-use crate::inspect::observer::Observer;
 use crate::store::options::Options;
 use crate::store::target::Target;
 
@@ -144,6 +147,8 @@ impl PoolId {
 struct Inner {
     id: PoolId,
     engine: Engine,
+    #[cfg(feature = "testing")]
+    watch: Option<Arc<dyn Watch>>,
     /// Set when a shutdown has begun. The pool takes no new locks from then on.
     shut_down: AtomicBool,
     nonce: Nonce,
@@ -269,10 +274,8 @@ impl LockPool {
     /// and takes the lock away when the engine hears its store next.
     #[cfg(feature = "testing")]
     pub(crate) fn loses(&self, ticket: TicketId, polls: u32) -> bool {
-        let Target::Kit(kit) = &self.inner.target else {
-            return false;
-        };
-        kit.line().polled(ticket, polls)
+        let watch = self.inner.watch.as_ref();
+        watch.is_some_and(|watch| watch.polled(ticket, polls))
     }
 
     pub(crate) fn id(&self) -> PoolId {

@@ -26,7 +26,7 @@ use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::error::LockError;
 use crate::fence::Fence;
-use crate::inspect::owner::Owner;
+use crate::owner::Owner;
 use crate::store::memory::space::Space;
 
 #[cfg(feature = "__remote")]
@@ -106,12 +106,6 @@ pub(crate) trait LockStore: Send {
     /// The locks, if they are in this process. Others are looked at by a
     /// [`Source`](source::Source), over connections of its own.
     fn local(&self) -> Option<Arc<Space>> {
-        None
-    }
-
-    /// The test kit's line to this store, which is told of the engine's commands and signals.
-    #[cfg(feature = "testing")]
-    fn line(&self) -> Option<Arc<crate::testing::Line>> {
         None
     }
 }

@@ -3,6 +3,14 @@
 //! [`target_url`]: super::target_url
 
 use std::fmt;
+#[cfg(feature = "testing")]
+use std::future::Future;
+#[cfg(feature = "testing")]
+use std::panic::{RefUnwindSafe, UnwindSafe};
+#[cfg(feature = "testing")]
+use std::pin::Pin;
+#[cfg(feature = "testing")]
+use std::sync::Arc;
 
 use super::Connecting;
 #[cfg(feature = "__remote")]
@@ -43,7 +51,7 @@ pub(crate) enum Target {
     Memory(Option<String>),
     /// The store of a test kit; no URL names it.
     #[cfg(feature = "testing")]
-    Kit(Box<crate::testing::target::KitTarget>),
+    Kit(Arc<dyn OtherTarget>),
     /// A store for tests; no URL names it.
     #[cfg(feature = "__test")]
     Nothing,
@@ -60,6 +68,28 @@ pub(crate) enum Target {
     #[cfg(feature = "zookeeper")]
     ZooKeeper(Box<zookeeper::address::Address>),
 }
+
+/// A store that another part of the library makes, with what a [`Target`] is asked. Its methods
+/// change nothing in it.
+#[cfg(feature = "testing")]
+pub(crate) trait OtherTarget:
+    fmt::Display + Send + Sync + UnwindSafe + RefUnwindSafe
+{
+    fn has_other_clients(&self) -> bool;
+
+    fn clock(&self) -> Clock;
+
+    fn connect(&self, options: Options) -> Connecting;
+
+    fn check(&self, options: Options) -> Checking;
+
+    #[cfg(feature = "__remote")]
+    fn source(&self, options: Options) -> Result<Box<dyn Source>, LockError>;
+}
+
+/// A store that is being checked.
+#[cfg(feature = "testing")]
+pub(crate) type Checking = Pin<Box<dyn Future<Output = Result<CheckReport, LockError>> + Send>>;
 
 /// The address with the certificates that the builder was given. Without TLS there are none.
 #[cfg(any(feature = "redis", feature = "postgres", feature = "etcd"))]
@@ -314,7 +344,7 @@ impl Target {
                 Ok(Box::new(SessionSource::new(look, &options)))
             }
             #[cfg(feature = "testing")]
-            Self::Kit(seat) => seat.source(options),
+            Self::Kit(kit) => kit.source(options),
             #[cfg(feature = "__test")]
             Self::Nothing => Err(no_server()),
             Self::Memory(_) => Err(no_server()),

@@ -14,7 +14,7 @@ use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 use crate::error::{LockError, StoreError};
 use crate::fence::Fence;
-use crate::inspect::owner::Owner;
+use crate::owner::Owner;
 use crate::store::{Failure, OpId, Reply, Retry};
 
 impl Core {

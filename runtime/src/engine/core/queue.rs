@@ -13,7 +13,7 @@ use super::ticket::{Acquire, TicketId};
 use crate::base::clock::Instant;
 use crate::error::LockError;
 use crate::fence::Fence;
-use crate::inspect::owner::Owner;
+use crate::owner::Owner;
 use crate::store::{CLAIM, FORGOTTEN, PAUSE};
 
 /// The longest mean pause between two polls of a lock that another process holds. The holder cannot

@@ -13,7 +13,7 @@ use crate::base::one_or_many::OneOrMany;
 use crate::base::token::Token;
 use crate::error::LockError;
 use crate::fence::Fence;
-use crate::inspect::owner::Owner;
+use crate::owner::Owner;
 use crate::store::kept::{Fingerprint, Record};
 use crate::store::{Failure, OpId, Reply};
 

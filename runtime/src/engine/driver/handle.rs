@@ -8,6 +8,8 @@ use tokio::runtime::Handle;
 
 use super::command::Command;
 use super::listener;
+#[cfg(feature = "testing")]
+use super::observer::Watch;
 use super::shared::Shared;
 use crate::base::clock::Clock;
 use crate::engine::core::ticket::TicketId;
@@ -27,6 +29,12 @@ impl Engine {
             clock,
             last_ticket: AtomicU64::new(1),
         }
+    }
+
+    /// To be called before the first command.
+    #[cfg(feature = "testing")]
+    pub(crate) fn watched_by(&self, watch: Arc<dyn Watch>) {
+        self.shared.watched_by(watch);
     }
 
     pub(crate) fn clock(&self) -> Clock {

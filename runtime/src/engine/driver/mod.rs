@@ -26,7 +26,7 @@ mod listener;
 #[cfg(all(test, shuttle))]
 mod model;
 mod notifications;
-mod observer;
+pub(crate) mod observer;
 mod priority;
 mod relay;
 mod shared;

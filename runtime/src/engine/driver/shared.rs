@@ -7,6 +7,8 @@ use super::command::Command;
 use super::deferred::{Deferred, Locked};
 use super::lanes::{ListenerId, NewListeners};
 use super::notifications::{Notifications, tell};
+#[cfg(feature = "testing")]
+use super::observer::Watch;
 use super::priority::KeptPriority;
 use super::relay::Relay;
 use super::state::{EngineState, Heard};
@@ -38,6 +40,11 @@ impl Shared {
             priority: KeptPriority::default(),
             stopped: AtomicBool::new(false),
         }
+    }
+
+    #[cfg(feature = "testing")]
+    pub(super) fn watched_by(&self, watch: Arc<dyn Watch>) {
+        self.lock().watched_by(watch);
     }
 
     /// Executes a caller's command, unless the engine has stopped. Returns the listeners to spawn,

@@ -10,6 +10,8 @@ use crate::base::codes;
 use crate::base::reporter;
 #[cfg(feature = "metrics")]
 use crate::base::reporter::meters::store::{Kind, StoreMeter};
+#[cfg(feature = "metrics")]
+use crate::store::Op;
 use crate::store::{OpId, Request};
 
 /// For so many requests the engine remembers when they were sent. A store may leave a request
@@ -84,7 +86,7 @@ impl Standing {
             if self.asked.is_empty() {
                 self.first = request.id.0;
             }
-            self.asked.push_back(Some((Kind::of(&request.op), now)));
+            self.asked.push_back(Some((kind(&request.op), now)));
         }
         while REMEMBERED < self.asked.len() {
             self.asked.pop_front();
@@ -162,5 +164,22 @@ mod tests {
         }
         assert!(standing.asked.is_empty());
         assert!(standing.asked.capacity() <= 2 * ROOM);
+    }
+}
+
+/// By which of the store's meters this is timed.
+#[cfg(feature = "metrics")]
+fn kind(op: &Op) -> Kind {
+    match op {
+        Op::Acquire { .. }
+        | Op::AcquireAll { .. }
+        | Op::Join { .. }
+        | Op::Recall { .. }
+        | Op::Adopt { .. } => Kind::Acquire,
+        Op::Renew(_) | Op::Stay(_) => Kind::Renew,
+        Op::Release { .. } | Op::Part { .. } | Op::Record { .. } | Op::Forget { .. } => {
+            Kind::Release
+        }
+        Op::Leave { .. } => Kind::Leave,
     }
 }

@@ -18,6 +18,8 @@ use super::alarms::Alarms;
 use super::lanes::{Lanes, ListenerId, Waits, Watched};
 use super::notifications::{Forgetting, Notifications};
 use super::observer::Observer;
+#[cfg(feature = "testing")]
+use super::observer::Watch;
 use super::standing::Standing;
 use super::store_waker::StoreWaker;
 use super::traffic::Traffic;
@@ -125,7 +127,7 @@ impl EngineState {
         let seed = clock.now().as_nanos() ^ u64::from(process).rotate_left(32);
         Self {
             core: Core::new(limits, seed),
-            observer: Observer::of(&*store),
+            observer: Observer::default(),
             store,
             clock,
             now: Instant::ZERO,
@@ -146,6 +148,11 @@ impl EngineState {
             keeper_looks_at: Instant::ZERO,
             notifications: Notifications::default(),
         }
+    }
+
+    #[cfg(feature = "testing")]
+    pub(super) fn watched_by(&mut self, watch: Arc<dyn Watch>) {
+        self.observer.watched_by(watch);
     }
 
     /// A listener hears that something has come, and reads it.

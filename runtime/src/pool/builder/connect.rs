@@ -7,10 +7,12 @@ use std::time::Duration;
 use super::LockPoolBuilder;
 use crate::base::clock::Clock;
 use crate::base::token::Nonce;
+#[cfg(feature = "testing")]
+use crate::engine::driver::observer::Watch;
 use crate::engine::driver::thread::{self, Place};
 use crate::error::LockError;
-use crate::inspect::observer::Observer;
 use crate::key;
+use crate::pool::look::observer::Observer;
 use crate::pool::{Inner, LockPool, PoolId};
 use crate::store::Connecting;
 use crate::store::memory::space::Space;
@@ -28,6 +30,13 @@ const SHORTEST_RETRY_HINT: Duration = Duration::from_millis(1);
 const LONGEST_RETRY_HINT: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl LockPoolBuilder {
+    /// A test kit learns of all calls of the pool.
+    #[cfg(feature = "testing")]
+    pub(crate) fn watched_by(mut self, watch: Arc<dyn Watch>) -> Self {
+        self.watch = Some(watch);
+        self
+    }
+
     /// The store that the URL names, if the rest of the configuration is possible.
     pub(crate) fn target(&self) -> Result<Target, LockError> {
         let target = Target::parse(self.url.as_deref().unwrap_or_default());
@@ -57,11 +66,17 @@ impl LockPoolBuilder {
         let local = Arc::new(OnceLock::new());
         let connecting = noting(target.clone().connect(options.clone()), Arc::clone(&local));
         let engine = thread::start(self.place, place.clone(), limits, clock, connecting).await?;
+        #[cfg(feature = "testing")]
+        if let Some(watch) = &self.watch {
+            engine.watched_by(Arc::clone(watch));
+        }
         let local = local.get().cloned().flatten();
         Ok(LockPool {
             inner: Arc::new(Inner {
                 id: PoolId::next(),
                 engine,
+                #[cfg(feature = "testing")]
+                watch: self.watch,
                 shut_down: AtomicBool::new(false),
                 nonce: Nonce::new(),
                 namespace: self.namespace,

@@ -16,7 +16,7 @@ use super::requests::{fence, put, revision, revision_of};
 use super::service::{Etcd, KEPT};
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
-use crate::inspect::owner::Owner;
+use crate::owner::Owner;
 use crate::store::Failure;
 use crate::store::options::Options;
 use crate::store::session::look::{Directories, Look, Seen};

@@ -7,7 +7,7 @@ use super::messages::{
 };
 use super::names::end_of;
 use crate::fence::Fence;
-use crate::inspect::owner::Owner;
+use crate::owner::Owner;
 use crate::store::Failure;
 use crate::store::session::service::First;
 

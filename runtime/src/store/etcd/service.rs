@@ -21,7 +21,7 @@ use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 use crate::base::token::Token;
 use crate::fence::Fence;
-use crate::inspect::owner::Owner;
+use crate::owner::Owner;
 use crate::store::options::Options;
 use crate::store::session::service::{
     Answer, Entered, EnteredAll, Node, Service, Timeout, Trouble, Turn,

@@ -8,7 +8,7 @@ use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::fence::Fence;
-use crate::inspect::owner::Owner;
+use crate::owner::Owner;
 
 /// Names a pool in a [`Space`](super::space::Space).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

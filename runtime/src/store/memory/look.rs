@@ -9,8 +9,8 @@ use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::inspect::info::{Holder, LockInfo, LockState, Waiter};
-use crate::inspect::owner::Owner;
 use crate::inspect::pattern::Pattern;
+use crate::owner::Owner;
 use crate::store::source::{MOST_TOLD, PAGE, Page, Place};
 use crate::store::{GRACE, StoreEvent};
 

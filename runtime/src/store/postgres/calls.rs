@@ -16,7 +16,7 @@ use super::{failure, replies, results};
 use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::token::Token;
 use crate::error::LockError;
-use crate::inspect::owner::Owner;
+use crate::owner::Owner;
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry};
 
 /// A call with so many keys takes no further request.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
-use crate::base::host::host;
 use crate::error::LockError;
+use crate::host::host;
 #[cfg(feature = "tls")]
 use crate::store::tls::Tls;
 use crate::store::url_options::UrlOptions;

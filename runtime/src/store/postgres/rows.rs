@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 
 use super::failure::Problem;
 use crate::fence::Fence;
-use crate::inspect::owner::Owner;
+use crate::owner::Owner;
 use crate::store::Reply;
 
 pub(super) fn acquired(row: &Row) -> Result<Reply, Problem> {

@@ -8,7 +8,7 @@ use super::quorum::{Tally, Verdict, Vote, majority};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
-use crate::inspect::owner::Owner;
+use crate::owner::Owner;
 use crate::store::{Failure, Reply, Retry};
 
 /// Some of the nodes.

@@ -11,7 +11,7 @@ use super::shared::{Job, Shared};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::fence::Fence;
-use crate::inspect::owner::Owner;
+use crate::owner::Owner;
 use crate::store::{CLAIM, Failure, Reply, StoreEvent};
 
 /// The pause before a turn is waited for again, after an error.

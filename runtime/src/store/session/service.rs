@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::fence::Fence;
-use crate::inspect::owner::Owner;
+use crate::owner::Owner;
 use crate::store::Failure;
 
 /// A node in the directory of a key. No other node has its name while this one may be there.

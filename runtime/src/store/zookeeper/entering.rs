@@ -19,7 +19,7 @@ use super::names::{Number, fence, number, prefix};
 use super::service::ZooKeeper;
 use super::{failure, heartbeat};
 use crate::base::seeded::seeded;
-use crate::inspect::owner::Owner;
+use crate::owner::Owner;
 use crate::store::session::service::{Answer, Entered, EnteredAll, First, Node, Trouble};
 
 /// How many nodes are made in one step at most.

@@ -14,7 +14,7 @@ use super::names::{Names, fence, number, revoked, token};
 use super::service::{ZooKeeper, acls, connected};
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
-use crate::inspect::owner::Owner;
+use crate::owner::Owner;
 use crate::store::options::Options;
 use crate::store::session::look::{Directories, Look, Seen, decoded};
 use crate::store::session::service::{Answer, Service, Timeout, Trouble};

@@ -17,7 +17,7 @@ use super::{failure, handshake, heartbeat};
 use crate::base::reporter;
 use crate::base::token::Token;
 use crate::fence::Fence;
-use crate::inspect::owner::Owner;
+use crate::owner::Owner;
 use crate::store::options::Options;
 use crate::store::session::service::{
     Answer, Entered, EnteredAll, Node, Service, Timeout, Trouble, Turn,

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::times::Times;
 use super::{counted, guarded};
-use crate::store::Op;
 
 /// What a request asks of a store. One kind stands for what a whole lock and a share are asked, and
 /// for what concerns a result that is kept.
@@ -20,21 +19,6 @@ pub(crate) enum Kind {
 
 impl Kind {
     const ALL: [Self; 4] = [Self::Acquire, Self::Renew, Self::Release, Self::Leave];
-
-    pub(crate) fn of(op: &Op) -> Self {
-        match op {
-            Op::Acquire { .. }
-            | Op::AcquireAll { .. }
-            | Op::Join { .. }
-            | Op::Recall { .. }
-            | Op::Adopt { .. } => Self::Acquire,
-            Op::Renew(_) | Op::Stay(_) => Self::Renew,
-            Op::Release { .. } | Op::Part { .. } | Op::Record { .. } | Op::Forget { .. } => {
-                Self::Release
-            }
-            Op::Leave { .. } => Self::Leave,
-        }
-    }
 
     fn name(self) -> &'static str {
         match self {

@@ -9,10 +9,10 @@ use redis::{RedisWrite, ToRedisArgs};
 
 use super::hash_slot;
 use super::reply::Scripts;
-use crate::base::host::host;
 use crate::base::token::{Nonce, Token};
-use crate::inspect::owner::shortened;
+use crate::host::host;
 use crate::key::RESERVED;
+use crate::owner::shortened;
 use crate::store::options::Options;
 
 /// The names of one pool.

@@ -7,7 +7,7 @@ use redis::{PushInfo, Value};
 
 use super::failure::{garbage, hidden_code, server_error};
 use crate::fence::Fence;
-use crate::inspect::owner::Owner;
+use crate::owner::Owner;
 use crate::store::kept::Kept;
 use crate::store::{Failure, Op, Reply, StoreEvent};
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use crate::base::token::Token;
 use crate::fence::Fence;
 use crate::inspect::info::{Holder, LockInfo, LockState};
-use crate::inspect::owner::Owner;
+use crate::owner::Owner;
 
 /// How far ahead of the server's clock a time may be that is to be believed.
 const AHEAD: Duration = Duration::from_secs(1);

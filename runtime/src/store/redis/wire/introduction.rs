@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, Pipeline, RedisConnectionInfo, cmd};
 
-use crate::base::host::host;
+use crate::host::host;
 
 /// What the server shows as the library and its version (`CLIENT SETINFO`, Redis 7.2).
 const LIBRARY: (&str, &str) = ("leasehold", env!("CARGO_PKG_VERSION"));

@@ -12,12 +12,12 @@ use tokio::sync::mpsc::UnboundedSender;
 #[cfg(feature = "__remote")]
 use tokio::sync::oneshot;
 
-use super::info::LockInfo;
-use super::pattern::Pattern;
 #[cfg(feature = "__remote")]
 use super::thread::{self, Asked, Question};
 use crate::base::full_key::FullKey;
 use crate::error::LockError;
+use crate::inspect::info::LockInfo;
+use crate::inspect::pattern::Pattern;
 use crate::store::memory::space::Space;
 use crate::store::options::Options;
 use crate::store::source::{Page, Place};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::LazyLock;
 
-use crate::base::host::host;
+use crate::host::host;
 
 /// How much a store keeps of an owner, in bytes.
 #[cfg(feature = "__remote")]

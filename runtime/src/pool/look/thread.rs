@@ -8,10 +8,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::{timeout, timeout_at};
 
-use super::info::LockInfo;
-use super::pattern::Pattern;
 use crate::base::full_key::FullKey;
 use crate::error::{LockError, StoreError};
+use crate::inspect::info::LockInfo;
+use crate::inspect::pattern::Pattern;
 use crate::store::options::Options;
 use crate::store::source::{Page, Place, Source};
 use crate::store::target::Target;

@@ -9,9 +9,9 @@ use std::task::{Context, Poll, ready};
 #[cfg(feature = "__remote")]
 use futures_util::Stream;
 
-use super::info::LockInfo;
-use super::pattern::Pattern;
 use crate::error::LockError;
+use crate::inspect::info::LockInfo;
+use crate::inspect::pattern::Pattern;
 use crate::pool::LockPool;
 use crate::store::source::{Page, Place};
 
