@@ -8,8 +8,6 @@ mod locks;
 mod output;
 #[cfg(target_os = "linux")]
 mod run;
-#[cfg(target_os = "linux")]
-mod says;
 
 use std::process::ExitCode;
 
@@ -20,7 +18,7 @@ use crate::failure::Failure;
 
 fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
-    if let Some(code) = run::role::run(std::env::args_os()) {
+    if let Some(code) = run::in_role(std::env::args_os()) {
         return code;
     }
     let cli = match Cli::try_parse() {

@@ -24,11 +24,11 @@ use super::clock::{self, Alarm, Moment};
 use super::family::{self, Killed};
 use super::launcher;
 use super::role::{self, Settings};
+use super::says::Says;
 use super::schedule::{Reason, Schedule, Step};
 use super::signals::Signals;
 use super::wire::{Channel, News, Order, message};
 use crate::exit;
-use crate::says::Says;
 
 /// The time between two looks at processes that are to end.
 const ROUND: Duration = Duration::from_millis(5);

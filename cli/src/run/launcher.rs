@@ -9,8 +9,8 @@ use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 use super::clock::{self, Moment};
 use super::role::{self, Settings};
+use super::says::Says;
 use crate::exit;
-use crate::says::Says;
 
 /// Starts the command in the place of this process, unless its lease is about to end, or its
 /// guardian is dead. Returns only if it does not start.

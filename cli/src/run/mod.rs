@@ -7,32 +7,48 @@ mod clock;
 mod family;
 mod guardian;
 mod launcher;
-pub(crate) mod role;
+mod role;
+mod says;
 mod schedule;
 mod signals;
 mod supervisor;
 mod terminal;
 mod wire;
 
+use std::ffi::OsString;
 use std::mem::ManuallyDrop;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockGuard, LockPool};
 use rustix::process::Signal;
 
-pub(crate) use self::schedule::Reason;
+use self::says::Says;
+use self::schedule::Reason;
 use self::signals::Signals;
 use self::supervisor::Supervisor;
 use crate::args::{Run, Store};
 use crate::exit;
 use crate::failure::Failure;
-use crate::says::Says;
 
 /// The shortest ttl: the processes need a tenth of it to end.
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
 /// How long the end waits for the store to confirm what is released.
 const RELEASE: Duration = Duration::from_secs(2);
+
+/// Whether this process was started as a guardian or as a launcher. Runs it then.
+pub(crate) fn in_role(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    let role = arguments.nth(1)?;
+    let run = match role.to_str()? {
+        role::GUARDIAN => guardian::guard,
+        role::LAUNCHER => launcher::launch,
+        _ => return None,
+    };
+    let settings = role::parse(arguments.next()?.to_str()?)?;
+    let command: Vec<OsString> = arguments.collect();
+    Some(ExitCode::from(run(&settings, &command)))
+}
 
 /// Takes the lock, runs the command inside it, and returns the exit code.
 pub(crate) async fn run(store: &Store, options: &Run, json: bool) -> Result<u8, Failure> {

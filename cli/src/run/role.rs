@@ -21,13 +21,12 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Pid;
 
 use super::clock::{Moment, nanos};
-use super::{guardian, launcher};
 
 /// No key and no subcommand begins like this.
 pub(super) const GUARDIAN: &str = "%guardian";
@@ -44,20 +43,7 @@ pub(super) struct Settings {
     pub(super) json: bool,
 }
 
-/// Whether this process was started as one of the other two. Runs it then.
-pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
-    let role = arguments.nth(1)?;
-    let run = match role.to_str()? {
-        GUARDIAN => guardian::guard,
-        LAUNCHER => launcher::launch,
-        _ => return None,
-    };
-    let settings = parse(arguments.next()?.to_str()?)?;
-    let command: Vec<OsString> = arguments.collect();
-    Some(ExitCode::from(run(&settings, &command)))
-}
-
-fn parse(settings: &str) -> Option<Settings> {
+pub(super) fn parse(settings: &str) -> Option<Settings> {
     let mut parts = settings.split(',');
     Some(Settings {
         parent: parts.next()?.parse().ok()?,

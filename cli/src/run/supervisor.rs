@@ -18,13 +18,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use super::clock::{self, Alarm, Moment};
 use super::family;
 use super::role::{self, Settings};
+use super::says::Says;
 use super::schedule::{Reason, Schedule};
 use super::signals::Signals;
 use super::terminal;
 use super::wire::{Channel, News, Order, bytes};
 use crate::args::Run;
 use crate::exit;
-use crate::says::Says;
 
 /// The time between two looks at processes that are to end.
 const ROUND: Duration = Duration::from_millis(5);

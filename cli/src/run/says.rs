@@ -7,9 +7,9 @@ use std::time::Duration;
 use leasehold::{Fence, LockGuard};
 use serde_json::{Value, json};
 
+use super::schedule::Reason;
 use crate::args::Run;
 use crate::output;
-use crate::run::Reason;
 
 /// Tells of events on standard error, which the command writes to as well.
 #[derive(Debug)]
