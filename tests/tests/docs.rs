@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 #[path = "docs/examples.rs"]
 mod examples;
+#[path = "docs/house.rs"]
+mod house;
 #[path = "docs/rendered.rs"]
 mod rendered;
 
