@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::contestants::Contestant;
+use crate::pace::Pace;
 use crate::plan::Plan;
 use crate::report::Section;
 
@@ -89,35 +90,6 @@ pub(crate) struct RunArguments {
     /// The folder of the programs in other languages
     #[arg(long, value_name = "FOLDER", default_value = "target/bench-peers")]
     pub(crate) peers: PathBuf,
-}
-
-/// How much is run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pace {
-    Full,
-    Quick,
-    /// Only this project, against an earlier build of it.
-    Against,
-}
-
-impl Pace {
-    /// Whether this pace runs a row.
-    pub(crate) fn includes(self, row: &str) -> bool {
-        const QUICK: &[&str] = &[
-            "uncontended",
-            "distinct_64",
-            "hot_1x64_0ms",
-            "hot_4x16_0ms",
-            "hot_4x16_1ms",
-            "renew_10k",
-            "overhead",
-            "memory",
-            "open_1000:multi_thread:loopback:quiet",
-            "open_1000:current_thread:delayed:busy",
-            "closed_16:current_thread:loopback:quiet",
-        ];
-        self != Self::Quick || QUICK.contains(&row)
-    }
 }
 
 impl RunArguments {

@@ -1,9 +1,9 @@
 //! What services are to see: bounds of ratios to hand-written code, which hold in each row and
 //! setup.
 
-use crate::args::Pace;
 use crate::entry::{self, Entry};
 use crate::measure::{Measure, find};
+use crate::pace::Pace;
 use crate::table::figure;
 use crate::targets::Wanted::{self, AtLeast, AtMost};
 

@@ -2,8 +2,8 @@
 
 use clap::ValueEnum as _;
 
-use crate::args::Pace;
 use crate::contestants::Contestant::{self, LeaseholdBefore};
+use crate::pace::Pace;
 use crate::row::{Row, Task};
 use crate::rows::{AGAINST, ROWS, SERVICE_ROWS};
 use crate::setup::Setup;

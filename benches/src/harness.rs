@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     fn judged(who: &str, metric: &str, value: f64) -> Vec<String> {
-        let rows = entry::chosen(&["hot_1x64_0ms".to_owned()], crate::args::Pace::Full);
+        let rows = entry::chosen(&["hot_1x64_0ms".to_owned()], crate::pace::Pace::Full);
         let measures = [
             Measure::new("hot_1x64_0ms", "leasehold", "per_s", &[1.0], ""),
             Measure::new("hot_1x64_0ms", who, metric, &[0.0, value], ""),
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_row_without_leasehold_fails_the_run() {
-        let rows = entry::chosen(&["uncontended".to_owned()], crate::args::Pace::Full);
+        let rows = entry::chosen(&["uncontended".to_owned()], crate::pace::Pace::Full);
         let rows = rows.expect("the row is known");
         assert_eq!(broken(&rows, &[], &[]).len(), 1);
         assert!(broken(&rows, &[Contestant::Rslock], &[]).is_empty());

@@ -33,6 +33,7 @@ mod measure;
 mod observed;
 mod overhead;
 mod overlap;
+mod pace;
 mod plan;
 mod plot;
 mod process;

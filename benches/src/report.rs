@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
-use crate::args::Pace;
 use crate::contestants::Fault;
 use crate::entry::{self, Entry};
 use crate::measure::{self, Measure};
+use crate::pace::Pace;
 use crate::{bound, machine, plot, table, targets};
 
 /// A part of the page that is written from results.

@@ -50,11 +50,13 @@ mod frameworks {}
 pub mod blocked;
 pub mod brand;
 #[cfg(feature = "harness")]
+pub mod certificates;
 pub mod chaos;
 pub mod clock;
 pub mod cluster;
 pub mod earlier_version;
 pub mod etcd;
+mod folder;
 pub mod holder;
 pub mod lateness;
 pub mod load;

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use redis::cmd;
 
+use crate::certificates::Certificates;
+use crate::folder::Folder;
 use crate::process::Leashed;
 use crate::redis_probe::RedisProbe;
-use crate::server::{self, Folder, Server, ServerOptions, free_port};
-use crate::tls::Certificates;
+use crate::server::{self, Server, ServerOptions, free_port};
 use crate::wait;
 
 /// The Sentinels' name for the master.

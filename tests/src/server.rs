@@ -10,10 +10,11 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::certificates::Certificates;
+use crate::folder::Folder;
 use crate::process::Leashed;
 use crate::redis_probe::RedisProbe;
 use crate::server_clock::{self, ServerClock};
-use crate::tls::Certificates;
 use crate::wait;
 
 /// How long a server may take from its start to its first answer.
@@ -119,7 +120,7 @@ impl ServerOptions {
         let folder = Folder::new();
         for _ in 0..20 {
             let port = free_port();
-            if let Some(process) = self.spawn(port, &folder.0) {
+            if let Some(process) = self.spawn(port, folder.path()) {
                 return Server {
                     process: Some(process),
                     options: self,
@@ -216,7 +217,10 @@ impl Server {
 
     /// The URL over its Unix socket.
     pub fn socket_url(&self) -> String {
-        format!("redis+unix://{}", self.folder.0.join("socket").display())
+        format!(
+            "redis+unix://{}",
+            self.folder.path().join("socket").display()
+        )
     }
 
     /// Its port on 127.0.0.1.
@@ -278,7 +282,7 @@ impl Server {
     /// When it does not start.
     pub fn restart(&mut self) {
         self.kill();
-        self.process = self.options.spawn(self.port, &self.folder.0);
+        self.process = self.options.spawn(self.port, self.folder.path());
         assert!(
             self.process.is_some(),
             "redis-server does not start again:\n{}",
@@ -294,60 +298,6 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
-    }
-}
-
-/// A folder for one server, removed with it.
-#[derive(Debug)]
-pub(crate) struct Folder(PathBuf);
-
-impl Folder {
-    pub(crate) fn new() -> Self {
-        Self::inside(&std::env::temp_dir())
-    }
-
-    /// The same on a disk: the usual place for temporary files may be in memory.
-    pub(crate) fn on_disk() -> Self {
-        let disk = Path::new("/var/tmp");
-        if disk.is_dir() {
-            Self::inside(disk)
-        } else {
-            Self::new()
-        }
-    }
-
-    /// In memory where the system has such a folder, for a server that writes each request to disk:
-    /// a busy disk would take a second for some of them.
-    pub(crate) fn in_memory() -> Self {
-        let memory = Path::new("/dev/shm");
-        if memory.is_dir() {
-            Self::inside(memory)
-        } else {
-            Self::new()
-        }
-    }
-
-    fn inside(parent: &Path) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("leasehold-{}-{number}", std::process::id());
-        let path = parent.join(name);
-        fs::create_dir_all(&path).expect("a temporary folder can be made");
-        Self(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
-    fn log(&self) -> String {
-        fs::read_to_string(self.0.join("log")).unwrap_or_default()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

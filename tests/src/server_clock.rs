@@ -8,7 +8,7 @@ use std::fs;
 use std::process::Command;
 use std::sync::Arc;
 
-use crate::server::Folder;
+use crate::folder::Folder;
 
 /// A clock for a server, to be given to
 /// [`ServerOptions::clock`](crate::server::ServerOptions::clock).

@@ -4,9 +4,6 @@ use std::env;
 
 use leasehold::postgres::SCHEMA;
 
-use crate::postgres::Postgres;
-use crate::rerun;
-
 /// Names the bug of the tables that this process makes.
 const VARIABLE: &str = "LEASEHOLD_SQL_MUTANT";
 
@@ -182,16 +179,15 @@ pub(crate) fn schema() -> String {
     SCHEMA.replace(text, instead)
 }
 
-/// Fails if `test` of this program does not fail with the bug.
+/// The variable that switches a bug on in another process.
 ///
 /// # Panics
 ///
-/// When the test passes, or there is none of this name.
-pub fn fails_with(mutant: &str, test: &str) {
+/// When there is no such bug.
+pub(crate) fn variable(mutant: &str) -> (&'static str, &str) {
     assert!(
         MUTANTS.iter().any(|(name, ..)| *name == mutant),
         "there is no mutant `{mutant}`"
     );
-    let server = Postgres::shared().bequest();
-    rerun::fails_in(&[(VARIABLE, mutant), (server.0, &server.1)], test);
+    (VARIABLE, mutant)
 }

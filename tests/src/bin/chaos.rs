@@ -10,7 +10,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cap::Cap;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use leasehold_tests::chaos::ground::{DEPLOYMENTS, Ground, Requirement, Size, Store};
+use leasehold_tests::chaos::ground::{Ground, Requirement, Size};
+use leasehold_tests::chaos::store::{DEPLOYMENTS, Store};
 use leasehold_tests::chaos::table::{self, Row};
 use leasehold_tests::chaos::{ONLY_BY_NAME, REQUIREMENTS, seeded, worker};
 use leasehold_tests::oracle;

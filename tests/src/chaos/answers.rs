@@ -6,7 +6,8 @@ use leasehold::__test::now;
 use leasehold::{LockError, LockHandle, distributed_lock, watch_replays};
 use serde::{Deserialize, Serialize};
 
-use super::body::{self, Errand};
+use super::body;
+use super::errand::Errand;
 use super::job::Work;
 use crate::oracle::Note;
 

@@ -7,14 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold::__test::{confirmed_of, now};
-use leasehold::{Fence, LockError, LockGuard, LockHandle, LockPool};
+use leasehold::{Fence, LockError, LockGuard, LockHandle, distributed_lock};
 
-use super::calls;
+use super::errand::Errand;
 use super::job::{Form, Work};
-use super::ledger::Ledger;
-use super::orders::Orders;
-use super::shop::{Sale, Shop};
-use crate::oracle::{History, Mode, Note};
+use super::sale::Sale;
+use super::span::{lease, nanos};
+use crate::oracle::Note;
 use crate::random::Random;
 
 static NEXT_HOLDER: AtomicU64 = AtomicU64::new(0);
@@ -24,105 +23,10 @@ pub(super) fn begun() -> u64 {
     NEXT_HOLDER.load(Ordering::Relaxed)
 }
 
-/// The state that all bodies of a process share.
-#[derive(Debug)]
-pub(super) struct Desk {
-    pub(super) history: History,
-    pub(super) ledger: Ledger,
-    pub(super) shop: Option<Shop>,
-    pub(super) orders: Option<Orders>,
-}
-
-/// One call.
-#[derive(Debug, Clone)]
-pub(super) struct Errand {
-    pub(super) desk: Arc<Desk>,
-    pub(super) pool: LockPool,
-    /// Two for a call of two keys.
-    pub(super) keys: Vec<String>,
-    pub(super) ttl: Duration,
-    pub(super) mode: Mode,
-    pub(super) form: Form,
-    pub(super) work: Work,
-    pub(super) fails: bool,
-    pub(super) block: Option<Duration>,
-    pub(super) asked: u64,
-    /// When the present poll of the whole call began, before it reached the lock's gate.
-    pub(super) began: Arc<AtomicU64>,
-    /// The body whose lock this call enters.
-    pub(super) within: Option<u64>,
-    /// What the request is, for a call whose result is kept.
-    pub(super) print: u64,
-}
-
-impl Errand {
-    pub(super) fn key(&self) -> &str {
-        &self.keys[0]
-    }
-
-    /// The second key of a call of two.
-    pub(super) fn second(&self) -> &str {
-        &self.keys[1]
-    }
-
-    /// How long the key stays locked after the body's end.
-    pub(super) fn hold(&self) -> Duration {
-        match self.form {
-            Form::Kept { ms } => Duration::from_millis(ms),
-            _ => Duration::ZERO,
-        }
-    }
-
-    /// How long the result stays.
-    pub(super) fn replay(&self) -> Duration {
-        match self.form {
-            Form::Replayed { ms, .. } => Duration::from_millis(ms),
-            _ => Duration::ZERO,
-        }
-    }
-
-    /// A call that is nested in the body of `holder`.
-    fn nested_in(&self, holder: u64) -> Self {
-        Self {
-            form: Form::Plain,
-            mode: Mode::Alone,
-            fails: false,
-            asked: now(),
-            within: Some(holder),
-            ..self.clone()
-        }
-    }
-}
-
-/// Makes the call and notes how it ended.
-pub(super) async fn run(errand: Errand, watchdog: bool, wait: Duration) {
-    let (desk, asked) = (Arc::clone(&errand.desk), errand.asked);
-    let key = errand.key().to_owned();
-    let began = Arc::clone(&errand.began);
-    let ended = stamped(&began, calls::make(errand, watchdog)).await;
-    let at = now();
-    match ended {
-        Err(LockError::Lost { key, .. }) => desk.history.note(&Note::Lost { key, at }),
-        Err(error) if error.is_contention() => desk.history.note(&Note::Refused {
-            key,
-            asked,
-            at,
-            wait: nanos(wait),
-        }),
-        Ok(()) => {}
-        // The store does not answer; a loop of calls leaves it some time.
-        Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
-    }
-}
-
-/// Notes when each poll of `future` begins.
-async fn stamped<F: Future>(began: &AtomicU64, future: F) -> F::Output {
-    let mut future = pin!(future);
-    poll_fn(|context| {
-        began.store(now(), Ordering::Relaxed);
-        future.as_mut().poll(context)
-    })
-    .await
+/// The call that a nesting body makes.
+#[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, reentrant, guard = lock, pool = errand.pool)]
+async fn nested(errand: Errand) -> Result<(), LockError> {
+    inside(&errand, lock).await
 }
 
 /// The body of every call except downgrading ones.
@@ -273,7 +177,7 @@ impl<'a> Body<'a> {
 
     /// Makes two nested calls at once, which take turns.
     async fn nest(&self) {
-        let nested = || Box::pin(calls::nested(self.errand.nested_in(self.holder)));
+        let nested = || Box::pin(nested(self.errand.nested_in(self.holder)));
         // A call that is refused or lost: the body goes on, and the gate knows.
         let _ = tokio::join!(nested(), nested());
         // Both may have ended in one poll. The gate looks before the next.
@@ -407,13 +311,4 @@ impl Drop for Body<'_> {
             });
         }
     }
-}
-
-/// How long after its request a lease of this ttl ends, in nanoseconds.
-pub(super) fn lease(ttl: Duration) -> u64 {
-    nanos(ttl.saturating_sub(ttl / 100 + Duration::from_millis(2)))
-}
-
-pub(super) fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,19 +1,56 @@
 //! The annotated functions of a worker process: one for each way to hold a lock.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use leasehold::__test::now;
 use leasehold::{LockError, distributed_lock};
 
 use super::answers;
-use super::body::{self, Errand};
+use super::body;
+use super::errand::Errand;
 use super::job::Form;
-use crate::oracle::Mode;
+use super::span::nanos;
+use crate::oracle::{Mode, Note};
 
 /// How many places there are, as the attribute of [`place`] says.
 pub(super) const PLACES: u32 = 3;
 
-/// Makes the call.
-pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError> {
+/// Makes the call and notes how it ended.
+pub(super) async fn run(errand: Errand, watchdog: bool, wait: Duration) {
+    let (desk, asked) = (Arc::clone(&errand.desk), errand.asked);
+    let key = errand.key().to_owned();
+    let began = Arc::clone(&errand.began);
+    let ended = stamped(&began, make(errand, watchdog)).await;
+    let at = now();
+    match ended {
+        Err(LockError::Lost { key, .. }) => desk.history.note(&Note::Lost { key, at }),
+        Err(error) if error.is_contention() => desk.history.note(&Note::Refused {
+            key,
+            asked,
+            at,
+            wait: nanos(wait),
+        }),
+        Ok(()) => {}
+        // The store does not answer; a loop of calls leaves it some time.
+        Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+    }
+}
+
+/// Notes when each poll of `future` begins.
+async fn stamped<F: Future>(began: &AtomicU64, future: F) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        began.store(now(), Ordering::Relaxed);
+        future.as_mut().poll(context)
+    })
+    .await
+}
+
+async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError> {
     match errand.form {
         Form::Plain => one(errand, watchdog).await,
         Form::Pair => pair(errand, watchdog).await,
@@ -126,12 +163,6 @@ async fn nesting_renewed(errand: Errand) -> Result<(), LockError> {
 
 #[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, shared, guard = lock, pool = errand.pool)]
 async fn nesting_reader(errand: Errand) -> Result<(), LockError> {
-    body::inside(&errand, lock).await
-}
-
-/// The call that a nesting body makes.
-#[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, reentrant, guard = lock, pool = errand.pool)]
-pub(super) async fn nested(errand: Errand) -> Result<(), LockError> {
     body::inside(&errand, lock).await
 }
 

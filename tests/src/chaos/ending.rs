@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use leasehold::__test::now;
 
-use super::body::nanos;
 use super::crew::{Crew, Hand};
 use super::sheet::Sheet;
+use super::span::nanos;
 use crate::oracle::Note;
 use crate::redis_probe::RedisProbe;
 use crate::wait;

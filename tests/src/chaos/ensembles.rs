@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ground::Store;
+use super::store::Store;
 use crate::etcd::Etcd;
 use crate::pipe::{Flow, Pipe};
 use crate::probe::Probe;

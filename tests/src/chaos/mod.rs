@@ -2,9 +2,9 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | [`job`], [`worker`], `calls`, `answers`, `body`, `ledger`, `shop`, `orders` | a worker; what locks protect |
+//! | [`job`], [`worker`], `errand`, `calls`, `answers`, `body`, `ledger`, `shop`, `sale`, `orders` | a worker; what locks protect |
 //! | [`crew`] | the parent's side: workers to stop and kill, one history |
-//! | `site` | the one server of a requirement |
+//! | [`store`], `site` | where the locks are; the one server of a requirement |
 //! | `faults`, `storm`, `storm_postgres`, `fail_overs`, `members`, `mortals` | faults from a seed |
 //! | `witness` | notes about locks of the parent process |
 //! | `tally` | what has happened so far in a run |
@@ -24,6 +24,7 @@ mod canary;
 pub mod crew;
 mod ending;
 mod ensembles;
+mod errand;
 mod fail_overs;
 mod faults;
 mod gauge;
@@ -71,6 +72,7 @@ mod r26_company;
 mod r26_foreign_clients;
 mod r26_ours;
 mod r26_rslock;
+mod r26_visit;
 mod r27_telemetry;
 mod r28_priority;
 mod r29_forms;
@@ -83,11 +85,14 @@ mod r34_fail_overs;
 mod r34_faults;
 mod r34_replay;
 mod r35_operators;
+mod sale;
 pub mod seeded;
 pub mod sheet;
 mod shop;
 mod sighting;
 mod site;
+mod span;
+pub mod store;
 mod storm;
 mod storm_postgres;
 pub mod table;

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::body::nanos;
 use super::crew::{Crew, Hand};
 use super::ground::{Ground, on_threads};
 use super::job::{Job, Lane};
 use super::sheet::Sheet;
 use super::site::Site;
+use super::span::nanos;
 use crate::lateness::Excuse;
 use crate::oracle::{Note, Report};
 use crate::random::Random;

@@ -8,9 +8,10 @@
 use std::time::Duration;
 
 use super::crew::Crew;
-use super::ground::{ALL, Ground, Requirement, Size, Store};
+use super::ground::{ALL, Ground, Requirement, Size};
 use super::job::{Form, Job, Lane, Work};
 use super::sheet::Sheet;
+use super::store::Store;
 use super::storm::{self, Storm, TTL};
 use super::tally::Progress;
 use crate::oracle::Mode;

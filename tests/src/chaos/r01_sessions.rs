@@ -9,16 +9,17 @@ use std::time::{Duration, Instant};
 
 use leasehold::__test::now;
 
-use super::body::nanos;
 use super::crew::{Crew, Hand};
 use super::ending::end_all;
 use super::ensembles::{Ensemble, Times};
 use super::faults::{Lane as FaultLane, Spans};
-use super::ground::{Ground, Requirement, Store};
+use super::ground::{Ground, Requirement};
 use super::job::{Job, Lane};
 use super::members::{Members, Wires};
 use super::r01_exclusion;
 use super::sheet::Sheet;
+use super::span::nanos;
+use super::store::Store;
 use super::storm;
 use super::tally::{Progress, Span, Tally};
 use crate::oracle::Note;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use leasehold::__test::{deadline, now};
 
-use super::body::lease;
 use super::ground::{Ground, REDIS, Requirement, connect, local_runtime, on_threads};
 use super::sheet::Sheet;
+use super::span::lease;
 use crate::proxy::{Mode, Proxy};
 use crate::server::Server;
 

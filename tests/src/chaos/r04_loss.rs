@@ -7,10 +7,10 @@ use leasehold::__test::{deadline, now};
 use leasehold::LockHandle;
 use tokio::runtime::Runtime;
 
-use super::body::nanos;
 use super::ground::{Ground, Requirement, SERVERS, Size, connect, on_threads, runtime};
 use super::sheet::Sheet;
 use super::site::Site;
+use super::span::nanos;
 use crate::blocked::Blocked;
 use crate::lateness::Excuse;
 use crate::proxy::Mode;

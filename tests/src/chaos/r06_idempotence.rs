@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::ground::{Ground, Requirement, SERVERS, Store, connect, local_runtime, on_threads};
+use super::ground::{Ground, Requirement, SERVERS, connect, local_runtime, on_threads};
 use super::sheet::Sheet;
 use super::site::Site;
+use super::store::Store;
 use crate::proxy::After;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {

@@ -6,10 +6,11 @@ use std::time::Duration;
 use leasehold::__test::now;
 use leasehold::{LockError, LockPool, distributed_lock};
 
-use super::ground::{Ground, Requirement, SERVERS, Store, local_runtime, on_threads};
+use super::ground::{Ground, Requirement, SERVERS, local_runtime, on_threads};
 use super::sheet::Sheet;
 use super::sighting::Sighting;
 use super::site::Site;
+use super::store::Store;
 use crate::proxy::{Mode, Proxy};
 use crate::wait;
 

@@ -8,9 +8,10 @@ use leasehold::__test::now;
 use leasehold::{LockError, LockPool, distributed_lock};
 
 use super::ensembles::Ensemble;
-use super::ground::{Ground, Requirement, Store, local_runtime, on_threads};
+use super::ground::{Ground, Requirement, local_runtime, on_threads};
 use super::sheet::Sheet;
 use super::sighting::Sighting;
+use super::store::Store;
 use crate::pipe::{Flow, Pipe};
 use crate::wait;
 

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use leasehold::__test::interleave;
 
-use super::ground::{ALL, Ground, Requirement, Store, connect, local_runtime, on_threads};
+use super::ground::{ALL, Ground, Requirement, connect, local_runtime, on_threads};
 use super::sheet::Sheet;
+use super::store::Store;
 use crate::probe::Probe;
 use crate::server::Server;
 

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::crew::{Crew, Hand, Watch};
-use super::ground::{BOTH, Ground, Requirement, Store, local_runtime, on_threads};
+use super::ground::{BOTH, Ground, Requirement, local_runtime, on_threads};
 use super::job::{Form, Lane, Work};
 use super::sheet::Sheet;
 use super::shop::Shop;
+use super::store::Store;
 use crate::oracle::{Mode, Note};
 use crate::server::Server;
 use crate::wait;

@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::ground::{Ground, Requirement, SERVERS, Store, connect, local_runtime, on_threads};
+use super::ground::{Ground, Requirement, SERVERS, connect, local_runtime, on_threads};
 use super::sheet::Sheet;
 use super::site::Site;
+use super::store::Store;
 use crate::lateness::Excuse;
 use crate::proxy::{Mode, Proxy};
 

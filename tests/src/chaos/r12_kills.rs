@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use leasehold::__test::now;
 
-use super::body::nanos;
 use super::ground::{Ground, Requirement, SERVERS, on_threads};
 use super::job::Lane;
 use super::sheet::Sheet;
 use super::sighting::Sighting;
 use super::site::Site;
+use super::span::nanos;
 use crate::oracle::Note;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use leasehold::__test::now;
 
-use super::body::nanos;
 use super::ensembles::Ensemble;
-use super::ground::{Ground, Requirement, Store, on_threads};
+use super::ground::{Ground, Requirement, on_threads};
 use super::job::Lane;
 use super::sheet::Sheet;
 use super::sighting::Sighting;
+use super::span::nanos;
+use super::store::Store;
 use crate::oracle::Note;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use leasehold::LockPool;
 
-use super::ground::{Ground, Requirement, Store, local_runtime, on_threads};
+use super::ground::{Ground, Requirement, local_runtime, on_threads};
 use super::sheet::Sheet;
+use super::store::Store;
 use crate::lateness::Excuse;
 use crate::proxy::{Mode, Proxy};
 use crate::quorum::{self, Quorum};

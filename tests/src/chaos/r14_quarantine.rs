@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use super::ground::{Ground, Requirement, Store, connect, on_threads, runtime};
+use super::ground::{Ground, Requirement, connect, on_threads, runtime};
 use super::sheet::Sheet;
+use super::store::Store;
 use super::witness::Witness;
 use crate::proxy::{Mode, Proxy};
 use crate::quorum::{self, Quorum};

@@ -5,8 +5,9 @@ use std::time::Duration;
 use leasehold::LockError;
 use tokio::task::JoinSet;
 
-use super::ground::{Ground, Requirement, Store, connect, runtime};
+use super::ground::{Ground, Requirement, connect, runtime};
 use super::sheet::Sheet;
+use super::store::Store;
 use crate::lateness::Excuse;
 use crate::quorum::{self, Quorum};
 use crate::wait;

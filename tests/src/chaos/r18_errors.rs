@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool};
 
-use super::ground::{Ground, Requirement, Store, connect, local_runtime};
+use super::ground::{Ground, Requirement, connect, local_runtime};
 use super::sheet::Sheet;
+use super::store::Store;
 use crate::cluster::{Cluster, Setup};
 use crate::proxy::{After, Mode, Proxy};
 use crate::quorum::{self, Quorum};

@@ -6,8 +6,9 @@ use std::time::Duration;
 use leasehold::{LockError, LockGuard, LockPool};
 use tokio::runtime::Runtime;
 
-use super::ground::{Ground, Requirement, Store, connect, runtime};
+use super::ground::{Ground, Requirement, connect, runtime};
 use super::sheet::Sheet;
+use super::store::Store;
 use crate::cluster::{Cluster, Setup};
 use crate::sentinel::Deployment;
 use crate::server::Server;

@@ -7,8 +7,9 @@ use leasehold::LockPool;
 use redis::cmd;
 
 use super::canary;
-use super::ground::{Ground, Requirement, Store, local_runtime};
+use super::ground::{Ground, Requirement, local_runtime};
 use super::sheet::Sheet;
+use super::store::Store;
 use crate::cluster::Setup;
 use crate::quorum::{self, Quorum};
 use crate::sentinel::{Deployment, MASTER};

@@ -12,7 +12,6 @@ use super::mortals::rounds;
 use super::sheet::Sheet;
 use super::site::Site;
 use crate::lateness::Excuse;
-use crate::redis_probe::RedisProbe;
 use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
@@ -26,8 +25,6 @@ const DEAD: u64 = 5;
 const BOUND: Duration = Duration::from_secs(6);
 const TTL: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(30);
-/// The length of a record in a queue at the store.
-const RECORD: u64 = 46;
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let total = rounds(ground, sheet, "queues", round);
@@ -69,13 +66,4 @@ fn round(crew: &Crew, site: &Site, sheet: &Sheet, number: u64) {
     sheet.check(guard.is_ok() && took <= BOUND + excuse.so_far(), || {
         format!("{key}: {guard:?} after {took:?}")
     });
-}
-
-/// How many processes queue for a key, dead ones included.
-pub(super) fn queued(probe: &RedisProbe, key: &str) -> u64 {
-    let queue = probe.get(&format!("lock:%leasehold:queue:lock:{key}"));
-    let queue = queue.unwrap_or_default();
-    // The first record may be a mark, which has zeros in the place of a process.
-    let marked = u64::from(queue.starts_with(&"0".repeat(32)));
-    queue.len() as u64 / RECORD - marked
 }

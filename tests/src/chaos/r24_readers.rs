@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use leasehold::__test::now;
 
-use super::body::nanos;
 use super::crew::Crew;
 use super::ending::end_all;
 use super::ground::{Ground, Requirement, SERVERS, connect, runtime};
@@ -13,6 +12,7 @@ use super::job::{Lane, Work};
 use super::mortals::{live, must_be_fair, rounds, tell};
 use super::sheet::Sheet;
 use super::site::Site;
+use super::span::nanos;
 use crate::lateness::Excuse;
 use crate::oracle::{Mode, Note};
 use crate::wait;

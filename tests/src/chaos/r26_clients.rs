@@ -13,14 +13,11 @@ use serde::Deserialize;
 
 use super::ground::Ground;
 use super::r26_rslock;
+use super::r26_visit::{STAY, Section, TTL, Visit};
 use super::sheet::Sheet;
 use crate::process::Leashed;
 use crate::python;
 
-/// The ttl of every lock here, ours included.
-pub(super) const TTL: Duration = Duration::from_secs(10);
-/// How long a section takes.
-pub(super) const STAY: Duration = Duration::from_millis(3);
 /// How long a client may take to connect.
 const START: Duration = Duration::from_secs(60);
 /// The time from `go` to the start, in nanoseconds.
@@ -29,25 +26,6 @@ const LEAD: u64 = 50_000_000;
 const END: Duration = Duration::from_secs(30);
 /// A record: task, asked, entered, left, released.
 const FIELDS: usize = 5;
-
-/// One section of another client, in stamps of `leasehold::__test::now`.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Section {
-    pub(super) asked: u64,
-    pub(super) entered: u64,
-    pub(super) left: u64,
-}
-
-/// A client's key and server, and for how long it works.
-#[derive(Debug)]
-pub(super) struct Visit {
-    pub(super) url: String,
-    pub(super) key: String,
-    /// The pause between two sections.
-    pub(super) pause: Duration,
-    pub(super) time: Duration,
-    pub(super) folder: PathBuf,
-}
 
 /// The program of a client.
 pub(super) struct Program {

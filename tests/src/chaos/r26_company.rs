@@ -4,14 +4,15 @@ use std::fmt::Write as _;
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
-use super::body::nanos;
 use super::crew::Crew;
 use super::ending::{all_free, end_all};
 use super::ground::Ground;
 use super::mortals::must_be_fair;
-use super::r26_clients::{Program, Section, TTL, Visit};
+use super::r26_clients::Program;
 use super::r26_ours::{KEY, Ours};
+use super::r26_visit::{Section, TTL, Visit};
 use super::sheet::Sheet;
+use super::span::nanos;
 use crate::lateness::Excuse;
 use crate::oracle::{Mode, Note, Report};
 use crate::server::Server;

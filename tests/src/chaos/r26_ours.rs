@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::crew::{Crew, Hand};
 use super::job::{Job, Lane, Work};
-use super::r26_clients::{STAY, TTL};
+use super::r26_visit::{STAY, TTL};
 
 pub(super) const KEY: &str = "hot";
 

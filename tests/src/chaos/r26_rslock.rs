@@ -3,9 +3,9 @@
 use leasehold::__test::now;
 use rslock::LockManager;
 
-use super::body::nanos;
 use super::ground::local_runtime;
-use super::r26_clients::{STAY, Section, TTL, Visit};
+use super::r26_visit::{STAY, Section, TTL, Visit};
+use super::span::nanos;
 
 /// Takes the key again and again. Returns the sections.
 pub(super) fn work(visit: &Visit) -> Vec<Section> {

@@ -9,9 +9,10 @@ use leasehold::LockError;
 
 use super::calls::PLACES;
 use super::crew::Crew;
-use super::ground::{ALL, Ground, Requirement, Size, Store, connect, local_runtime, on_threads};
+use super::ground::{ALL, Ground, Requirement, Size, connect, local_runtime, on_threads};
 use super::job::{Form, Job, Lane, Work};
 use super::sheet::Sheet;
+use super::store::Store;
 use super::storm::{self, Storm, TTL};
 use super::tally::Progress;
 use crate::lateness;

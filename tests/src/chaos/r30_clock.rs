@@ -9,12 +9,12 @@ use std::time::Duration;
 use leasehold::__test::now;
 use leasehold::{Fence, LockPool};
 
-use super::body::nanos;
 use super::crew::Crew;
 use super::ground::{Ground, REDIS, Requirement, connect, local_runtime};
 use super::job::Lane;
-use super::r24_queues::queued;
 use super::sheet::Sheet;
+use super::site::queued;
+use super::span::nanos;
 use crate::lateness::Excuse;
 use crate::oracle::{Mode, Note};
 use crate::server::{Server, ServerOptions};

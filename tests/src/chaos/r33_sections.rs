@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use leasehold::__test::now;
 
-use super::body::nanos;
 use super::crew::Crew;
+use super::span::nanos;
 use crate::earlier_version::{EarlierProcess, Lease, Want};
 use crate::oracle::{Mode, Note};
 use crate::random::Random;

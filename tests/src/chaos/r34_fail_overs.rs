@@ -2,11 +2,12 @@
 //! body runs again. The unique key has the last word, so every click still gets the first order.
 
 use super::crew::Crew;
-use super::ground::{Ground, Requirement, Store};
+use super::ground::{Ground, Requirement};
 use super::job::Job;
 use super::r01_fail_overs::{Goal, TTL, under_load};
 use super::r34_faults::{lanes, table, tell};
 use super::sheet::Sheet;
+use super::store::Store;
 use super::tally::{Progress, Span};
 use crate::cluster::Cluster;
 use crate::sentinel::Deployment;

@@ -12,13 +12,14 @@ use super::ground::{Ground, Size, local_runtime};
 use super::job::{Form, Job, Lane, Work};
 use super::mortals;
 use super::orders::Orders;
-use super::r34_replay::REPLAY_MS;
 use super::sheet::Sheet;
 use super::storm::{self, Storm, TTL};
 use super::tally::Progress;
 use crate::oracle::{Note, Report};
 use crate::server::Server;
 
+/// Longer than the run.
+pub(super) const REPLAY_MS: u64 = 60 * 60 * 1_000;
 /// A process of the storm works on one of so many sets of keys, by its seed: so there are new keys
 /// whenever one has been killed.
 const SETS: u64 = 6;

@@ -12,7 +12,7 @@ use super::ground::{Ground, REDIS, Requirement, local_runtime};
 use super::job::{Form, Lane, Work};
 use super::mortals;
 use super::orders::Orders;
-use super::r34_faults;
+use super::r34_faults::{self, REPLAY_MS};
 use super::sheet::Sheet;
 use crate::oracle::Note;
 use crate::probe::Probe;
@@ -28,8 +28,6 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const ORDERS: u64 = 1_000;
 const CLICKS: u64 = 20;
-/// Longer than the run.
-pub(super) const REPLAY_MS: u64 = 60 * 60 * 1_000;
 const TTL_MS: u64 = 5_000;
 const LONG: Duration = Duration::from_secs(20);
 

@@ -13,13 +13,13 @@ use std::time::Duration;
 use leasehold::__test::now;
 use serde_json::Value;
 
-use super::body::nanos;
 use super::crew::{Crew, Hand};
 use super::ending::{all_free, end_all};
 use super::ground::{Ground, REDIS, Requirement, Size};
 use super::job::{Job, Work};
 use super::r01_exclusion;
 use super::sheet::Sheet;
+use super::span::nanos;
 use super::storm::{self, Storm, TTL, WORKERS};
 use super::tally::Progress;
 use crate::lateness::Excuse;

@@ -1,22 +1,16 @@
-//! A resource in SQL: a table that checks fences by the documented recipe, and its sales.
+//! A resource in SQL: a table that checks fences by the documented recipe.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold::__test::{deadline, now};
-use leasehold::{Fence, LockHandle};
+use leasehold::__test::now;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Row, SqlitePool};
 
-use super::body::Desk;
 use super::ledger::Written;
-use crate::oracle::Note;
 
 /// How long a process that is stopped in a transaction keeps the other processes out.
 const BUSY: Duration = Duration::from_secs(20);
-const STEP: Duration = Duration::from_millis(20);
 
 /// The table, in a file that all processes open.
 #[derive(Debug)]
@@ -60,7 +54,7 @@ impl Shop {
 
     /// Reads how many were sold. From here on the table refuses writers with an older fence. `None`
     /// for a stale reader.
-    async fn read(&self, sku: &str, fence: i64) -> Option<u64> {
+    pub(super) async fn read(&self, sku: &str, fence: i64) -> Option<u64> {
         let update =
             "UPDATE items SET fence = $1 WHERE sku = $2 AND (fence <= $1 OR $3) RETURNING sold";
         let update = sqlx::query(update)
@@ -73,7 +67,7 @@ impl Shop {
     }
 
     /// Writes `seen + 1` unless the fence is old.
-    async fn write(&self, sku: &str, fence: i64, seen: u64) -> Written {
+    pub(super) async fn write(&self, sku: &str, fence: i64, seen: u64) -> Written {
         let sold = i64::try_from(seen + 1).expect("a small number");
         let begun = self.table.begin_with("BEGIN IMMEDIATE").await;
         let mut transaction = begun.expect("the database serves");
@@ -100,7 +94,7 @@ impl Shop {
         }
     }
 
-    async fn newest(&self, sku: &str) -> i64 {
+    pub(super) async fn newest(&self, sku: &str) -> i64 {
         let newest = sqlx::query("SELECT fence FROM items WHERE sku = $1").bind(sku);
         let newest = newest.fetch_one(&self.table).await;
         newest.expect("the item has a row").get(0)
@@ -109,63 +103,4 @@ impl Shop {
 
 fn file(folder: &Path) -> PathBuf {
     folder.join("shop.sqlite")
-}
-
-/// One holder's sale.
-#[derive(Debug)]
-pub(super) struct Sale {
-    pub(super) desk: Arc<Desk>,
-    pub(super) key: String,
-    pub(super) holder: u64,
-    pub(super) lock: LockHandle,
-    /// The end of the lease as confirmed last.
-    pub(super) deadline: Arc<AtomicU64>,
-}
-
-impl Sale {
-    /// Sells one item.
-    pub(super) async fn sell(self: Arc<Self>) {
-        let seen = self.shop().read(&self.key, self.fence()).await;
-        if let Some(seen) = seen {
-            self.write(seen).await;
-        }
-        tokio::spawn(Arc::clone(&self).sell_too_late(seen.unwrap_or(0)));
-    }
-
-    /// What no lock can prevent, as a task that a body has spawned. It writes when the lease is
-    /// over and a newer holder has written.
-    async fn sell_too_late(self: Arc<Self>, seen: u64) {
-        self.lock.lost().await;
-        while self.shop().newest(&self.key).await <= self.fence() {
-            tokio::time::sleep(STEP).await;
-        }
-        self.write(seen).await;
-    }
-
-    async fn write(&self, seen: u64) {
-        let written = self.shop().write(&self.key, self.fence(), seen).await;
-        let known = deadline(&self.lock);
-        let known = self.deadline.fetch_max(known, Ordering::Relaxed).max(known);
-        self.desk.history.note(&Note::Write {
-            key: self.key.clone(),
-            holder: self.holder,
-            fence: self.lock.fence().map(u64::from),
-            seen,
-            newest: written.newest,
-            at: written.at,
-            deadline: known,
-            kept: written.kept,
-        });
-    }
-
-    fn fence(&self) -> i64 {
-        self.lock.fence().map_or(0, Fence::as_i64)
-    }
-
-    fn shop(&self) -> &Shop {
-        self.desk
-            .shop
-            .as_ref()
-            .expect("a job that sells has a shop")
-    }
 }

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use super::crew::Crew;
 use super::ending;
-use super::ground::Store;
-use super::r24_queues::queued;
+use super::store::Store;
 use crate::postgres::{Database, Postgres};
 use crate::probe::Probe;
 use crate::proxy::Proxy;
+use crate::redis_probe::RedisProbe;
 use crate::server::Server;
+
+/// The length of a record in a queue at the store.
+const RECORD: u64 = 46;
 
 /// A server of a requirement's own.
 pub(super) enum Site {
@@ -102,4 +105,13 @@ pub(super) fn all_free(crew: &Crew, database: &Database, ttl: Duration) {
     ending::free_after(crew, ttl, || {
         Some(probe.value(HELD)).filter(|key| !key.is_empty())
     });
+}
+
+/// How many processes queue for a key, dead ones included.
+pub(super) fn queued(probe: &RedisProbe, key: &str) -> u64 {
+    let queue = probe.get(&format!("lock:%leasehold:queue:lock:{key}"));
+    let queue = queue.unwrap_or_default();
+    // The first record may be a mark, which has zeros in the place of a process.
+    let marked = u64::from(queue.starts_with(&"0".repeat(32)));
+    queue.len() as u64 / RECORD - marked
 }

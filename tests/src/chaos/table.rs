@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::ground::{Requirement, Store};
+use super::ground::Requirement;
 use super::sheet::{Outcome, Tally};
+use super::store::Store;
 
 /// A requirement that ran.
 #[derive(Debug)]

@@ -13,8 +13,8 @@ use metrics::{
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata};
 
-use super::body::nanos;
 use super::job::{Outlet, Telemetry, Trouble};
+use super::span::nanos;
 use crate::oracle::{History, Note};
 
 /// More bytes than a pipe takes without a reader.

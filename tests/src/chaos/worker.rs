@@ -11,7 +11,8 @@ use leasehold::__test::now;
 use leasehold::LockPool;
 use tokio::task::JoinSet;
 
-use super::body::{self, Desk, Errand};
+use super::calls;
+use super::errand::{Desk, Errand};
 use super::gauge;
 use super::job::{Form, Job, Lane, Work};
 use super::ledger::Ledger;
@@ -190,7 +191,7 @@ impl Copy {
             within: None,
             print,
         };
-        let call = body::run(errand, lane.watchdog, Duration::from_millis(lane.wait_ms));
+        let call = calls::run(errand, lane.watchdog, Duration::from_millis(lane.wait_ms));
         if one_in(&mut self.random, lane.drop_one_in) {
             let patience = self.random.duration(Duration::from_millis(20));
             if tokio::time::timeout(patience, call).await.is_err() {

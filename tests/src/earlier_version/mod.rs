@@ -9,7 +9,9 @@ mod answer;
 mod process;
 mod scripts;
 mod waiting;
+mod want;
 
 pub use answer::Answer;
 pub use process::{EarlierProcess, Message, random_hex};
-pub use waiting::{Lease, Want};
+pub use waiting::Lease;
+pub use want::Want;

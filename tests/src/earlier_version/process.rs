@@ -9,7 +9,7 @@ use redis::{Cmd, Connection, Msg, Value};
 
 use super::answer::{Answer, all_or_none, only, signed, yes};
 use super::scripts::{self, ACQUIRE, ACQUIRE_ALL, JOIN, LEAVE, PART, RELEASE, RENEW, STAY, TURN};
-use super::waiting::Want;
+use super::want::Want;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// How often the listening thread checks whether its process is gone.

@@ -7,6 +7,7 @@ use leasehold::__test::now;
 
 use super::answer::Answer;
 use super::process::{EarlierProcess, Message, random_hex};
+use super::want::Want;
 use crate::random::Random;
 
 /// The mean pause between two looks of a process that will be told.
@@ -14,39 +15,6 @@ const SLOW_POLL: Duration = Duration::from_millis(500);
 /// The same for a process that will not be told. It grows from the first to the second.
 const FIRST_POLL: Duration = Duration::from_millis(5);
 const LONGEST_POLL: Duration = Duration::from_millis(50);
-
-/// A request for a lock or a share.
-#[derive(Debug, Clone)]
-pub struct Want {
-    /// The key, as it is on the wire.
-    pub key: String,
-    /// The ttl.
-    pub ttl: Duration,
-    /// For a share: how many there may be at most, 0 for no bound.
-    pub most: Option<u32>,
-    /// How many fences to reserve for further calls of the process.
-    pub spare: u32,
-}
-
-impl Want {
-    /// The lock alone, for one call.
-    pub fn alone(key: &str, ttl: Duration) -> Self {
-        Self {
-            key: key.to_owned(),
-            ttl,
-            most: None,
-            spare: 0,
-        }
-    }
-
-    /// A share, of `most` at most; 0 for no bound.
-    pub fn share(key: &str, ttl: Duration, most: u32) -> Self {
-        Self {
-            most: Some(most),
-            ..Self::alone(key, ttl)
-        }
-    }
-}
 
 /// A lock or a share that a process has.
 #[derive(Debug, Clone)]

@@ -8,9 +8,10 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use crate::folder::Folder;
 use crate::pipe::Pipe;
 use crate::process::Leashed;
-use crate::server::{Folder, free_port};
+use crate::server::free_port;
 use crate::session_server::{SessionServer, addresses};
 use crate::wait;
 

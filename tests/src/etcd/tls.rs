@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use super::Etcd;
+use crate::certificates::{Authority, Identity};
 use crate::server::free_port;
-use crate::tls::{Authority, Identity};
 
 /// A port for TLS.
 #[derive(Debug)]

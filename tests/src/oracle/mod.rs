@@ -29,6 +29,7 @@ mod kept;
 mod mode;
 mod nested;
 mod note;
+mod overlap;
 mod replays;
 mod rules;
 mod section;

@@ -2,9 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Kind;
-use super::section::Section;
-
 /// How a body holds its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -24,7 +21,7 @@ impl Mode {
         *self == Self::Alone
     }
 
-    fn goes_with(self, other: Self) -> bool {
+    pub(super) fn goes_with(self, other: Self) -> bool {
         matches!(
             (self, other),
             (Self::Reader, Self::Reader) | (Self::Place(_), Self::Place(_))
@@ -32,31 +29,10 @@ impl Mode {
     }
 
     /// How many bodies may be inside. Where functions disagree the larger number counts.
-    fn places(self) -> usize {
+    pub(super) fn places(self) -> usize {
         match self {
             Self::Place(most) => usize::try_from(most).unwrap_or(usize::MAX),
             Self::Alone | Self::Reader => usize::MAX,
         }
     }
-}
-
-/// Finds bodies that were inside beside another one that excludes them. The sections are of one
-/// key, in the order in which they began.
-pub(super) fn overlaps(sections: &[Section]) -> Vec<(Kind, String)> {
-    let mut found = Vec::new();
-    let mut inside: Vec<&Section> = Vec::new();
-    for section in sections {
-        inside.retain(|other| section.at < other.end());
-        let other = inside.iter();
-        let mut others = other.filter(|other| !section.mode.goes_with(other.mode));
-        if let Some(other) = others.next() {
-            found.push((Kind::Overlap, format!("{other:?} and {section:?}")));
-        }
-        inside.push(section);
-        let places = inside.iter().map(|section| section.mode.places()).max();
-        if places.is_some_and(|places| places < inside.len()) {
-            found.push((Kind::Crowded, format!("{inside:?}")));
-        }
-    }
-    found
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::replays::{self, Answer, Keeps};
 use super::section::Section;
 use super::taken::Takes;
-use super::{Kind, Note, kept, mode, nested};
+use super::{Kind, Note, kept, nested, overlap};
 
 /// How much longer than its `wait` a call may take on a busy machine.
 const BUDGET_SLACK: u64 = 700_000_000;
@@ -289,7 +289,7 @@ impl KeyNotes {
         self.found.extend(early);
         self.sections = self.sections.iter().flat_map(Section::parts).collect();
         self.sections.sort_by_key(|section| section.at);
-        self.found.extend(mode::overlaps(&self.sections));
+        self.found.extend(overlap::overlaps(&self.sections));
         self.fences();
         self.found
     }

@@ -14,11 +14,13 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use tokio_postgres::{Client, NoTls};
 
+use crate::folder::Folder;
 use crate::process::Leashed;
-use crate::server::{Folder, free_port};
+use crate::server::free_port;
 use crate::sql_mutants;
 use crate::wait;
 
+pub mod mutants;
 mod pgbouncer;
 mod probe;
 mod standby;

@@ -6,8 +6,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::{Database, Postgres, ROLE, given_away, other_user};
+use crate::folder::Folder;
 use crate::process::Leashed;
-use crate::server::{Folder, free_port};
+use crate::server::free_port;
 use crate::wait;
 
 const START: Duration = Duration::from_secs(30);

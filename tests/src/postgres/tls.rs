@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 
 use super::{Postgres, given_away, other_user};
-use crate::tls::{Authority, Identity};
+use crate::certificates::{Authority, Identity};
 
 impl Postgres {
     /// A server with a certificate of `authority` for `name`. With `asks` every client must show a

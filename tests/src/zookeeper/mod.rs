@@ -9,8 +9,9 @@ use std::process::Stdio;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use crate::folder::Folder;
 use crate::process::Leashed;
-use crate::server::{Folder, free_port};
+use crate::server::free_port;
 use crate::session_server::{SessionServer, addresses};
 use crate::wait;
 

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use leasehold_tests::chaos::REQUIREMENTS;
-use leasehold_tests::chaos::ground::{Ground, Size, Store};
+use leasehold_tests::chaos::ground::{Ground, Size};
+use leasehold_tests::chaos::store::Store;
 use leasehold_tests::random::Random;
 use leasehold_tests::room::{self, Places};
 

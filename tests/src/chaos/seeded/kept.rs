@@ -5,8 +5,8 @@ use std::time::Duration;
 use leasehold::__test::now;
 
 use super::scene::{Scene, finish};
-use crate::chaos::body::nanos;
 use crate::chaos::job::{Form, Lane};
+use crate::chaos::span::nanos;
 use crate::oracle::Note;
 use crate::server::Server;
 

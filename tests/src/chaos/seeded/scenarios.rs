@@ -6,10 +6,11 @@ use leasehold::__test::now;
 
 use super::scene::{LONG, Scene, finish};
 use crate::chaos::faults::kill_clients;
-use crate::chaos::ground::{Store, connect, local_runtime};
+use crate::chaos::ground::{connect, local_runtime};
 use crate::chaos::job::{Form, Lane, Work};
 use crate::chaos::r10_sql::Shifts;
-use crate::chaos::r24_queues::queued;
+use crate::chaos::site::queued;
+use crate::chaos::store::Store;
 use crate::oracle::Note;
 use crate::probe::Probe;
 use crate::proxy::{After, Mode, Proxy};

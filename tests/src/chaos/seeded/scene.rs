@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use leasehold::__test::now;
 
-use crate::chaos::body::nanos;
 use crate::chaos::crew::{Crew, Hand};
 use crate::chaos::job::{Job, Lane};
+use crate::chaos::span::nanos;
 use crate::oracle::{Note, Report};
 use crate::probe::Probe;
 use crate::proxy::{Mode, Proxy};

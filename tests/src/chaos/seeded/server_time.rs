@@ -2,7 +2,7 @@
 
 use super::scene::{LONG, Scene};
 use crate::chaos::job::Lane;
-use crate::chaos::r24_queues::queued;
+use crate::chaos::site::queued;
 use crate::oracle::Mode;
 use crate::probe::Probe;
 use crate::server::ServerOptions;

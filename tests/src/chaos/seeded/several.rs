@@ -5,9 +5,9 @@ use std::time::Duration;
 use leasehold::__test::now;
 
 use super::scene::{LONG, Scene, finish};
-use crate::chaos::body::nanos;
 use crate::chaos::job::{Form, Lane, Work};
-use crate::chaos::r24_queues::queued;
+use crate::chaos::site::queued;
+use crate::chaos::span::nanos;
 use crate::oracle::Note;
 use crate::probe::Probe;
 use crate::proxy::Proxy;

@@ -5,10 +5,10 @@ use std::time::Duration;
 use redis::cmd;
 
 use super::scene::{LONG, Scene, finish};
-use crate::chaos::body::nanos;
 use crate::chaos::calls::PLACES;
 use crate::chaos::job::Lane;
-use crate::chaos::r24_queues::queued;
+use crate::chaos::site::queued;
+use crate::chaos::span::nanos;
 use crate::oracle::{Mode, Note};
 use crate::proxy::{Mode as Network, Proxy};
 use crate::redis_probe::RedisProbe;

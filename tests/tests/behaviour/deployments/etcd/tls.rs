@@ -1,9 +1,9 @@
 //! `etcds://`: what is encrypted, and what a member must prove.
 
 use leasehold::{LockPool, LockPoolBuilder};
+use leasehold_tests::certificates::Authority;
 use leasehold_tests::etcd::Etcd;
 use leasehold_tests::session_server::SessionServer as _;
-use leasehold_tests::tls::Authority;
 
 use crate::deployments::refused;
 use crate::deployments::session_servers::{LONG, works};

@@ -1,6 +1,6 @@
 //! Bugs in the SQL, each found by the test that is there for it.
 
-use leasehold_tests::sql_mutants::fails_with;
+use leasehold_tests::postgres::mutants::fails_with;
 
 const CONFORMANCE: &str = "store::conformance::postgres";
 

@@ -1,8 +1,8 @@
 //! `sslmode`: what is encrypted, and what the server must prove.
 
 use leasehold::{LockPool, LockPoolBuilder};
+use leasehold_tests::certificates::Authority;
 use leasehold_tests::postgres::{Database, Postgres};
-use leasehold_tests::tls::Authority;
 use leasehold_tests::wait;
 
 use super::{LONG, works};

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use leasehold::{LockPool, LockPoolBuilder};
+use leasehold_tests::certificates::{Authority, Certificates};
 use leasehold_tests::sentinel::{Deployment, Setup};
-use leasehold_tests::tls::{Authority, Certificates, TlsServer};
+use leasehold_tests::tls::TlsServer;
 
 use super::{PATIENCE, TTL};
 use crate::deployments::refused;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use leasehold::{LockPool, LockPoolBuilder};
+use leasehold_tests::certificates::{Authority, Identity};
 use leasehold_tests::server::ServerOptions;
-use leasehold_tests::tls::{Authority, Identity, TlsServer};
+use leasehold_tests::tls::TlsServer;
 use leasehold_tests::wait;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

@@ -1,0 +1,84 @@
+//! One call of a worker process, and what the process has for its calls.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use leasehold::__test::now;
+use leasehold::LockPool;
+
+use super::job::{Form, Work};
+use super::ledger::Ledger;
+use super::orders::Orders;
+use super::shop::Shop;
+use crate::oracle::{History, Mode};
+
+/// The state that all bodies of a process share.
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) history: History,
+    pub(super) ledger: Ledger,
+    pub(super) shop: Option<Shop>,
+    pub(super) orders: Option<Orders>,
+}
+
+/// One call.
+#[derive(Debug, Clone)]
+pub(super) struct Errand {
+    pub(super) desk: Arc<Desk>,
+    pub(super) pool: LockPool,
+    /// Two for a call of two keys.
+    pub(super) keys: Vec<String>,
+    pub(super) ttl: Duration,
+    pub(super) mode: Mode,
+    pub(super) form: Form,
+    pub(super) work: Work,
+    pub(super) fails: bool,
+    pub(super) block: Option<Duration>,
+    pub(super) asked: u64,
+    /// When the present poll of the whole call began, before it reached the lock's gate.
+    pub(super) began: Arc<AtomicU64>,
+    /// The body whose lock this call enters.
+    pub(super) within: Option<u64>,
+    /// What the request is, for a call whose result is kept.
+    pub(super) print: u64,
+}
+
+impl Errand {
+    pub(super) fn key(&self) -> &str {
+        &self.keys[0]
+    }
+
+    /// The second key of a call of two.
+    pub(super) fn second(&self) -> &str {
+        &self.keys[1]
+    }
+
+    /// How long the key stays locked after the body's end.
+    pub(super) fn hold(&self) -> Duration {
+        match self.form {
+            Form::Kept { ms } => Duration::from_millis(ms),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// How long the result stays.
+    pub(super) fn replay(&self) -> Duration {
+        match self.form {
+            Form::Replayed { ms, .. } => Duration::from_millis(ms),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// A call that is nested in the body of `holder`.
+    pub(super) fn nested_in(&self, holder: u64) -> Self {
+        Self {
+            form: Form::Plain,
+            mode: Mode::Alone,
+            fails: false,
+            asked: now(),
+            within: Some(holder),
+            ..self.clone()
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! What another client does, whichever it is.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The ttl of every lock here, ours included.
+pub(super) const TTL: Duration = Duration::from_secs(10);
+/// How long a section takes.
+pub(super) const STAY: Duration = Duration::from_millis(3);
+
+/// One section of another client, in stamps of `leasehold::__test::now`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Section {
+    pub(super) asked: u64,
+    pub(super) entered: u64,
+    pub(super) left: u64,
+}
+
+/// A client's key and server, and for how long it works.
+#[derive(Debug)]
+pub(super) struct Visit {
+    pub(super) url: String,
+    pub(super) key: String,
+    /// The pause between two sections.
+    pub(super) pause: Duration,
+    pub(super) time: Duration,
+    pub(super) folder: PathBuf,
+}

@@ -1,0 +1,73 @@
+//! What a holder sells in the shop.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold::__test::deadline;
+use leasehold::{Fence, LockHandle};
+
+use super::errand::Desk;
+use super::shop::Shop;
+use crate::oracle::Note;
+
+const STEP: Duration = Duration::from_millis(20);
+
+/// One holder's sale.
+#[derive(Debug)]
+pub(super) struct Sale {
+    pub(super) desk: Arc<Desk>,
+    pub(super) key: String,
+    pub(super) holder: u64,
+    pub(super) lock: LockHandle,
+    /// The end of the lease as confirmed last.
+    pub(super) deadline: Arc<AtomicU64>,
+}
+
+impl Sale {
+    /// Sells one item.
+    pub(super) async fn sell(self: Arc<Self>) {
+        let seen = self.shop().read(&self.key, self.fence()).await;
+        if let Some(seen) = seen {
+            self.write(seen).await;
+        }
+        tokio::spawn(Arc::clone(&self).sell_too_late(seen.unwrap_or(0)));
+    }
+
+    /// What no lock can prevent, as a task that a body has spawned. It writes when the lease is
+    /// over and a newer holder has written.
+    async fn sell_too_late(self: Arc<Self>, seen: u64) {
+        self.lock.lost().await;
+        while self.shop().newest(&self.key).await <= self.fence() {
+            tokio::time::sleep(STEP).await;
+        }
+        self.write(seen).await;
+    }
+
+    async fn write(&self, seen: u64) {
+        let written = self.shop().write(&self.key, self.fence(), seen).await;
+        let known = deadline(&self.lock);
+        let known = self.deadline.fetch_max(known, Ordering::Relaxed).max(known);
+        self.desk.history.note(&Note::Write {
+            key: self.key.clone(),
+            holder: self.holder,
+            fence: self.lock.fence().map(u64::from),
+            seen,
+            newest: written.newest,
+            at: written.at,
+            deadline: known,
+            kept: written.kept,
+        });
+    }
+
+    fn fence(&self) -> i64 {
+        self.lock.fence().map_or(0, Fence::as_i64)
+    }
+
+    fn shop(&self) -> &Shop {
+        self.desk
+            .shop
+            .as_ref()
+            .expect("a job that sells has a shop")
+    }
+}

@@ -1,0 +1,12 @@
+//! Spans in nanoseconds.
+
+use std::time::Duration;
+
+/// How long after its request a lease of this ttl ends, in nanoseconds.
+pub(super) fn lease(ttl: Duration) -> u64 {
+    nanos(ttl.saturating_sub(ttl / 100 + Duration::from_millis(2)))
+}
+
+pub(super) fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,60 @@
+//! A folder for one server.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A folder for one server, removed with it.
+#[derive(Debug)]
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self::inside(&std::env::temp_dir())
+    }
+
+    /// The same on a disk: the usual place for temporary files may be in memory.
+    pub(crate) fn on_disk() -> Self {
+        let disk = Path::new("/var/tmp");
+        if disk.is_dir() {
+            Self::inside(disk)
+        } else {
+            Self::new()
+        }
+    }
+
+    /// In memory where the system has such a folder, for a server that writes each request to disk:
+    /// a busy disk would take a second for some of them.
+    pub(crate) fn in_memory() -> Self {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() {
+            Self::inside(memory)
+        } else {
+            Self::new()
+        }
+    }
+
+    fn inside(parent: &Path) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("leasehold-{}-{number}", std::process::id());
+        let path = parent.join(name);
+        fs::create_dir_all(&path).expect("a temporary folder can be made");
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// What the server has logged there.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.0.join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,16 @@
+//! Tests that are run with a bug in the SQL of the store.
+
+use super::Postgres;
+use crate::rerun;
+use crate::sql_mutants;
+
+/// Fails if `test` of this program does not fail with the bug.
+///
+/// # Panics
+///
+/// When the test passes, or there is no bug or no test of this name.
+pub fn fails_with(mutant: &str, test: &str) {
+    let bug = sql_mutants::variable(mutant);
+    let server = Postgres::shared().bequest();
+    rerun::fails_in(&[bug, (server.0, &server.1)], test);
+}
