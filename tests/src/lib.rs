@@ -13,7 +13,8 @@
 //! | [`sentinel`] | a master, its replicas and the Sentinels that watch them |
 //! | [`cluster`] | masters and replicas of a Redis Cluster, moving slots, and isolated nodes |
 //! | [`brand`] | servers of other makers and versions |
-//! | [`tls`] | a server with TLS, and certificates for both ends |
+//! | [`tls`] | a server with TLS |
+//! | [`certificates`] | an authority, and certificates for both ends |
 //! | [`stores`] | each lock store in turn, for one test body |
 //! | [`proxy`] | a network that delays, swallows, cuts, and loses replies |
 //! | [`pipe`] | the same for any protocol, without its messages |
@@ -32,7 +33,7 @@
 //! | [`scratch`] | an empty directory of a test |
 //! | [`variant`] | the name of an error's variant |
 //! | [`rerun`] | a test of the present program, with a seeded bug |
-//! | [`sql_mutants`] | bugs in the SQL of PostgreSQL's functions |
+//! | [`postgres::mutants`] | a test of the present program, with a bug in the SQL of PostgreSQL's functions |
 //! | [`python`] | an interpreter with redis-py |
 //! | [`clock`], [`wait`], [`random`], [`process`] | time, bounded waiting, seeds, signals |
 
@@ -49,8 +50,8 @@ mod frameworks {}
 
 pub mod blocked;
 pub mod brand;
-#[cfg(feature = "harness")]
 pub mod certificates;
+#[cfg(feature = "harness")]
 pub mod chaos;
 pub mod clock;
 pub mod cluster;
@@ -78,7 +79,7 @@ pub mod sentinel;
 pub mod server;
 pub mod server_clock;
 pub mod session_server;
-pub mod sql_mutants;
+mod sql_mutants;
 pub mod stores;
 pub mod tls;
 pub mod transfer;

@@ -1,4 +1,4 @@
-//! The documentation's links and paths lead somewhere.
+//! The documentation's links and paths lead somewhere, and the files are in order.
 
 use std::collections::BTreeSet;
 use std::fs;

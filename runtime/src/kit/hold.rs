@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use super::kit::Kit;
 use super::line::Line;
 use crate::base::clock::Clock;
+use crate::error::LockError;
 use crate::fence::Fence;
 use crate::lock::guard::LockGuard;
 use crate::lock::request::LockRequest;
@@ -164,7 +165,7 @@ impl Hold {
         };
         let (guard, line) = match taken.await {
             Ok(taken) => taken,
-            Err::<_, crate::LockError>(error) => panic!(
+            Err::<_, LockError>(error) => panic!(
                 "`kit.hold(\"{key}\")` at {at} did not get the lock: {error}\n{history}",
                 key = self.key,
                 at = self.at,

@@ -46,7 +46,8 @@ impl SharedStore {
     }
 }
 
-/// It is not changed, so no panic leaves it half changed. Certificates of TLS hide that.
+/// What changes in it is behind mutexes. The compiler cannot see that, because the certificates of a
+/// target hide it.
 impl UnwindSafe for KitTarget {}
 impl RefUnwindSafe for KitTarget {}
 

@@ -7,8 +7,8 @@ use tokio::task::JoinHandle;
 use super::nesting;
 use crate::pool::scope;
 
-/// As [`tokio::spawn`]. The task has the pool of the [`scope`](crate::LockPool::scope) that this is called
-/// in; outside of a scope it uses the installed pool, as every task does.
+/// As [`tokio::spawn`]. The task has the pool of the [`scope`](crate::LockPool::scope) that this is
+/// called in. Outside of a scope it uses the installed pool, as every task does.
 ///
 /// ```
 /// use leasehold::{LockError, LockPool, distributed_lock};

@@ -69,8 +69,8 @@ pub(crate) enum Target {
     ZooKeeper(Box<zookeeper::address::Address>),
 }
 
-/// A store that another part of the library makes, with what a [`Target`] is asked. Its methods
-/// change nothing in it.
+/// A store that another part of the library makes, with what a [`Target`] is asked. Calls do
+/// not change it.
 #[cfg(feature = "testing")]
 pub(crate) trait OtherTarget:
     fmt::Display + Send + Sync + UnwindSafe + RefUnwindSafe

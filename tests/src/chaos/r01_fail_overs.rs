@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::crew::{Crew, Hand};
 use super::ending::end_all;
-use super::fail_overs::{Failing, Hazard};
+use super::fail_overs::{Failing, Hazard, KEYS};
 use super::faults::{Lane as FaultLane, Spans};
 use super::ground::{Ground, Requirement, Size};
 use super::job::{Job, Lane, Work};
@@ -32,8 +32,6 @@ const WORKERS: usize = 3;
 pub(super) const TTL: Duration = Duration::from_secs(6);
 const SECTIONS: u64 = 20_000;
 const FAIL_OVERS: u64 = 15;
-/// The names of the locks, and how many there are of each.
-pub(super) const KEYS: [(&str, u32); 2] = [("short", 20), ("long", 40)];
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let (wanted, share): (&[&str], u32) = match (ground.store, ground.size) {

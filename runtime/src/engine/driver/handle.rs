@@ -31,7 +31,8 @@ impl Engine {
         }
     }
 
-    /// To be called before the first command.
+    /// To be called before the first command. The engine has no lease then that this could delay on
+    /// a thread of low priority.
     #[cfg(feature = "testing")]
     pub(crate) fn watched_by(&self, watch: Arc<dyn Watch>) {
         self.shared.watched_by(watch);

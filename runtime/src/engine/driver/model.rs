@@ -291,16 +291,7 @@ fn model(fate: Fate, time: Time, callers: Callers) {
     keeping.join().expect("no panic");
     let runtimes = mem::take(&mut *world.runtimes());
     drop(world);
-    let mut state = server.state();
-    assert!(
-        state.held.is_empty(),
-        "left behind: {:?}",
-        state.held.keys()
-    );
-    state.over = true;
-    server.asked.notify_all();
-    server.ended.notify_all();
-    drop(state);
+    server.close();
     serving.join().expect("no panic");
     for running in runtimes {
         running.join().expect("no panic");

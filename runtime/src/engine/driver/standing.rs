@@ -133,12 +133,28 @@ impl Drop for Standing {
     }
 }
 
+/// The meter that times a request.
+#[cfg(feature = "metrics")]
+fn kind(op: &Op) -> Kind {
+    match op {
+        Op::Acquire { .. }
+        | Op::AcquireAll { .. }
+        | Op::Join { .. }
+        | Op::Recall { .. }
+        | Op::Adopt { .. } => Kind::Acquire,
+        Op::Renew(_) | Op::Stay(_) => Kind::Renew,
+        Op::Release { .. } | Op::Part { .. } | Op::Record { .. } | Op::Forget { .. } => {
+            Kind::Release
+        }
+        Op::Leave { .. } => Kind::Leave,
+    }
+}
+
 #[cfg(all(test, feature = "metrics"))]
 mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::store::Op;
 
     /// Fails if the room for the requests of an outage stays for good.
     #[test]
@@ -164,22 +180,5 @@ mod tests {
         }
         assert!(standing.asked.is_empty());
         assert!(standing.asked.capacity() <= 2 * ROOM);
-    }
-}
-
-/// By which of the store's meters this is timed.
-#[cfg(feature = "metrics")]
-fn kind(op: &Op) -> Kind {
-    match op {
-        Op::Acquire { .. }
-        | Op::AcquireAll { .. }
-        | Op::Join { .. }
-        | Op::Recall { .. }
-        | Op::Adopt { .. } => Kind::Acquire,
-        Op::Renew(_) | Op::Stay(_) => Kind::Renew,
-        Op::Release { .. } | Op::Part { .. } | Op::Record { .. } | Op::Forget { .. } => {
-            Kind::Release
-        }
-        Op::Leave { .. } => Kind::Leave,
     }
 }

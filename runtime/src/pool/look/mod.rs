@@ -1,7 +1,7 @@
 //! Looking at the locks of a pool's store, and taking them away.
 //!
-//! [`locks`] is the list as a stream. [`observer`] looks at the store, apart from the pool's engine:
-//! a long list delays no renewal.
+//! [`locks`] is the list as a stream. [`observer`] looks at the store, apart from the pool's
+//! engine: a long list delays no renewal.
 
 pub(crate) mod locks;
 pub(crate) mod observer;

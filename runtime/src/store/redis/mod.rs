@@ -15,10 +15,12 @@
 //! - [`check`] looks for what is wrong with a server.
 //! - [`look`] shows locks to people, over connections of its own.
 //! - [`acl`] lists the permissions that a user needs.
+//! - [`garbage`] is what a server sent that is no reply.
 
 pub(crate) mod acl;
 pub(crate) mod check;
 pub(crate) mod commands;
+pub(crate) mod garbage;
 pub(crate) mod look;
 pub(crate) mod master_address;
 pub(crate) mod replication;

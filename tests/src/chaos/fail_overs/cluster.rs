@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use super::{Failing, Hazard, PAUSE};
+use super::{Failing, Hazard, KEYS, PAUSE};
 use crate::chaos::faults::kill_clients;
-use crate::chaos::r01_fail_overs::KEYS;
 use crate::cluster::{Cluster, Setup};
 
 /// How many slots move in one resharding.

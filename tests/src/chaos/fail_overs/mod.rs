@@ -11,6 +11,9 @@ mod sentinel;
 /// The longest pause between two faults: calls take locks, and lost leases end.
 const PAUSE: Duration = Duration::from_secs(4);
 
+/// The names of the locks, and how many there are of each.
+pub(super) const KEYS: [(&str, u32); 2] = [("short", 20), ("long", 40)];
+
 /// Masters that can be made to fail.
 pub(super) trait Failing {
     /// How many kinds of faults there are. Kind 0 loses the most.

@@ -37,6 +37,19 @@ pub(super) struct State {
 }
 
 impl Server {
+    /// All locks are released, and no request comes any more.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        assert!(
+            state.held.is_empty(),
+            "left behind: {:?}",
+            state.held.keys()
+        );
+        state.over = true;
+        self.asked.notify_all();
+        self.ended.notify_all();
+    }
+
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no thread panics inside")
     }

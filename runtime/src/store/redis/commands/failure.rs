@@ -3,7 +3,7 @@
 use redis::{ErrorKind, RedisError};
 
 use crate::store::redis::acl;
-use crate::store::redis::wire::guarded;
+use crate::store::redis::garbage;
 use crate::store::{Failure, Retry};
 
 /// What to do about a node of a cluster that is used as if it were alone.
@@ -156,7 +156,7 @@ pub(crate) fn forgotten() -> Failure {
 /// The connection broke or could not be made. A request that was under way may have been carried
 /// out.
 pub(crate) fn broken(error: &RedisError) -> Failure {
-    if let Some(what) = guarded::garbage_in(error) {
+    if let Some(what) = garbage::garbage_in(error) {
         return garbage(&what.to_string());
     }
     match error.kind() {

@@ -11,7 +11,7 @@
 //! The framer knows no socket. [`Framer::accept`] is given what was read and keeps the line that
 //! has not ended. [`Framer::ready`] is what may be parsed, until that is [taken](Framer::take).
 
-use std::fmt;
+use crate::store::redis::garbage::Garbage;
 
 /// The longest line, its end included. Errors are lines, with the messages of scripts in them.
 const LONGEST_LINE: usize = 64 * 1024;
@@ -28,18 +28,6 @@ const LONGEST: u64 = 16 * 1024 * 1024;
 
 /// The deepest nesting of arrays. The replies to this client go three deep.
 const DEEPEST: usize = 16;
-
-/// What is not a reply, in words that follow "the server answered with".
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Garbage(String);
-
-impl fmt::Display for Garbage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Garbage {}
 
 /// Where in a reply the next byte is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

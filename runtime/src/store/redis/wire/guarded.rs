@@ -1,6 +1,5 @@
 //! A stream of which only replies are read.
 
-use std::error::Error;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -9,7 +8,8 @@ use std::task::{Context, Poll, ready};
 use redis::RedisError;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::framer::{Framer, Garbage};
+use super::framer::Framer;
+use crate::store::redis::garbage::Garbage;
 
 /// The most bytes of one read.
 const PIECE: usize = 16 * 1024;
@@ -110,13 +110,6 @@ fn refused(garbage: Garbage) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, garbage)
 }
 
-/// What came instead of a reply, if that is why a connection has ended.
-pub(crate) fn garbage_in(error: &RedisError) -> Option<&Garbage> {
-    let error: &Arc<dyn Error + Send + Sync> = error.source()?.downcast_ref()?;
-    let error: &io::Error = error.downcast_ref()?;
-    error.get_ref()?.downcast_ref()
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -125,6 +118,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+    use crate::store::redis::garbage::garbage_in;
 
     const LONG: Duration = Duration::from_secs(60);
 

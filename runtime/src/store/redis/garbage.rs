@@ -1,0 +1,26 @@
+//! What a server sent that is no reply, and how an error of the crate `redis` tells it.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::{fmt, io};
+
+use redis::RedisError;
+
+/// What is not a reply, in words that follow "the server answered with".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Garbage(pub(super) String);
+
+impl fmt::Display for Garbage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Garbage {}
+
+/// What came instead of a reply, if that is why a connection has ended.
+pub(crate) fn garbage_in(error: &RedisError) -> Option<&Garbage> {
+    let error: &Arc<dyn Error + Send + Sync> = error.source()?.downcast_ref()?;
+    let error: &io::Error = error.downcast_ref()?;
+    error.get_ref()?.downcast_ref()
+}
