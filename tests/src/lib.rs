@@ -33,7 +33,7 @@
 //! | [`scratch`] | an empty directory of a test |
 //! | [`variant`] | the name of an error's variant |
 //! | [`rerun`] | a test of the present program, with a seeded bug |
-//! | [`postgres::mutants`] | a test of the present program, with a bug in the SQL of PostgreSQL's functions |
+//! | [`postgres::mutants`] | a test of the present program, with a bug in PostgreSQL's functions |
 //! | [`python`] | an interpreter with redis-py |
 //! | [`clock`], [`wait`], [`random`], [`process`] | time, bounded waiting, seeds, signals |
 

@@ -165,6 +165,7 @@ impl Hold {
         };
         let (guard, line) = match taken.await {
             Ok(taken) => taken,
+            // As `Kit::hold` documents: a test without the lock that it asked for cannot go on.
             Err::<_, LockError>(error) => panic!(
                 "`kit.hold(\"{key}\")` at {at} did not get the lock: {error}\n{history}",
                 key = self.key,

@@ -46,8 +46,8 @@ impl SharedStore {
     }
 }
 
-/// What changes in it is behind mutexes. The compiler cannot see that, because the certificates of a
-/// target hide it.
+/// What changes in it is behind mutexes. The compiler does not know that of the certificates in a
+/// target.
 impl UnwindSafe for KitTarget {}
 impl RefUnwindSafe for KitTarget {}
 

@@ -2,7 +2,8 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | [`job`], [`worker`], `errand`, `calls`, `answers`, `body`, `ledger`, `shop`, `sale`, `orders` | a worker; what locks protect |
+//! | [`job`], [`worker`], `errand`, `calls`, `answers`, `body` | a worker |
+//! | `ledger`, `shop`, `sale`, `orders` | what locks protect |
 //! | [`crew`] | the parent's side: workers to stop and kill, one history |
 //! | [`store`], `site` | where the locks are; the one server of a requirement |
 //! | `faults`, `storm`, `storm_postgres`, `fail_overs`, `members`, `mortals` | faults from a seed |

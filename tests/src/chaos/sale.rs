@@ -39,6 +39,7 @@ impl Sale {
     async fn sell_too_late(self: Arc<Self>, seen: u64) {
         self.lock.lost().await;
         while self.shop().newest(&self.key).await <= self.fence() {
+            // The newer holder is another process, which tells this one nothing.
             tokio::time::sleep(STEP).await;
         }
         self.write(seen).await;
