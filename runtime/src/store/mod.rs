@@ -9,6 +9,7 @@
 //! - `cluster` sends each request to the master that has the key's slot, over `redis`.
 //! - `redlock` asks several independent masters and counts their votes, over `redis`.
 //! - `postgres` keeps locks in a table of a PostgreSQL database.
+//! - `socket` is a socket of a connection, which any thread may read.
 //! - [`source`] is what looks at locks, beside the lock stores and apart from the engine.
 //! - [`kept`] is a result that a store keeps beside a lock.
 //! - `session` keeps locks at servers with sessions, and `etcd` and `zookeeper` are such servers.
@@ -46,6 +47,8 @@ pub(crate) mod redis;
 pub(crate) mod redlock;
 #[cfg(feature = "__session")]
 pub(crate) mod session;
+#[cfg(feature = "redis")]
+pub(crate) mod socket;
 pub(crate) mod source;
 pub(crate) mod target;
 mod target_url;

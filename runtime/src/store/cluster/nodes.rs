@@ -16,7 +16,7 @@ use crate::store::redis::commands::redirect::{Endpoint, Redirect, RequestFlags};
 use crate::store::redis::master_address::MasterAddress;
 use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::server::Server;
-use crate::store::redis::wire::socket::Told;
+use crate::store::socket::Told;
 use crate::store::{LockStore, OpId, Request, Socket, StoreEvent};
 
 /// After how long without use a node without slots is forgotten. A node that a slot migrates to is

@@ -21,7 +21,7 @@ use crate::store::options::Options;
 use crate::store::redis::commands::key_names::KeyNames;
 use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::connection::Generation;
-use crate::store::redis::wire::socket::Told;
+use crate::store::socket::Told;
 use crate::store::{Failure, LockStore, Request, Retry, Socket, StoreEvent};
 
 /// Locks on a quorum of independent servers.

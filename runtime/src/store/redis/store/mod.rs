@@ -27,13 +27,13 @@ use super::server_info::Info;
 use super::wire::connect::OpenedConnection;
 use super::wire::connection::{Connection, Exchange, Generation};
 use super::wire::io_driver::Boxed;
-use super::wire::socket::{Told, Wire};
 use crate::base::id_map::IdMap;
 use crate::base::jitter::Jitter;
 use crate::base::reporter;
 use crate::check_report::CheckReport;
 use crate::error::LockError;
 use crate::store::options::Options;
+use crate::store::socket::{Told, Wire};
 use crate::store::{Failure, LockStore, OpId, Request, Retry, Socket, StoreEvent};
 
 mod requests;

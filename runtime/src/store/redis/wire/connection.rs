@@ -12,11 +12,11 @@ use tokio::time::Instant;
 
 use super::connect::OpenedConnection;
 use super::io_driver::{Boxed, IoDriver};
-use super::socket::Wire;
 use crate::store::redis::commands::batch::Batch;
 use crate::store::redis::commands::script_sources::ScriptSources;
 use crate::store::redis::commands::scripts;
 use crate::store::redis::server_info::Info;
+use crate::store::socket::Wire;
 
 /// Silence shorter than this does not replace a connection, however short the leases: a busy
 /// machine is silent for so long now and then.

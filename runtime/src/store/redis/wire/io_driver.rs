@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use redis::RedisResult;
 
 use super::guarded::Verdict;
-use super::socket::Wire;
+use crate::store::socket::Wire;
 
 pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 

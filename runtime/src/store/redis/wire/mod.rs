@@ -5,7 +5,7 @@
 //!   names it.
 //! - [`connection`] is a connection in use: what is under way on it, and when it is silent for too
 //!   long.
-//! - [`io_driver`] moves a connection's bytes through its [`socket`].
+//! - [`io_driver`] moves a connection's bytes through its [socket](crate::store::socket).
 //! - [`guarded`] lets only replies through, which [`framer`] tells from other bytes.
 
 pub(crate) mod connect;
@@ -16,6 +16,5 @@ pub(crate) mod introduction;
 pub(crate) mod io_driver;
 pub(crate) mod open;
 pub(crate) mod server;
-pub(crate) mod socket;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;

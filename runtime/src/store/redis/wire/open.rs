@@ -1,21 +1,16 @@
 //! Opening a connection: to a socket, through TLS, past the log-in.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ConnectionAddr, RedisConnectionInfo, RedisError};
 use tokio::io::{AsyncRead, AsyncWrite};
-#[cfg(unix)]
-use tokio::net::UnixStream;
-use tokio::net::{TcpStream, lookup_host};
 
 use super::guarded::Guarded;
 use super::io_driver::IoDriver;
 use super::server::Server;
-use super::socket::{Socket, Stream, Wire};
+use crate::store::socket::{Wire, reach};
 
 /// Connects to the server and logs in.
 pub(crate) async fn open(
@@ -25,20 +20,19 @@ pub(crate) async fn open(
 ) -> Result<(MultiplexedConnection, IoDriver), RedisError> {
     match server.info().addr() {
         ConnectionAddr::Tcp(host, port) => {
-            let socket = Socket::new(reach(host, *port).await?);
+            let socket = reach::host(host, *port).await?;
             let wire = socket.wire();
             over(socket, wire, settings, config).await
         }
         #[cfg(unix)]
         ConnectionAddr::Unix(path) => {
-            let stream = UnixStream::connect(path).await?.into_std()?;
-            let socket = Socket::new(Stream::Unix(stream));
+            let socket = reach::path(path).await?;
             let wire = socket.wire();
             over(socket, wire, settings, config).await
         }
         #[cfg(feature = "tls")]
         ConnectionAddr::TcpTls { host, port, .. } => {
-            let socket = Socket::new(reach(host, *port).await?);
+            let socket = reach::host(host, *port).await?;
             let wire = socket.wire();
             let stream = server.tls().reach(host, socket).await?;
             over(stream, wire, settings, config).await
@@ -61,19 +55,4 @@ async fn over(
     let (connection, moving) = connected.map_err(|error| verdict.explain(error))?;
     let io_driver = IoDriver::new(moving, wire, verdict);
     Ok((connection, io_driver))
-}
-
-/// Connects to the host's addresses at once; the first to answer counts.
-async fn reach(host: &str, port: u16) -> io::Result<Stream> {
-    let addresses: Vec<SocketAddr> = lookup_host((host, port)).await?.collect();
-    if addresses.is_empty() {
-        return Err(io::ErrorKind::NotFound.into());
-    }
-    let attempts = addresses
-        .into_iter()
-        .map(|address| Box::pin(TcpStream::connect(address)));
-    let (stream, _) = select_ok(attempts).await?;
-    // Requests that are ready leave in one write anyway, so nothing is gained by waiting for more.
-    stream.set_nodelay(true)?;
-    Ok(Stream::Tcp(stream.into_std()?))
 }

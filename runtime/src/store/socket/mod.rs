@@ -21,6 +21,8 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
 use crate::store::{self, Listen};
 
+pub(crate) mod reach;
+
 /// The most bytes of one read.
 const PIECE: usize = 16 * 1024;
 
