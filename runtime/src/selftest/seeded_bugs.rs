@@ -224,6 +224,8 @@ bugs! {
     CallsPileUp,
     /// A request that waits for calls under way does not make their connection suspect earlier.
     GatheredPatiently,
+    /// A connection counts as silent although what a listener has not heard of lies on its socket.
+    SilenceUnread,
     /// A lease that is not renewed goes on as long as the process lives.
     LeaseNeverEnds,
     /// The node of another session is taken for one's own.

@@ -47,7 +47,7 @@ pub(crate) mod redis;
 pub(crate) mod redlock;
 #[cfg(feature = "__session")]
 pub(crate) mod session;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "redis", feature = "postgres"))]
 pub(crate) mod socket;
 pub(crate) mod source;
 pub(crate) mod target;

@@ -1,6 +1,7 @@
 //! A client of the suite: a store, with its replies sorted by request.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::play;
@@ -8,7 +9,7 @@ use super::promises::Promises;
 use crate::base::full_key::{FullKey, KeySet};
 use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
-use crate::store::{LockStore, Op, OpId, Renewal, Reply, Request, StoreEvent};
+use crate::store::{LockStore, Op, OpId, Renewal, Reply, Request, Socket, StoreEvent};
 
 /// Stands for the fence of a store that has none.
 const NO_FENCE: Fence = Fence::new(0);
@@ -46,6 +47,8 @@ pub(super) fn release(key: &FullKey, token: Token, after: Vec<OpId>) -> Op {
 pub(super) struct Client {
     pub(super) promises: Promises,
     pub(super) store: Box<dyn LockStore>,
+    /// The sockets that answers come on.
+    sockets: Vec<Arc<dyn Socket>>,
     last: u64,
     /// When it asked last.
     asked: Instant,
@@ -70,6 +73,7 @@ impl Client {
         Self {
             promises,
             store,
+            sockets: Vec::new(),
             last: 0,
             asked: Instant::now(),
             slowest: Duration::ZERO,
@@ -83,6 +87,16 @@ impl Client {
     /// Whether a scene was held up, in which the thread was put aside for `longest` at most.
     pub(super) fn was_held_up(&self, longest: Duration) -> bool {
         self.promises.short / 3 < self.slowest.max(longest)
+    }
+
+    /// From now on listeners hear of answers, of which there are none, or the runtime.
+    pub(super) fn leave_to_listeners(&mut self, listeners: bool) {
+        if let Some(sockets) = self.store.sockets() {
+            self.sockets = sockets;
+        }
+        for socket in &self.sockets {
+            socket.leave_to_listener(listeners);
+        }
     }
 
     pub(super) fn next_id(&mut self) -> OpId {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use super::client::{Client, acquire, scene};
 use super::promises::TTL;
+use crate::base::full_key::FullKey;
+use crate::base::token::Token;
 use crate::store::{Reply, Request, StoreEvent};
 
 /// How long the request may take, and how long the thread is late.
@@ -15,7 +17,20 @@ const LATENESS: Duration = Duration::from_millis(1_200);
 /// An answer that has come counts, although the thread that polls the store is too late to read it
 /// in time, and its runtime has not looked at the sockets meanwhile.
 pub(super) async fn an_answer_that_has_come_counts(one: &mut Client) {
-    let (key, mine, _) = scene("late");
+    let (key, mine) = acquire_late(one, "late").await;
+    assert!(one.release(&key, mine).await);
+}
+
+/// The same where the sockets are left to listeners that are late, too.
+pub(super) async fn an_answer_that_no_listener_heard_of_counts(one: &mut Client) {
+    one.leave_to_listeners(true);
+    let (key, mine) = acquire_late(one, "late-listener").await;
+    one.leave_to_listeners(false);
+    assert!(one.release(&key, mine).await);
+}
+
+async fn acquire_late(one: &mut Client, name: &str) -> (FullKey, Token) {
+    let (key, mine, _) = scene(name);
     let id = one.next_id();
     let request = Request {
         id,
@@ -42,5 +57,5 @@ pub(super) async fn an_answer_that_has_come_counts(one: &mut Client) {
         None => one.reply(id).await,
     };
     assert!(matches!(reply, Reply::Acquired { .. }), "{reply:?}");
-    assert!(one.release(&key, mine).await);
+    (key, mine)
 }

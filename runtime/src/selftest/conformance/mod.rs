@@ -65,6 +65,8 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     // A node of a quorum that is heard late does not vote. A store with sessions has a thread of its
     // own, which no caller delays.
     if !promises.is_quorum() && !promises.sessions {
+        // First: after a silence Redis' connection is replaced during the next scenes.
+        play!(late::an_answer_that_no_listener_heard_of_counts; one);
         play!(late::an_answer_that_has_come_counts; one);
     }
     // Neither a quorum nor a session keeps results.

@@ -14,10 +14,11 @@ use tokio_postgres::{AsyncMessage, Client, Error, Row};
 
 use super::address::{Address, Turns};
 use super::calls::Call;
-use super::dial::{Boxed, Wire, dial, drive};
+use super::dial::{Boxed, Bytes, dial};
 use super::functions::Functions;
 use super::{failure, schema, turns};
 use crate::base::token::Token;
+use crate::store::socket::Wire;
 use crate::store::{Failure, StoreEvent};
 
 /// Counts the connections of a store.
@@ -40,7 +41,7 @@ const STAY: &str =
 /// A connection on which nothing was asked yet.
 pub(super) struct Opened {
     client: Client,
-    wire: Wire,
+    bytes: Bytes,
     functions: Functions,
     listens: bool,
 }
@@ -49,7 +50,7 @@ pub(super) struct Opened {
 pub(super) struct Connection {
     pub(super) generation: Generation,
     client: Arc<Client>,
-    wire: Wire,
+    bytes: Bytes,
     functions: Functions,
     /// Whether the server tells of turns here.
     pub(super) listens: bool,
@@ -73,8 +74,8 @@ pub(super) enum Content {
 /// Makes the tables, over a connection of its own.
 pub(super) async fn migrate(address: &Address) -> Result<(), Failure> {
     let migrating = async {
-        let (client, mut wire) = dial(address.hosts()).await?;
-        drive(&mut wire, schema::migrate(&client)).await
+        let (client, mut bytes) = dial(address.hosts()).await?;
+        bytes.drive(schema::migrate(&client)).await
     };
     timeout(MIGRATION, migrating)
         .await
@@ -90,12 +91,12 @@ pub(super) async fn open(
     // The server starts a process for each connection.
     let limit = limit.max(LEAST_PATIENCE);
     let opening = async {
-        let (client, mut wire) = dial(address.hosts()).await?;
+        let (client, mut bytes) = dial(address.hosts()).await?;
         let setting_up = set_up(&client, &address, process, limit);
-        let (functions, listens) = drive(&mut wire, setting_up).await?;
+        let (functions, listens) = bytes.drive(setting_up).await?;
         Ok(Opened {
             client,
-            wire,
+            bytes,
             functions,
             listens,
         })
@@ -158,7 +159,7 @@ impl Opened {
     {
         let work = work(&self.client);
         let work = async { work.await.map_err(|error| failure::of(&error)) };
-        timeout(limit, drive(&mut self.wire, work))
+        timeout(limit, self.bytes.drive(work))
             .await
             .unwrap_or_else(|_| Err(failure::silent()))
     }
@@ -183,7 +184,7 @@ impl Connection {
         Self {
             generation,
             client: Arc::new(opened.client),
-            wire: opened.wire,
+            bytes: opened.bytes,
             functions: opened.functions,
             listens: opened.listens,
             deadlines: VecDeque::new(),
@@ -246,6 +247,11 @@ impl Connection {
         Some(*deadline.max(&(self.last_answer + LEAST_PATIENCE)))
     }
 
+    /// The socket on which any thread can hear of answers.
+    pub(super) fn wire(&self) -> &Arc<Wire> {
+        self.bytes.wire()
+    }
+
     /// Moves bytes, and takes what the server sent unasked. The error is the connection's end.
     pub(super) fn poll(
         &mut self,
@@ -253,14 +259,13 @@ impl Connection {
         events: &mut VecDeque<StoreEvent>,
     ) -> Result<(), Failure> {
         loop {
-            match self.wire.poll_message(cx) {
+            match self.bytes.poll_message(cx) {
                 Poll::Pending => return Ok(()),
-                Poll::Ready(Some(Ok(AsyncMessage::Notification(told)))) => {
+                Poll::Ready(Ok(AsyncMessage::Notification(told))) => {
                     events.extend(turns::message(told.payload()));
                 }
-                Poll::Ready(Some(Ok(_))) => {}
-                Poll::Ready(Some(Err(error))) => return Err(failure::of(&error)),
-                Poll::Ready(None) => return Err(failure::ended()),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(failure)) => return Err(failure),
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What the errors of a server and of a connection mean.
 
 use std::error::Error as _;
+use std::io;
 
 use tokio_postgres::Error;
 use tokio_postgres::error::DbError;
@@ -13,6 +14,10 @@ pub(super) const POOLER: &str = "a pooler between this pool and the server does 
 
 /// What to do where the tables are missing.
 pub(super) const NO_TABLES: &str = "the database has no tables of leasehold: run `leasehold::postgres::SCHEMA` as a migration, or write `?migrate=1` at the end of the URL once";
+
+const UP: &str = "check that the server is up and the URL is right";
+
+const PRIMARY: &str = "it is a standby; check that the primary is up and that the URL names it";
 
 const TLS: &str = "give `tls_ca` the authority of the server's certificate, and `tls_client` what the server asks for; `sslmode=verify-full` wants the certificate to have the URL's host";
 
@@ -133,11 +138,24 @@ fn disconnected(error: &Error) -> Failure {
     let what = error.to_string();
     let why = error.source().map(|why| format!(": {why}"));
     let said = first_line(&format!("{what}{}", why.unwrap_or_default()));
-    let (code, advice) = if said.contains("TLS") || said.contains("fatal alert") {
-        ("tls", TLS)
+    if said.contains("TLS") || said.contains("fatal alert") {
+        failed("tls", &said, TLS)
     } else {
-        ("io", "check that the server is up and the URL is right")
-    };
+        failed("io", &said, UP)
+    }
+}
+
+/// A server that cannot be connected to.
+pub(super) fn out_of_reach(error: &io::Error) -> Failure {
+    failed("io", &error.to_string(), UP)
+}
+
+/// One of several servers, which takes no writes.
+pub(super) fn standby() -> Failure {
+    failed("io", "the server takes no writes", PRIMARY)
+}
+
+fn failed(code: &'static str, said: &str, advice: &str) -> Failure {
     let text = format!("the connection failed: {said}; {advice}");
     Failure::unavailable(code, text, Retry::Later, true)
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::time::Duration;
 
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
@@ -177,8 +176,7 @@ fn of_host(
         SslMode::Require
     })
     .port(port.unwrap_or(5432))
-    .application_name(format!("leasehold:{}:{}", self::host(), std::process::id()))
-    .keepalives_idle(Duration::from_secs(30));
+    .application_name(format!("leasehold:{}:{}", self::host(), std::process::id()));
     if let Some(user) = all.get_user() {
         config.user(user);
     }

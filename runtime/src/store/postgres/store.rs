@@ -27,7 +27,8 @@ use crate::base::token::{Nonce, Token};
 use crate::check_report::CheckReport;
 use crate::error::LockError;
 use crate::store::options::Options;
-use crate::store::{Failure, LockStore, Op, OpId, Request, StoreEvent};
+use crate::store::socket::Told;
+use crate::store::{Failure, LockStore, Op, OpId, Request, Socket, StoreEvent};
 
 /// How often idle rows are removed, on average. That also shows whether the connection works.
 const SWEEP: Duration = Duration::from_secs(20);
@@ -80,6 +81,7 @@ pub(crate) struct PostgresStore {
     /// Whether a request was submitted since the store was polled.
     unsent: bool,
     pub(super) events: VecDeque<StoreEvent>,
+    told: Told,
 }
 
 impl PostgresStore {
@@ -118,6 +120,7 @@ impl PostgresStore {
             gathered: Vec::new(),
             unsent: false,
             events: VecDeque::new(),
+            told: Told::default(),
         };
         store.sweep_later();
         store.adopt(opened);
@@ -309,13 +312,21 @@ impl PostgresStore {
         failure::of(error)
     }
 
-    /// Whether the runtime has looked at its sockets after `at`. A thread that is late may have
-    /// been called for another cause, and the answer may lie in the socket.
+    /// Whether the socket was looked at after `at`. A thread that is late may have been called for
+    /// another cause, and the answer may lie in the socket.
     ///
-    /// tokio ends no timer before it has looked at the sockets, and `advance` reads them first.
+    /// tokio ends no timer before it has looked at the sockets, and `advance` reads them first. A
+    /// listener may be late, too: a socket that is left to it is read without it.
     fn has_looked_after(&mut self, at: Instant, cx: &mut Context<'_>) -> bool {
         if self.looked.deadline() != at {
             self.looked.as_mut().reset(at);
+            if let Some(connection) = &self.connection
+                && !seeded!(SilenceUnread)
+            {
+                connection.wire().heard();
+            }
+            cx.waker().wake_by_ref();
+            return false;
         }
         self.looked.as_mut().poll(cx).is_ready()
     }
@@ -365,6 +376,11 @@ impl PostgresStore {
 impl LockStore for PostgresStore {
     fn is_away(&self) -> bool {
         self.out || self.connection.is_none()
+    }
+
+    fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
+        let connection = self.connection.iter();
+        self.told.news(connection.map(Connection::wire))
     }
 
     fn submit(&mut self, batch: &mut Vec<Request>) {

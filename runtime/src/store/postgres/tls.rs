@@ -9,15 +9,14 @@ use std::task::{Context, Poll};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_postgres::Socket;
-use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
+use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
 use super::hosts::{Hosts, Security};
+use crate::store::socket::Socket;
 use crate::store::tls::Proof;
 
-/// Shakes hands as `sslmode` says. Without TLS it is not used.
-#[derive(Clone)]
+/// How to shake hands, as `sslmode` says.
 pub(super) struct Connector(Option<Arc<ClientConfig>>);
 
 impl Connector {
@@ -32,22 +31,17 @@ impl Connector {
         };
         hosts.tls().config(proof).map(|config| Self(Some(config)))
     }
-}
 
-impl MakeTlsConnect<Socket> for Connector {
-    type Stream = Stream;
-    type TlsConnect = Handshake;
-    type Error = io::Error;
-
-    fn make_tls_connect(&mut self, host: &str) -> io::Result<Handshake> {
-        Ok(Handshake {
+    /// For the host of that name.
+    pub(super) fn with(&self, host: &str) -> Handshake {
+        Handshake {
             config: self.0.clone(),
             host: host.to_owned(),
-        })
+        }
     }
 }
 
-/// With one host.
+/// Shakes hands with one host. Without TLS it is not used.
 pub(super) struct Handshake {
     config: Option<Arc<ClientConfig>>,
     host: String,

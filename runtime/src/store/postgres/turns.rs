@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use tokio_postgres::{AsyncMessage, Client, Error};
 
 use super::address::{Address, Turns};
-use super::dial::{Boxed, Wire, dial, drive};
+use super::dial::{Boxed, Bytes, dial};
 use super::failure;
 use super::hosts::Hosts;
 use crate::base::full_key::FullKey;
@@ -88,14 +88,14 @@ pub(super) struct Listener {
 }
 
 enum State {
-    Connecting(Boxed<Result<(Client, Wire), Failure>>),
+    Connecting(Boxed<Result<(Client, Bytes), Failure>>),
     Listening(Box<Session>),
     Waiting(Instant),
 }
 
 struct Session {
     client: Arc<Client>,
-    wire: Wire,
+    bytes: Bytes,
     /// When to look whether the connection works.
     look_at: Instant,
     /// The look under way, and by when it must have ended.
@@ -155,9 +155,9 @@ impl Listener {
             State::Waiting(_) => None,
             State::Connecting(connecting) => match connecting.as_mut().poll(cx) {
                 Poll::Pending => None,
-                Poll::Ready(Ok((client, wire))) => Some(State::Listening(Box::new(Session {
+                Poll::Ready(Ok((client, bytes))) => Some(State::Listening(Box::new(Session {
                     client: Arc::new(client),
-                    wire,
+                    bytes,
                     look_at: now + self.jitter.around(LOOK),
                     look: None,
                 }))),
@@ -221,13 +221,13 @@ impl Session {
 
     fn hears(&mut self, cx: &mut Context<'_>, events: &mut VecDeque<StoreEvent>) -> bool {
         loop {
-            match self.wire.poll_message(cx) {
+            match self.bytes.poll_message(cx) {
                 Poll::Pending => return true,
-                Poll::Ready(Some(Ok(AsyncMessage::Notification(told)))) => {
+                Poll::Ready(Ok(AsyncMessage::Notification(told))) => {
                     events.extend(message(told.payload()));
                 }
-                Poll::Ready(Some(Ok(_))) => {}
-                Poll::Ready(_) => return false,
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(_)) => return false,
             }
         }
     }
@@ -237,16 +237,16 @@ fn connect(
     hosts: Arc<Hosts>,
     process: Token,
     limit: Duration,
-) -> Boxed<Result<(Client, Wire), Failure>> {
+) -> Boxed<Result<(Client, Bytes), Failure>> {
     Box::pin(async move {
         let connecting = async {
-            let (client, mut wire) = dial(&hosts).await?;
+            let (client, mut bytes) = dial(&hosts).await?;
             let listening = async {
                 expect_session(&client).await?;
                 listen(&client, process).await
             };
-            if drive(&mut wire, listening).await? {
-                Ok((client, wire))
+            if bytes.drive(listening).await? {
+                Ok((client, bytes))
             } else {
                 Err(failure::deaf())
             }

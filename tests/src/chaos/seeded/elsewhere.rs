@@ -148,6 +148,12 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a lease is renewed while two calls wait for a connection that is silent",
     },
     Elsewhere {
+        bug: "SilenceUnread",
+        program: "behaviour",
+        test: "store::conformance::postgres",
+        what: "an answer comes while the engine and the listener of its socket are late",
+    },
+    Elsewhere {
         bug: "LeaseNeverEnds",
         program: "behaviour",
         test: "store::conformance::etcd",

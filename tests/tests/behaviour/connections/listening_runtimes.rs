@@ -25,8 +25,13 @@ const TTL: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(20);
 
 async fn pool(server: &Server) -> LockPool {
+    pool_at(&server.url()).await
+}
+
+/// A pool on any store.
+pub(crate) async fn pool_at(url: &str) -> LockPool {
     // What is left lying is not asked again for long.
-    let builder = LockPool::builder().url(server.url()).io_timeout(2 * LIMIT);
+    let builder = LockPool::builder().url(url).io_timeout(2 * LIMIT);
     builder.connect().await.expect("it answers")
 }
 
@@ -37,7 +42,7 @@ async fn pair(pool: &LockPool, key: &str) {
 }
 
 /// A runtime whose only thread is the one that calls it.
-fn small() -> Runtime {
+pub(crate) fn small() -> Runtime {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime")
 }
@@ -140,6 +145,12 @@ fn a_call_that_changes_threads_is_given_up_in_its_turn() {
 /// blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_a_runtime_that_is_blocked() {
+    let server = Server::start();
+    calls_go_on_beside_a_blocked_runtime(&pool(&server).await).await;
+}
+
+/// Fails as the test above, on any store.
+pub(crate) async fn calls_go_on_beside_a_blocked_runtime(pool: &LockPool) {
     /// The length of the fault; the longest call in it is measured.
     const BLOCKED: Duration = Duration::from_millis(1500);
     /// A release that hears nothing ends after a second.
@@ -153,8 +164,6 @@ async fn nobody_waits_for_a_runtime_that_is_blocked() {
         }
         longest
     }
-    let server = Server::start();
-    let pool = pool(&server).await;
     let end = Arc::new(AtomicBool::new(false));
     let other = Runtime::new().expect("a runtime");
     let theirs: Vec<_> = (0..24)
@@ -287,15 +296,19 @@ fn short_runtimes_share_a_pool() {
 /// Fails if runtimes that call at once keep each other waiting for ever, or get a lock together.
 #[test]
 fn runtimes_at_once_share_a_pool() {
+    let server = Server::start();
+    runtimes_at_once(&small().block_on(pool(&server)));
+}
+
+/// Fails as the test above, on any store.
+pub(crate) fn runtimes_at_once(pool: &LockPool) {
     const RUNTIMES: usize = 4;
     const PAIRS: usize = 300;
-    let server = Server::start();
-    let pool = small().block_on(pool(&server));
     let inside = AtomicUsize::new(0);
     let sections = AtomicUsize::new(0);
     thread::scope(|scope| {
         for number in 0..RUNTIMES {
-            let (pool, inside, sections) = (&pool, &inside, &sections);
+            let (inside, sections) = (&inside, &sections);
             scope.spawn(move || {
                 small().block_on(async {
                     for _ in 0..PAIRS {
@@ -337,10 +350,13 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 #[test]
 fn threads_without_a_runtime_are_told() {
     let server = Server::start();
-    let pool = small().block_on(pool(&server));
+    calls_without_a_runtime(&small().block_on(pool(&server)));
+}
+
+/// Fails as the test above, on any store.
+pub(crate) fn calls_without_a_runtime(pool: &LockPool) {
     thread::scope(|scope| {
         for number in 0..4 {
-            let pool = &pool;
             scope.spawn(move || {
                 for _ in 0..200 {
                     let request = pool.lock(format!("{number}")).ttl(TTL).wait(LIMIT);
@@ -356,15 +372,19 @@ fn threads_without_a_runtime_are_told() {
 #[test]
 fn a_runtime_without_sockets_will_do() {
     let server = Server::start();
-    let pool = small().block_on(pool(&server));
+    calls_without_sockets(&small().block_on(pool(&server)));
+}
+
+/// Fails as the test above, on any store.
+pub(crate) fn calls_without_sockets(pool: &LockPool) {
     let runtime = Builder::new_current_thread().enable_time().build();
     runtime.expect("a runtime").block_on(async {
         for _ in 0..100 {
-            pair(&pool, "key").await;
+            pair(pool, "key").await;
         }
     });
     // The keeper is still told where further calls come later.
-    small().block_on(pair(&pool, "key"));
+    small().block_on(pair(pool, "key"));
 }
 
 /// How many connections the server has taken since it began.

@@ -4,6 +4,6 @@ mod client_list;
 mod engine_panic;
 mod foreign_executors;
 mod forgotten_scripts;
-mod listening_runtimes;
+pub(crate) mod listening_runtimes;
 mod reconnect;
 mod supervision;

@@ -45,6 +45,13 @@ fn a_share_that_is_not_kept_is_found() {
     fails_with("ShareNotKept", "store::conformance::redis");
 }
 
+/// Fails if the suite does not see that a connection counts as silent before it was read.
+#[test]
+fn an_answer_that_is_left_lying_is_found() {
+    fails_with("SilenceUnread", "store::conformance::postgres");
+    fails_with("SilenceUnread", "store::conformance::redis");
+}
+
 #[tokio::test]
 async fn redis() {
     let server = Server::start();

@@ -30,6 +30,7 @@ use super::wire::io_driver::Boxed;
 use crate::base::id_map::IdMap;
 use crate::base::jitter::Jitter;
 use crate::base::reporter;
+use crate::base::seeded::seeded;
 use crate::check_report::CheckReport;
 use crate::error::LockError;
 use crate::store::options::Options;
@@ -311,6 +312,12 @@ impl RedisStore {
         if self.reconnect_at.is_none() && silent_at.is_some_and(|at| at <= now) {
             let server = self.address.clone();
             reporter::log(move || tracing::warn!(%server, "no answer in time; connecting anew"));
+            // A listener may be late, too. What has come on the socket counts.
+            if let Some(connection) = &self.connection
+                && !seeded!(SilenceUnread)
+            {
+                connection.wire().heard();
+            }
             self.out = true;
             self.replace();
             return true;

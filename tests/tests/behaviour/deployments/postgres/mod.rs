@@ -17,6 +17,7 @@ mod fail_over;
 mod faults;
 mod gathering;
 mod kills;
+mod listening;
 mod mutants;
 mod network;
 mod orphans;

@@ -1,0 +1,69 @@
+//! Whichever runtime hears of the server's answers, all calls are told, as on Redis.
+
+use leasehold_tests::postgres::{Database, Postgres};
+
+use super::*;
+use crate::connections::listening_runtimes::{
+    calls_go_on_beside_a_blocked_runtime, calls_without_a_runtime, calls_without_sockets, pool_at,
+    runtimes_at_once, small,
+};
+
+/// The sessions of the pool.
+const SESSIONS: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%'";
+
+/// Ends them, and waits for that.
+const END: &str = "SELECT count(pg_terminate_backend(pid, 60000)) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%'";
+
+fn database() -> Database {
+    Postgres::shared().migrated()
+}
+
+/// Fails if callers of one runtime wait for another that hears of answers, when all its workers are
+/// blocked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_for_a_runtime_that_is_blocked() {
+    let database = database();
+    let pool = pool_at(&database.url()).await;
+    calls_go_on_beside_a_blocked_runtime(&pool).await;
+}
+
+/// Fails if runtimes that call at once keep each other waiting for ever, or get a lock together.
+#[test]
+fn runtimes_at_once_share_a_pool() {
+    let database = database();
+    runtimes_at_once(&small().block_on(pool_at(&database.url())));
+}
+
+/// Fails if calls need a runtime to be told.
+#[test]
+fn threads_without_a_runtime_are_told() {
+    let database = database();
+    calls_without_a_runtime(&small().block_on(pool_at(&database.url())));
+}
+
+/// Fails if calls need a runtime that can hear of sockets.
+#[test]
+fn a_runtime_without_sockets_will_do() {
+    let database = database();
+    calls_without_sockets(&small().block_on(pool_at(&database.url())));
+}
+
+/// Fails if the pool does not notice that its connection has ended before it is asked something, or
+/// if a call waits for that where its runtime was idle meanwhile.
+#[test]
+fn an_ended_connection_is_replaced() {
+    let database = database();
+    let probe = database.probe("lock:");
+    let runtime = small();
+    let pool = runtime.block_on(pool_at(&database.url()));
+    // From now on that runtime hears.
+    runtime.block_on(works(&pool, "key"));
+    let ended = probe.value(END);
+    assert_eq!(ended, "1", "the pool's");
+    runtime.block_on(wait::until_async("it is replaced", LONG, || {
+        probe.value(SESSIONS) == "1"
+    }));
+    runtime.block_on(works(&pool, "key"));
+    assert_eq!(probe.value(END), "1");
+    runtime.block_on(works(&pool, "key"));
+}
