@@ -82,9 +82,10 @@ impl ZooKeeper {
         let path = self.names.directory(&node.key);
         let known = self.own(session, &client, node, patience).await?;
         let is_new = known.is_none();
-        if is_new {
+        if is_new && !queue {
+            // A single try that is refused writes nothing.
             let found = self.list(&client, &path, patience).await?;
-            if !queue && found.first().is_some() {
+            if found.first().is_some() {
                 let owner = self.owner(&client, &found, patience).await;
                 return Ok(Entered::Held(owner));
             }
