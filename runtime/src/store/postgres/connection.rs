@@ -14,7 +14,7 @@ use tokio_postgres::{AsyncMessage, Client, Error, Row};
 
 use super::address::{Address, Turns};
 use super::calls::Call;
-use super::dial::{Boxed, Bytes, dial};
+use super::dial::{Boxed, IoDriver, dial};
 use super::functions::Functions;
 use super::{failure, schema, turns};
 use crate::base::token::Token;
@@ -41,7 +41,7 @@ const STAY: &str =
 /// A connection on which nothing was asked yet.
 pub(super) struct Opened {
     client: Client,
-    bytes: Bytes,
+    io_driver: IoDriver,
     functions: Functions,
     listens: bool,
 }
@@ -50,7 +50,7 @@ pub(super) struct Opened {
 pub(super) struct Connection {
     pub(super) generation: Generation,
     client: Arc<Client>,
-    bytes: Bytes,
+    io_driver: IoDriver,
     functions: Functions,
     /// Whether the server tells of turns here.
     pub(super) listens: bool,
@@ -74,8 +74,8 @@ pub(super) enum Content {
 /// Makes the tables, over a connection of its own.
 pub(super) async fn migrate(address: &Address) -> Result<(), Failure> {
     let migrating = async {
-        let (client, mut bytes) = dial(address.hosts()).await?;
-        bytes.drive(schema::migrate(&client)).await
+        let (client, mut io_driver) = dial(address.hosts()).await?;
+        io_driver.drive(schema::migrate(&client)).await
     };
     timeout(MIGRATION, migrating)
         .await
@@ -91,12 +91,12 @@ pub(super) async fn open(
     // The server starts a process for each connection.
     let limit = limit.max(LEAST_PATIENCE);
     let opening = async {
-        let (client, mut bytes) = dial(address.hosts()).await?;
+        let (client, mut io_driver) = dial(address.hosts()).await?;
         let setting_up = set_up(&client, &address, process, limit);
-        let (functions, listens) = bytes.drive(setting_up).await?;
+        let (functions, listens) = io_driver.drive(setting_up).await?;
         Ok(Opened {
             client,
-            bytes,
+            io_driver,
             functions,
             listens,
         })
@@ -159,7 +159,7 @@ impl Opened {
     {
         let work = work(&self.client);
         let work = async { work.await.map_err(|error| failure::of(&error)) };
-        timeout(limit, self.bytes.drive(work))
+        timeout(limit, self.io_driver.drive(work))
             .await
             .unwrap_or_else(|_| Err(failure::silent()))
     }
@@ -184,7 +184,7 @@ impl Connection {
         Self {
             generation,
             client: Arc::new(opened.client),
-            bytes: opened.bytes,
+            io_driver: opened.io_driver,
             functions: opened.functions,
             listens: opened.listens,
             deadlines: VecDeque::new(),
@@ -249,7 +249,7 @@ impl Connection {
 
     /// The socket on which any thread can hear of answers.
     pub(super) fn wire(&self) -> &Arc<Wire> {
-        self.bytes.wire()
+        self.io_driver.wire()
     }
 
     /// Moves bytes, and takes what the server sent unasked. The error is the connection's end.
@@ -259,7 +259,7 @@ impl Connection {
         events: &mut VecDeque<StoreEvent>,
     ) -> Result<(), Failure> {
         loop {
-            match self.bytes.poll_message(cx) {
+            match self.io_driver.poll_message(cx) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Ok(AsyncMessage::Notification(told))) => {
                     events.extend(turns::message(told.payload()));

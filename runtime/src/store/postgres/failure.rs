@@ -152,7 +152,7 @@ pub(super) fn out_of_reach(error: &io::Error) -> Failure {
 
 /// One of several servers, which takes no writes.
 pub(super) fn standby() -> Failure {
-    failed("io", "the server takes no writes", PRIMARY)
+    failed("25006", "the server takes no writes", PRIMARY)
 }
 
 fn failed(code: &'static str, said: &str, advice: &str) -> Failure {

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use tokio_postgres::{AsyncMessage, Client, Error};
 
 use super::address::{Address, Turns};
-use super::dial::{Boxed, Bytes, dial};
+use super::dial::{Boxed, IoDriver, dial};
 use super::failure;
 use super::hosts::Hosts;
 use crate::base::full_key::FullKey;
@@ -88,14 +88,14 @@ pub(super) struct Listener {
 }
 
 enum State {
-    Connecting(Boxed<Result<(Client, Bytes), Failure>>),
+    Connecting(Boxed<Result<(Client, IoDriver), Failure>>),
     Listening(Box<Session>),
     Waiting(Instant),
 }
 
 struct Session {
     client: Arc<Client>,
-    bytes: Bytes,
+    io_driver: IoDriver,
     /// When to look whether the connection works.
     look_at: Instant,
     /// The look under way, and by when it must have ended.
@@ -155,9 +155,9 @@ impl Listener {
             State::Waiting(_) => None,
             State::Connecting(connecting) => match connecting.as_mut().poll(cx) {
                 Poll::Pending => None,
-                Poll::Ready(Ok((client, bytes))) => Some(State::Listening(Box::new(Session {
+                Poll::Ready(Ok((client, io_driver))) => Some(State::Listening(Box::new(Session {
                     client: Arc::new(client),
-                    bytes,
+                    io_driver,
                     look_at: now + self.jitter.around(LOOK),
                     look: None,
                 }))),
@@ -221,7 +221,7 @@ impl Session {
 
     fn hears(&mut self, cx: &mut Context<'_>, events: &mut VecDeque<StoreEvent>) -> bool {
         loop {
-            match self.bytes.poll_message(cx) {
+            match self.io_driver.poll_message(cx) {
                 Poll::Pending => return true,
                 Poll::Ready(Ok(AsyncMessage::Notification(told))) => {
                     events.extend(message(told.payload()));
@@ -237,16 +237,16 @@ fn connect(
     hosts: Arc<Hosts>,
     process: Token,
     limit: Duration,
-) -> Boxed<Result<(Client, Bytes), Failure>> {
+) -> Boxed<Result<(Client, IoDriver), Failure>> {
     Box::pin(async move {
         let connecting = async {
-            let (client, mut bytes) = dial(&hosts).await?;
+            let (client, mut io_driver) = dial(&hosts).await?;
             let listening = async {
                 expect_session(&client).await?;
                 listen(&client, process).await
             };
-            if bytes.drive(listening).await? {
-                Ok((client, bytes))
+            if io_driver.drive(listening).await? {
+                Ok((client, io_driver))
             } else {
                 Err(failure::deaf())
             }

@@ -145,21 +145,21 @@ impl Socket {
             ..
         } = self;
         let room = &mut piece[..room];
-        if !wire.listener.load(Ordering::Relaxed) {
-            let readiness = Readiness::get_or_make(readiness, copy, &wire.stream)?;
-            return readiness.poll_io(Interest::READABLE, cx, || wire.stream.read(room));
+        if wire.heard.load(Ordering::Relaxed) {
+            let read = wire.stream.read(room);
+            // A read that does not fill the buffer has read all there was.
+            let more = read.as_ref().is_ok_and(|count| *count == room.len());
+            wire.heard.store(more, Ordering::Relaxed);
+            match read {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                done => return Poll::Ready(done),
+            }
         }
-        if !wire.heard.load(Ordering::Relaxed) {
+        if wire.listener.load(Ordering::Relaxed) {
             return Poll::Pending;
         }
-        let read = wire.stream.read(room);
-        // A read that does not fill the buffer has read all there was.
-        let more = read.as_ref().is_ok_and(|count| *count == room.len());
-        wire.heard.store(more, Ordering::Relaxed);
-        match read {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Poll::Pending,
-            done => Poll::Ready(done),
-        }
+        let readiness = Readiness::get_or_make(readiness, copy, &wire.stream)?;
+        readiness.poll_io(Interest::READABLE, cx, || wire.stream.read(room))
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 #[cfg(unix)]
 use std::path::Path;
 
+#[cfg(feature = "redis")]
 use futures_util::future::select_ok;
 #[cfg(unix)]
 use tokio::net::UnixStream;
@@ -12,19 +13,30 @@ use tokio::net::{TcpStream, lookup_host};
 
 use super::{Socket, Stream};
 
-/// Connects to the host's addresses at once; the first to answer counts.
-pub(crate) async fn host(name: &str, port: u16) -> io::Result<Socket> {
-    let addresses: Vec<SocketAddr> = lookup_host((name, port)).await?.collect();
+/// The addresses of a host: one at least.
+pub(crate) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let addresses: Vec<SocketAddr> = lookup_host((host, port)).await?.collect();
     if addresses.is_empty() {
-        return Err(io::ErrorKind::NotFound.into());
+        let text = "the name of the host has no address";
+        return Err(io::Error::new(io::ErrorKind::NotFound, text));
     }
-    let attempts = addresses
-        .into_iter()
-        .map(|address| Box::pin(TcpStream::connect(address)));
-    let (stream, _) = select_ok(attempts).await?;
+    Ok(addresses)
+}
+
+/// Connects to one address.
+pub(crate) async fn address(address: SocketAddr) -> io::Result<Socket> {
+    let stream = TcpStream::connect(address).await?;
     // Requests that are ready leave in one write anyway, so nothing is gained by waiting for more.
     stream.set_nodelay(true)?;
     Ok(Socket::new(Stream::Tcp(stream.into_std()?)))
+}
+
+/// Connects to the host's addresses at once; the first to answer counts.
+#[cfg(feature = "redis")]
+pub(crate) async fn host(name: &str, port: u16) -> io::Result<Socket> {
+    let addresses = addresses(name, port).await?.into_iter();
+    let attempts = addresses.map(|to| Box::pin(address(to)));
+    select_ok(attempts).await.map(|(socket, _)| socket)
 }
 
 /// Connects to a socket of this machine.

@@ -51,6 +51,19 @@ async fn the_runtime_hears_of_what_comes_where_there_is_no_listener() {
     assert_eq!(end.expect("no error"), 0);
 }
 
+/// Fails if a socket that is to be read waits for its runtime, which has not looked at it yet.
+#[tokio::test]
+async fn what_has_come_is_read_before_the_runtime_looks() {
+    let (mut socket, mut other) = connected();
+    other.write_all(b"!").expect("written");
+    assert_eq!(read(&mut socket).await, None, "it has not looked");
+    socket.wire().heard();
+    assert_eq!(read(&mut socket).await.as_deref(), Some(&b"!"[..]));
+    other.write_all(b"?").expect("written");
+    let byte = timeout(LONG, socket.read_u8()).await.expect("heard");
+    assert_eq!(byte.expect("read"), b'?');
+}
+
 /// Fails if the socket is read before the listener hears, or if the listener hears only once.
 #[tokio::test]
 async fn a_listener_hears_and_nobody_reads_before_that() {

@@ -1,5 +1,8 @@
 //! Whichever runtime hears of the server's answers, all calls are told, as on Redis.
 
+use std::time::Instant;
+
+use leasehold_tests::lateness::Excuse;
 use leasehold_tests::postgres::{Database, Postgres};
 
 use super::*;
@@ -11,8 +14,8 @@ use crate::connections::listening_runtimes::{
 /// The sessions of the pool.
 const SESSIONS: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%'";
 
-/// Ends them, and waits for that.
-const END: &str = "SELECT count(pg_terminate_backend(pid, 60000)) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%'";
+/// Ends the one that there is, and waits for that.
+const END: &str = "SELECT count(*) = 1 AND bool_and(pg_terminate_backend(pid, 60000)) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%'";
 
 fn database() -> Database {
     Postgres::shared().migrated()
@@ -48,22 +51,37 @@ fn a_runtime_without_sockets_will_do() {
     calls_without_sockets(&small().block_on(pool_at(&database.url())));
 }
 
-/// Fails if the pool does not notice that its connection has ended before it is asked something, or
-/// if a call waits for that where its runtime was idle meanwhile.
+/// Fails if the pool does not notice that its connection has ended before it is asked something.
 #[test]
-fn an_ended_connection_is_replaced() {
+fn an_ended_connection_is_replaced_at_once() {
+    /// Long before the pool shows that its connection works, 10 s after the last time or later.
+    const SOON: Duration = Duration::from_secs(8);
     let database = database();
     let probe = database.probe("lock:");
     let runtime = small();
     let pool = runtime.block_on(pool_at(&database.url()));
-    // From now on that runtime hears.
     runtime.block_on(works(&pool, "key"));
-    let ended = probe.value(END);
-    assert_eq!(ended, "1", "the pool's");
-    runtime.block_on(wait::until_async("it is replaced", LONG, || {
+    assert_eq!(probe.value(END), "t", "the pool's");
+    runtime.block_on(wait::until_async("it is replaced", SOON, || {
         probe.value(SESSIONS) == "1"
     }));
+}
+
+/// Fails if a call waits for the end of a silence where its connection has ended while its runtime
+/// was idle.
+#[test]
+fn an_end_that_nobody_heard_of_holds_up_no_call() {
+    /// Silence would take twice the limit of `pool_at`.
+    const SOON: Duration = Duration::from_secs(5);
+    let database = database();
+    let probe = database.probe("lock:");
+    let runtime = small();
+    let pool = runtime.block_on(pool_at(&database.url()));
+    // From now on that runtime hears, and does nothing more.
     runtime.block_on(works(&pool, "key"));
-    assert_eq!(probe.value(END), "1");
+    assert_eq!(probe.value(END), "t", "the pool's");
+    let (asked, excuse) = (Instant::now(), Excuse::begin());
     runtime.block_on(works(&pool, "key"));
+    let took = asked.elapsed();
+    assert!(took < SOON + excuse.so_far(), "{took:?}");
 }
