@@ -273,7 +273,14 @@ impl ZooKeeper {
                     };
                     session.has_made(node.name, made.clone());
                     let listed = listed.map_err(|error| failure::trouble(&error))?;
-                    return Ok((made, directory(&path, listed)?));
+                    return match directory(&path, listed) {
+                        Ok(found) => Ok((made, found)),
+                        Err(refusal) => {
+                            // The users of another recipe must not wait for this node.
+                            self.unmake(session, node, patience).await?;
+                            Err(refusal)
+                        }
+                    };
                 }
                 Err(Error::NoNode) => {
                     session.has_not(node.name);

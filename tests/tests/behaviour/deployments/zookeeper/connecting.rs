@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use leasehold::LockError;
-use leasehold_tests::session_server::SessionServer as _;
+use leasehold_tests::session_server::{SessionProbe as _, SessionServer as _};
+use leasehold_tests::wait;
 use leasehold_tests::zookeeper::{Settings, Zookeeper};
 
 use super::TTL;
@@ -49,6 +50,42 @@ async fn a_ttl_beyond_all_sessions_is_refused() {
     let longest = pool.lock("k").ttl(Duration::from_secs(6)).wait(LONG);
     let longest = longest.acquire().await.expect("a session covers it");
     longest.release().await.expect("held");
+}
+
+/// Fails if a call for a directory of another recipe does not say so, or leaves its znode there
+/// while it waits: the users of that recipe would wait for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_of_another_recipe_is_refused() {
+    const WAIT: Duration = Duration::from_secs(3);
+    let server = Zookeeper::shared();
+    let probe = server.probe("recipe", "lock:");
+    let directory = probe.directory("k");
+    probe.client().make_path(&directory);
+    let reader = probe.client().enqueue(&format!("{directory}/__READ__"));
+    let reader = reader.expect("the directory is there");
+    let pool = connect_patiently(&server.url("recipe")).await;
+    let waiting = pool.clone();
+    let waiting = tokio::spawn(async move {
+        let waited = waiting.lock("k").ttl(TTL).wait(WAIT).acquire().await;
+        waited.map(drop)
+    });
+    let (mut looks, mut crowded) = (0, 0);
+    while !waiting.is_finished() {
+        looks += 1;
+        crowded += u32::from(1 < probe.client().names(&directory).len());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(crowded < looks / 2, "{crowded} of {looks}");
+    let tried = pool.lock("k").ttl(TTL).acquire().await.map(drop);
+    for refused in [waiting.await.expect("no panic"), tried] {
+        let error = refused.expect_err("it is another recipe's").to_string();
+        assert!(error.contains("InterProcessMutex"), "{error}");
+    }
+    wait::until_async("the reader is alone", LONG, || {
+        let left = probe.nodes("k");
+        left.len() == 1 && left[0].path == reader
+    })
+    .await;
 }
 
 /// Fails if a single server, a server that is away, or one with other sessions is not found out.
