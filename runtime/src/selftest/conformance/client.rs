@@ -89,7 +89,7 @@ impl Client {
         self.promises.short / 3 < self.slowest.max(longest)
     }
 
-    /// From now on listeners hear of answers, of which there are none, or the runtime.
+    /// Leaves the sockets to listeners, of which there are none, or takes them back.
     pub(super) fn leave_to_listeners(&mut self, listeners: bool) {
         if let Some(sockets) = self.store.sockets() {
             self.sockets = sockets;

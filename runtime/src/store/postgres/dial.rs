@@ -5,8 +5,10 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::time::timeout;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::{AsyncMessage, Client, Config};
 
@@ -22,6 +24,10 @@ use tokio_postgres::{NoTls, NoTls as Handshake, tls::NoTlsStream as Stream};
 
 /// Whether a host of several takes no writes, as libpq asks for `target_session_attrs=read-write`.
 const IS_STANDBY: &str = "SELECT current_setting('transaction_read_only') = 'on' AS is_standby";
+
+/// The pause before the next address of one host is tried beside those before it ("Connection
+/// Attempt Delay", RFC 8305, section 5).
+const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -70,8 +76,8 @@ impl IoDriver {
     }
 }
 
-/// Connects to all addresses of all hosts at once; the first one that takes writes counts. So an
-/// address that hangs holds nothing up.
+/// Connects to all hosts at once; the first one that takes writes counts. So a host that hangs holds
+/// nothing up.
 pub(super) async fn dial(hosts: &Hosts) -> Result<(Client, IoDriver), Failure> {
     #[cfg(feature = "tls")]
     let connector = Connector::new(hosts).map_err(|error| {
@@ -82,23 +88,36 @@ pub(super) async fn dial(hosts: &Hosts) -> Result<(Client, IoDriver), Failure> {
     #[cfg(not(feature = "tls"))]
     let handshake = |_: &str| NoTls;
     let hosts = hosts.configs().iter();
-    first(hosts.map(|config| connect(config, &handshake))).await
+    let attempts = hosts.map(|config| connect(config, &handshake));
+    first(attempts, Duration::ZERO).await
 }
 
-/// The first success. Without one, what a server answered says more than that one did not; of such
-/// failures the first in order counts.
+/// The first success. An attempt begins when one before it has failed, or after a `pause`.
+///
+/// Without a success, what a server answered says more than that one did not. Of such failures the
+/// first in order counts.
 async fn first<T>(
     attempts: impl Iterator<Item = impl Future<Output = Result<T, Failure>>>,
+    pause: Duration,
 ) -> Result<T, Failure> {
-    let numbered = attempts
+    let mut waiting = attempts
         .enumerate()
-        .map(|(number, attempt)| async move { (number, attempt.await) });
-    let mut attempts: FuturesUnordered<_> = numbered.collect();
+        .map(|(number, attempt)| Box::pin(async move { (number, attempt.await) }));
+    let mut running = FuturesUnordered::new();
     let mut failures = Vec::new();
-    while let Some((number, done)) = attempts.next().await {
-        match done {
-            Ok(done) => return Ok(done),
-            Err(failure) => failures.push((number, failure)),
+    loop {
+        let ended = if let Some(attempt) = waiting.next() {
+            running.push(attempt);
+            timeout(pause, running.next()).await.unwrap_or_default()
+        } else if running.is_empty() {
+            break;
+        } else {
+            running.next().await
+        };
+        match ended {
+            Some((_, Ok(done))) => return Ok(done),
+            Some((number, Err(failure))) => failures.push((number, failure)),
+            None => {}
         }
     }
     failures.sort_by_key(|(number, failure)| (failure.code() == "io", *number));
@@ -116,11 +135,11 @@ async fn connect(
         Some(Host::Tcp(name)) => {
             let addresses = reach::addresses(name, port).await;
             let addresses = addresses.map_err(|error| failure::out_of_reach(&error))?;
-            first(addresses.into_iter().map(|address| {
+            let attempts = addresses.into_iter().map(|address| {
                 let reaching = reach::address(address);
                 log_in(config, handshake(name), reaching)
-            }))
-            .await
+            });
+            first(attempts, NEXT_ADDRESS).await
         }
         #[cfg(unix)]
         Some(Host::Unix(folder)) => {
@@ -162,6 +181,7 @@ async fn expect_primary(client: &Client) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::future::{pending, ready};
 
     use super::*;
@@ -171,16 +191,33 @@ mod tests {
     }
 
     /// Fails if an attempt that fails or hangs holds up one that succeeds.
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn one_success_is_enough() {
-        let attempts = [2, 0, 1].map(|number| async move {
-            match number {
-                0 => pending().await,
-                1 => Ok(1),
-                _ => Err(failure::silent()),
+        for pause in [Duration::ZERO, NEXT_ADDRESS] {
+            let attempts = [2, 0, 1].map(|number| async move {
+                match number {
+                    0 => pending().await,
+                    1 => Ok(1),
+                    _ => Err(failure::silent()),
+                }
+            });
+            assert_eq!(first(attempts.into_iter(), pause).await.ok(), Some(1));
+        }
+    }
+
+    /// Fails if a further address of a host is connected to although the first one serves.
+    #[tokio::test(start_paused = true)]
+    async fn no_address_is_tried_for_nothing() {
+        let begun = Cell::new(0);
+        let attempts = (0..3).map(|number| {
+            begun.set(begun.get() + 1);
+            async move {
+                tokio::time::sleep(NEXT_ADDRESS / 2).await;
+                Ok(number)
             }
         });
-        assert_eq!(first(attempts.into_iter()).await.ok(), Some(1));
+        assert_eq!(first(attempts, NEXT_ADDRESS).await.ok(), Some(0));
+        assert_eq!(begun.get(), 1);
     }
 
     /// Fails if a server that does not answer hides what another one said.
@@ -188,8 +225,10 @@ mod tests {
     async fn what_a_server_said_counts_before_silence() {
         let failures = [failure::ended(), failure::standby(), failure::silent()];
         let attempts = failures.map(|failure| ready(Err(failure)));
-        assert_eq!(code(first(attempts.into_iter()).await), "25006");
+        let failed = first(attempts.into_iter(), Duration::ZERO).await;
+        assert_eq!(code(failed), "25006");
         let silent = [failure::ended(), failure::ended()].map(|failure| ready(Err(failure)));
-        assert_eq!(code(first(silent.into_iter()).await), "io");
+        let failed = first(silent.into_iter(), Duration::ZERO).await;
+        assert_eq!(code(failed), "io");
     }
 }

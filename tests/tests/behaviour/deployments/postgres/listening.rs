@@ -70,7 +70,7 @@ fn an_ended_connection_is_replaced_at_once() {
 /// Fails if a call waits for the end of a silence where its connection has ended while its runtime
 /// was idle.
 #[test]
-fn an_end_that_nobody_heard_of_holds_up_no_call() {
+fn an_end_that_was_not_heard_holds_up_no_call() {
     /// Silence would take twice the limit of `pool_at`.
     const SOON: Duration = Duration::from_secs(5);
     let database = database();
