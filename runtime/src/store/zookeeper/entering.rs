@@ -14,8 +14,9 @@ use std::time::Duration;
 use futures_util::future::{join, join_all};
 use zookeeper_client::{Acls, Client, CreateMode, Error};
 
+use super::directory::{Directory, directory};
 use super::live::{Made, Session, answered, done};
-use super::names::{Number, fence, number, prefix};
+use super::names::{fence, number, prefix};
 use super::service::ZooKeeper;
 use super::{failure, heartbeat};
 use crate::base::seeded::seeded;
@@ -27,47 +28,6 @@ const MOST: usize = 100;
 
 /// How often a creation is repeated whose directory the server removes meanwhile.
 const TRIES: usize = 8;
-
-/// The znodes of a directory, the first of them first.
-pub(super) struct Directory {
-    pub(super) path: String,
-    is_there: bool,
-    pub(super) znodes: Vec<(Number, String)>,
-}
-
-impl Directory {
-    pub(super) fn first(&self) -> Option<&str> {
-        let (_, name) = self.znodes.first()?;
-        Some(name)
-    }
-
-    /// Where the znode stands, from 0.
-    pub(super) fn place(&self, made: &Made) -> Option<usize> {
-        self.znodes.iter().position(|(_, name)| *name == made.name)
-    }
-
-    pub(super) fn path_of(&self, name: &str) -> String {
-        format!("{}/{name}", self.path)
-    }
-}
-
-/// The znodes with these names.
-fn directory(path: &str, names: Vec<String>) -> Result<Directory, Trouble> {
-    let mut znodes = Vec::with_capacity(names.len());
-    for name in names {
-        match number(&name) {
-            Some(number) if number.is_worn_out() => return Err(failure::worn_out(path).into()),
-            Some(number) => znodes.push((number, name)),
-            None => return Err(failure::foreign(path, &name).into()),
-        }
-    }
-    znodes.sort_unstable_by_key(|(number, _)| *number);
-    Ok(Directory {
-        path: path.to_owned(),
-        is_there: true,
-        znodes,
-    })
-}
 
 impl ZooKeeper {
     pub(super) async fn make(
@@ -83,7 +43,7 @@ impl ZooKeeper {
         let known = self.own(session, &client, node, patience).await?;
         let is_new = known.is_none();
         if is_new && !queue {
-            // A single try that is refused writes nothing.
+            // A single try that finds a holder writes nothing.
             let found = self.list(&client, &path, patience).await?;
             if found.first().is_some() {
                 let owner = self.owner(&client, &found, patience).await;
@@ -95,7 +55,12 @@ impl ZooKeeper {
         }
         let placing = async {
             let (made, found) = match known {
-                Some(made) => (made, self.list(&client, &path, patience).await?),
+                Some(made) => {
+                    let names = self.list_names(&client, &path, patience).await?;
+                    let names = names.unwrap_or_default();
+                    let found = self.accepted(session, node, names, patience).await?;
+                    (made, found)
+                }
                 None => self.create(session, &client, node, value, patience).await?,
             };
             match found.place(&made) {
@@ -273,14 +238,8 @@ impl ZooKeeper {
                     };
                     session.has_made(node.name, made.clone());
                     let listed = listed.map_err(|error| failure::trouble(&error))?;
-                    return match directory(&path, listed) {
-                        Ok(found) => Ok((made, found)),
-                        Err(refusal) => {
-                            // The users of another recipe must not wait for this node.
-                            self.unmake(session, node, patience).await?;
-                            Err(refusal)
-                        }
-                    };
+                    let found = self.accepted(session, node, listed, patience).await?;
+                    return Ok((made, found));
                 }
                 Err(Error::NoNode) => {
                     session.has_not(node.name);
@@ -290,6 +249,25 @@ impl ZooKeeper {
             }
         }
         Err(failure::unsettled().into())
+    }
+
+    /// The directory of a node that was made. If it is refused, the node is removed: the users of
+    /// another recipe must not wait for it.
+    async fn accepted(
+        &self,
+        session: &Session,
+        node: &Node,
+        names: Vec<String>,
+        patience: Duration,
+    ) -> Answer<Directory> {
+        let found = directory(&self.names.directory(&node.key), names);
+        if found.is_err() {
+            // A removal that fails is tried again by the next request, or by the release.
+            if let Err(Trouble::Ended) = self.unmake(session, node, patience).await {
+                return Err(Trouble::Ended);
+            }
+        }
+        found
     }
 
     /// Makes the znodes of all nodes or none.

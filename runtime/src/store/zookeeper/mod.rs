@@ -9,7 +9,7 @@
 //! - [`live`] is a session as the server knows it, and [`heartbeat`] says when a heartbeat counts.
 //! - [`classes`] says which ttls have a session in common, within the bounds that [`handshake`]
 //!   asks the server for.
-//! - [`names`] says which znode is which node.
+//! - [`names`] says which znode is which node, and [`directory`] which is the first of a lock.
 //! - [`look`] shows the locks to any process, and takes them away.
 //! - [`address`] reads the URL, [`failure`] says what the server's errors mean, and [`check`] looks
 //!   for what is wrong with an ensemble. [`connect`] connects a store.
@@ -18,6 +18,7 @@ pub(crate) mod address;
 mod check;
 mod classes;
 mod connect;
+mod directory;
 mod entering;
 mod failure;
 mod handshake;

@@ -75,6 +75,7 @@ async fn a_directory_of_another_recipe_is_refused() {
         crowded += u32::from(1 < probe.client().names(&directory).len());
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+    assert!(20 < looks, "it waited");
     assert!(crowded < looks / 2, "{crowded} of {looks}");
     let tried = pool.lock("k").ttl(TTL).acquire().await.map(drop);
     for refused in [waiting.await.expect("no panic"), tried] {
