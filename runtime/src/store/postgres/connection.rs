@@ -74,7 +74,7 @@ pub(super) enum Content {
 /// Makes the tables, over a connection of its own.
 pub(super) async fn migrate(address: &Address) -> Result<(), Failure> {
     let migrating = async {
-        let (client, mut io_driver) = dial(address.hosts()).await?;
+        let (client, mut io_driver) = dial(address.hosts(), MIGRATION).await?;
         io_driver.drive(schema::migrate(&client)).await
     };
     timeout(MIGRATION, migrating)
@@ -91,7 +91,7 @@ pub(super) async fn open(
     // The server starts a process for each connection.
     let limit = limit.max(LEAST_PATIENCE);
     let opening = async {
-        let (client, mut io_driver) = dial(address.hosts()).await?;
+        let (client, mut io_driver) = dial(address.hosts(), limit).await?;
         let setting_up = set_up(&client, &address, process, limit);
         let (functions, listens) = io_driver.drive(setting_up).await?;
         Ok(Opened {

@@ -25,8 +25,8 @@ use tokio_postgres::{NoTls, NoTls as Handshake, tls::NoTlsStream as Stream};
 /// Whether a host of several takes no writes, as libpq asks for `target_session_attrs=read-write`.
 const IS_STANDBY: &str = "SELECT current_setting('transaction_read_only') = 'on' AS is_standby";
 
-/// The pause before the next address of one host is tried beside those before it ("Connection
-/// Attempt Delay", RFC 8305, section 5).
+/// The pause before an attempt for the next address of one host begins, while those for the
+/// addresses before it go on ("Connection Attempt Delay", RFC 8305, section 5).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -77,8 +77,8 @@ impl IoDriver {
 }
 
 /// Connects to all hosts at once; the first one that takes writes counts. So a host that hangs holds
-/// nothing up.
-pub(super) async fn dial(hosts: &Hosts) -> Result<(Client, IoDriver), Failure> {
+/// nothing up. The caller gives up after `limit`.
+pub(super) async fn dial(hosts: &Hosts, limit: Duration) -> Result<(Client, IoDriver), Failure> {
     #[cfg(feature = "tls")]
     let connector = Connector::new(hosts).map_err(|error| {
         failure::unfit(format!("the certificates for TLS cannot be used ({error}); `tls_ca` and `tls_client` take the content of PEM files"))
@@ -88,14 +88,14 @@ pub(super) async fn dial(hosts: &Hosts) -> Result<(Client, IoDriver), Failure> {
     #[cfg(not(feature = "tls"))]
     let handshake = |_: &str| NoTls;
     let hosts = hosts.configs().iter();
-    let attempts = hosts.map(|config| connect(config, &handshake));
+    let attempts = hosts.map(|config| connect(config, &handshake, limit));
     first(attempts, Duration::ZERO).await
 }
 
 /// The first success. An attempt begins when one before it has failed, or after a `pause`.
 ///
-/// Without a success, what a server answered says more than that one did not. Of such failures the
-/// first in order counts.
+/// Without a success, the answer of a server is the failure; then that a server is a standby; then
+/// that a server did not answer. Of equal failures the first in order counts.
 async fn first<T>(
     attempts: impl Iterator<Item = impl Future<Output = Result<T, Failure>>>,
     pause: Duration,
@@ -108,6 +108,9 @@ async fn first<T>(
     loop {
         let ended = if let Some(attempt) = waiting.next() {
             running.push(attempt);
+            if pause.is_zero() {
+                continue;
+            }
             timeout(pause, running.next()).await.unwrap_or_default()
         } else if running.is_empty() {
             break;
@@ -120,7 +123,12 @@ async fn first<T>(
             None => {}
         }
     }
-    failures.sort_by_key(|(number, failure)| (failure.code() == "io", *number));
+    let silence = |failure: &Failure| match failure.code() {
+        "io" => 2,
+        failure::STANDBY => 1,
+        _ => 0,
+    };
+    failures.sort_by_key(|(number, failure)| (silence(failure), *number));
     let first = failures.into_iter().next();
     Err(first.map_or_else(failure::ended, |(_, failure)| failure))
 }
@@ -129,17 +137,21 @@ async fn first<T>(
 async fn connect(
     config: &Config,
     handshake: &impl Fn(&str) -> Handshake,
+    limit: Duration,
 ) -> Result<(Client, IoDriver), Failure> {
     let port = config.get_ports().first().copied().unwrap_or(5432);
     match config.get_hosts().first() {
         Some(Host::Tcp(name)) => {
             let addresses = reach::addresses(name, port).await;
             let addresses = addresses.map_err(|error| failure::out_of_reach(&error))?;
+            // The last one gets half of the limit.
+            let many = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+            let pause = NEXT_ADDRESS.min(limit / many.saturating_mul(2));
             let attempts = addresses.into_iter().map(|address| {
                 let reaching = reach::address(address);
                 log_in(config, handshake(name), reaching)
             });
-            first(attempts, NEXT_ADDRESS).await
+            first(attempts, pause).await
         }
         #[cfg(unix)]
         Some(Host::Unix(folder)) => {
@@ -184,6 +196,8 @@ mod tests {
     use std::cell::Cell;
     use std::future::{pending, ready};
 
+    use tokio::time::Instant;
+
     use super::*;
 
     fn code(done: Result<u32, Failure>) -> &'static str {
@@ -201,7 +215,12 @@ mod tests {
                     _ => Err(failure::silent()),
                 }
             });
+            let began = Instant::now();
             assert_eq!(first(attempts.into_iter(), pause).await.ok(), Some(1));
+            // Nothing is waited for behind the one that failed, and a pause behind the one that hangs.
+            let took = began.elapsed();
+            let most = pause + Duration::from_millis(2);
+            assert!((pause..=most).contains(&took), "{took:?}");
         }
     }
 
@@ -220,15 +239,15 @@ mod tests {
         assert_eq!(begun.get(), 1);
     }
 
-    /// Fails if a server that does not answer hides what another one said.
+    /// Fails if a server that does not answer, or a standby, hides what another one said.
     #[tokio::test]
     async fn what_a_server_said_counts_before_silence() {
-        let failures = [failure::ended(), failure::standby(), failure::silent()];
-        let attempts = failures.map(|failure| ready(Err(failure)));
-        let failed = first(attempts.into_iter(), Duration::ZERO).await;
-        assert_eq!(code(failed), "25006");
-        let silent = [failure::ended(), failure::ended()].map(|failure| ready(Err(failure)));
-        let failed = first(silent.into_iter(), Duration::ZERO).await;
-        assert_eq!(code(failed), "io");
+        let all = [failure::ended(), failure::standby(), failure::silent()];
+        for (count, expected) in [(3, "timeout"), (2, failure::STANDBY), (1, "io")] {
+            let failures = all[..count].iter().cloned();
+            let attempts = failures.map(|failure| ready(Err(failure)));
+            let failed = first(attempts, Duration::ZERO).await;
+            assert_eq!(code(failed), expected);
+        }
     }
 }

@@ -17,7 +17,10 @@ pub(super) const NO_TABLES: &str = "the database has no tables of leasehold: run
 
 const UP: &str = "check that the server is up and the URL is right";
 
-const PRIMARY: &str = "it is a standby; check that the primary is up and that the URL names it";
+const PRIMARY: &str = "check that the primary is up and that the URL names it";
+
+/// The code of a server that takes no writes, such as a standby.
+pub(super) const STANDBY: &str = "25006";
 
 const TLS: &str = "give `tls_ca` the authority of the server's certificate, and `tls_client` what the server asks for; `sslmode=verify-full` wants the certificate to have the URL's host";
 
@@ -152,7 +155,7 @@ pub(super) fn out_of_reach(error: &io::Error) -> Failure {
 
 /// One of several servers, which takes no writes.
 pub(super) fn standby() -> Failure {
-    failed("25006", "the server takes no writes", PRIMARY)
+    failed(STANDBY, "the server takes no writes", PRIMARY)
 }
 
 fn failed(code: &'static str, said: &str, advice: &str) -> Failure {

@@ -240,7 +240,7 @@ fn connect(
 ) -> Boxed<Result<(Client, IoDriver), Failure>> {
     Box::pin(async move {
         let connecting = async {
-            let (client, mut io_driver) = dial(&hosts).await?;
+            let (client, mut io_driver) = dial(&hosts, limit).await?;
             let listening = async {
                 expect_session(&client).await?;
                 listen(&client, process).await
