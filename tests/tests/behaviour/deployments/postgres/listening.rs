@@ -22,9 +22,11 @@ fn database() -> Database {
 /// blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_call_waits_for_a_runtime_that_is_blocked() {
+    /// A server that gets no processor may take a second.
+    const SLOW: Duration = Duration::from_secs(3);
     let database = database();
     let pool = pool_at(&database.url()).await;
-    calls_go_on_beside_a_blocked_runtime(&pool).await;
+    calls_go_on_beside_a_blocked_runtime(&pool, 2 * SLOW, SLOW).await;
 }
 
 /// Fails if runtimes that call at once keep each other waiting for ever, or get a lock together.
