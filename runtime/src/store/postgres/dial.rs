@@ -76,8 +76,8 @@ impl IoDriver {
     }
 }
 
-/// Connects to all hosts at once; the first one that takes writes counts. So a host that hangs holds
-/// nothing up. The caller gives up after `limit`.
+/// Connects to all hosts at once; the first one that takes writes counts. So a host that hangs
+/// holds nothing up. The caller gives up after `limit`.
 pub(super) async fn dial(hosts: &Hosts, limit: Duration) -> Result<(Client, IoDriver), Failure> {
     #[cfg(feature = "tls")]
     let connector = Connector::new(hosts).map_err(|error| {
@@ -217,7 +217,7 @@ mod tests {
             });
             let began = Instant::now();
             assert_eq!(first(attempts.into_iter(), pause).await.ok(), Some(1));
-            // Nothing is waited for behind the one that failed, and a pause behind the one that hangs.
+            // The next attempt begins at once behind a failure, and after a pause behind a hang.
             let took = began.elapsed();
             let most = pause + Duration::from_millis(2);
             assert!((pause..=most).contains(&took), "{took:?}");

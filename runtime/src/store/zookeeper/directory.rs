@@ -28,7 +28,7 @@ impl Directory {
     }
 }
 
-/// The znodes with these names. Fails where they are of another recipe, or the numbers are worn out.
+/// The znodes with these names. Fails where one is of another recipe, or the numbers are worn out.
 pub(super) fn directory(path: &str, names: Vec<String>) -> Result<Directory, Trouble> {
     let mut znodes = Vec::with_capacity(names.len());
     for name in names {

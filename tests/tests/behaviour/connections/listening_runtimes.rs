@@ -152,7 +152,7 @@ async fn nobody_waits_for_a_runtime_that_is_blocked() {
     calls_go_on_beside_a_blocked_runtime(&pool(&server).await, blocked, SLOW).await;
 }
 
-/// Fails as the test above, on any store. The other runtime is blocked for `length`, and a call that
+/// Fails as the test above, on any store. The other runtime is blocked for `length`. A call that
 /// takes longer than `slow` meanwhile counts as late.
 pub(crate) async fn calls_go_on_beside_a_blocked_runtime(
     pool: &LockPool,

@@ -312,7 +312,7 @@ impl RedisStore {
         if self.reconnect_at.is_none() && silent_at.is_some_and(|at| at <= now) {
             let server = self.address.clone();
             reporter::log(move || tracing::warn!(%server, "no answer in time; connecting anew"));
-            // A listener may be late, too: the store reads what has come, beside the new connection.
+            // A listener may be late, too: the store reads what has come, and connects anew.
             if let Some(connection) = &self.connection
                 && !seeded!(SilenceUnread)
             {
