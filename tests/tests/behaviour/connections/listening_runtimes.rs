@@ -170,6 +170,10 @@ pub(crate) async fn calls_go_on_beside_a_blocked_runtime(
     }
     let end = Arc::new(AtomicBool::new(false));
     let other = Runtime::new().expect("a runtime");
+    // The first call's runtime hears.
+    let first = pool.clone();
+    let heard = other.spawn(async move { pair(&first, "first").await });
+    heard.await.expect("no panic");
     let theirs: Vec<_> = (0..24)
         .map(|number| other.spawn(pairs(pool.clone(), format!("b{number}"), Arc::clone(&end))))
         .collect();
