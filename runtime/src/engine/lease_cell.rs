@@ -24,6 +24,12 @@ use crate::store::kept::Kept;
 /// No store issues this number: a fence fits a `BIGINT`.
 const NO_FENCE: u64 = u64::MAX;
 
+/// The program has read the fence.
+const READ: u8 = 1;
+
+/// The holder has released.
+const CLOSED: u8 = 2;
+
 /// One call's lock, from before it is taken until after it is released.
 ///
 /// The engine writes, one thread at a time, and each change returns the waker to use. The caller
@@ -50,6 +56,11 @@ pub(crate) struct LeaseCell {
     inherited: OnceLock<Token>,
     /// [`NO_FENCE`] while there is none.
     fence: AtomicU64,
+    /// True if a transaction can hold the lock by its fence; see
+    /// [`LockStore::verifies`](crate::store::LockStore::verifies).
+    verifies: bool,
+    /// [`READ`] and [`CLOSED`], each set once.
+    fence_use: AtomicU8,
     /// Whether an exclusive lock has become a share.
     shared: AtomicBool,
     /// The task that waits for the grant, polls the body, or waits for the release. The engine only
@@ -116,11 +127,14 @@ impl Phase {
 }
 
 impl LeaseCell {
-    /// `clock` is the clock of the deadline.
-    pub(crate) fn new(key: FullKey, clock: Clock) -> Arc<Self> {
+    /// `clock` is the clock of the deadline. `verifies`: see
+    /// [`LockStore::verifies`](crate::store::LockStore::verifies).
+    pub(crate) fn new(key: FullKey, clock: Clock, verifies: bool) -> Arc<Self> {
         Arc::new(Self {
             key,
             clock,
+            verifies,
+            fence_use: AtomicU8::new(0),
             deadline: AtomicU64::new(0),
             #[cfg(feature = "__test")]
             confirmed: AtomicU64::new(0),
@@ -141,9 +155,25 @@ impl LeaseCell {
         &self.key
     }
 
-    pub(crate) fn fence(&self) -> Option<Fence> {
+    /// The fence, for spans and the like, which start no transaction.
+    pub(crate) fn peek_fence(&self) -> Option<Fence> {
         let fence = self.fence.load(Ordering::Acquire);
         (fence != NO_FENCE).then(|| Fence::new(fence))
+    }
+
+    /// The fence, for the program. On a store that verifies, none if the program first asks after
+    /// the release: the next call may have the lock by then, and both fences would verify.
+    pub(crate) fn fence(&self) -> Option<Fence> {
+        let read = |used| (used != CLOSED).then_some(used | READ);
+        let read = self
+            .fence_use
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, read);
+        self.peek_fence().filter(|_| read.is_ok() || !self.verifies)
+    }
+
+    /// True if a transaction may hold the lock, although its holder has released it.
+    pub(super) fn may_be_pinned(&self) -> bool {
+        self.verifies && self.fence_use.load(Ordering::SeqCst) & READ != 0
     }
 
     /// The result that is kept for the lock, which was not taken because of it.
@@ -284,6 +314,7 @@ impl LeaseCell {
 
     /// The holder releases: from here on nothing runs inside this lock.
     pub(crate) fn close(&self) {
+        self.fence_use.fetch_or(CLOSED, Ordering::SeqCst);
         self.deadline.store(0, Ordering::Release);
         self.tell_over();
     }
@@ -414,7 +445,7 @@ impl fmt::Debug for LeaseCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LeaseCell")
             .field("key", &self.key.name())
-            .field("fence", &self.fence())
+            .field("fence", &self.peek_fence())
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()
     }

@@ -6,7 +6,7 @@ use super::*;
 use crate::selftest::fixtures::{LONG, counting};
 
 fn held() -> Arc<LeaseCell> {
-    let cell = LeaseCell::new("key".into(), Clock::System);
+    let cell = LeaseCell::new("key".into(), Clock::System, false);
     assert!(cell.grant(Clock::System.now() + LONG, None).is_none());
     cell
 }
@@ -28,7 +28,7 @@ fn who_lets_go_is_woken_once_it_waits_for_the_release() {
     assert!(asleep.poll_released(&cx).is_pending());
     let released = asleep.release(Removal::Confirmed);
     assert!(matches!(released, Some(Parting::Wake(_))));
-    let refused = LeaseCell::new("key".into(), Clock::System);
+    let refused = LeaseCell::new("key".into(), Clock::System, false);
     assert!(refused.poll_granted(&cx).is_pending());
     let told = refused.release(Removal::Unknown);
     assert!(
@@ -63,4 +63,25 @@ fn all_that_watch_are_told_of_the_end() {
     assert!(other.as_mut().poll(&mut cx).is_ready());
     let mut late = Box::pin(cell.over());
     assert!(late.as_mut().poll(&mut cx).is_ready());
+}
+
+/// Fails if a fence is shown that the next call's transactions would stand beside.
+#[test]
+fn a_fence_that_is_first_read_after_the_release_is_withheld_where_it_verifies() {
+    let fence = Some(Fence::new(7));
+    for (verifies, reads_before) in [(true, true), (true, false), (false, true), (false, false)] {
+        let cell = LeaseCell::new("key".into(), Clock::System, verifies);
+        assert!(cell.grant(Clock::System.now() + LONG, fence).is_none());
+        if reads_before {
+            assert_eq!(cell.fence(), fence);
+        }
+        assert_eq!(cell.may_be_pinned(), verifies && reads_before);
+        cell.close();
+        for _ in 0..2 {
+            let shown = fence.filter(|_| reads_before || !verifies);
+            assert_eq!(cell.fence(), shown, "{verifies} {reads_before}");
+            assert_eq!(cell.may_be_pinned(), verifies && reads_before);
+        }
+        assert_eq!(cell.peek_fence(), fence, "spans show it");
+    }
 }

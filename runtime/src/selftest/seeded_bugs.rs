@@ -71,6 +71,12 @@ bugs! {
     /// A lock that is handed over inside the process counts as acquired anew, and so outlives its
     /// lease.
     HandedOverWithoutEnd,
+    /// A lock is handed over inside the process although a transaction of its holder may be under
+    /// way.
+    PinsUnminded,
+    /// A row that another transaction has locked fails the requests for other rows, again and
+    /// again.
+    LockedRowFailsAll,
     /// A lock that is handed over keeps the fence of its previous holder.
     FenceHandedOver,
     /// A process that queues at the store asks again only when the store tells it to, or when the

@@ -1,11 +1,13 @@
 //! Handing a lock over from one call of this process to its successor, without asking the store.
 //!
 //! The key keeps its token. The token moves to the successor together with the rest of the lease.
-//! That is safe for three reasons:
+//! That is safe for four reasons:
 //! - The lease is still counted from the same request.
 //! - Both calls have the same ttl, so no request of the old call that is under way can shorten the
 //!   lease of the new one.
 //! - The fence is one that the store reserved when it granted the lock.
+//! - No transaction of the old call can verify the lock: the program has not read its fence, or
+//!   the store has no such transactions.
 //!
 //! Where one of these does not hold, the lock is released and asked for anew.
 //!
@@ -70,6 +72,14 @@ impl Core {
         true
     }
 
+    /// A transaction may hold the lock of `id` beyond its release, which follows: the store gives
+    /// the lock to the next call.
+    pub(crate) fn may_be_pinned(&mut self, id: TicketId) {
+        if let Some(lease) = self.tickets.get_mut(id).and_then(Ticket::lease_mut) {
+            lease.pin();
+        }
+    }
+
     /// The head of the queue, if the lock of `id` may be handed over to it.
     fn successor(&self, id: TicketId, now: Instant) -> Option<TicketId> {
         let holder = self.tickets.get(id)?;
@@ -96,6 +106,8 @@ impl Core {
             && ticket.acquire().share.is_none()
             && holder.is_settled()
             && !lease.is_renewing()
+            // The store knows which transactions hold the lock, and gives it on after them.
+            && !lease.may_be_pinned()
             // The store can have no key with this call's token, which a hand-over replaces.
             && ticket.is_queued()
             && !ticket.may_be_taken();

@@ -28,8 +28,9 @@ pub(super) type Generation = u64;
 /// disk.
 const LEAST_PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long a call may wait for a row that another call has locked.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// Limit of a call's wait for a row that another call has locked. Half of [`LEAST_PATIENCE`], so
+/// that the calls behind it are answered before the connection counts as silent.
+const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
 /// How long it may take to make the tables, or to wait for another process that makes them.
 const MIGRATION: Duration = Duration::from_secs(30);
@@ -192,11 +193,16 @@ impl Connection {
         }
     }
 
-    /// Sends the call when the future is first polled.
-    pub(super) fn call(&mut self, call: Call, process: Token) -> Boxed<Exchange> {
+    /// Sends the call when the future is first polled. `skips`: it leaves out rows that others have
+    /// locked.
+    pub(super) fn call(&mut self, call: Call, process: Token, skips: bool) -> Boxed<Exchange> {
         self.expect_within(call.patience);
-        let generation = self.generation;
-        let (client, functions) = (Arc::clone(&self.client), self.functions.clone());
+        let (generation, client) = (self.generation, Arc::clone(&self.client));
+        let functions = if skips {
+            self.functions.skipping()
+        } else {
+            self.functions.clone()
+        };
         Box::pin(async move {
             let answer = call.run(&client, &functions, process).await;
             Exchange {

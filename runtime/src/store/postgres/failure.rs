@@ -22,11 +22,18 @@ const PRIMARY: &str = "check that the primary is up and that the URL names it";
 /// The code of a server that takes no writes, such as a standby.
 pub(super) const STANDBY: &str = "25006";
 
+/// The code of a wait for a row that lasted too long.
+pub(super) const LOCKED: &str = "55P03";
+
+const NO_FOR_UPDATE: &str = "another transaction keeps rows of leasehold.locks locked; use verify() in transactions of your own, and no FOR UPDATE";
+
 const TLS: &str = "give `tls_ca` the authority of the server's certificate, and `tls_client` what the server asks for; `sslmode=verify-full` wants the certificate to have the URL's host";
 
 /// Why an answer cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Problem {
+    #[error("another transaction has locked the row")]
+    Locked,
     #[error("fewer rows than requests")]
     TooFewRows,
     #[error("a result of another form")]
@@ -47,11 +54,7 @@ const CODES: &[(&str, Retry, &str)] = &[
         Retry::Now,
         "the request waited in a circle with another transaction; it is repeated",
     ),
-    (
-        "55P03",
-        Retry::Later,
-        "another transaction keeps rows of leasehold.locks locked; use verify() in transactions of your own, and no FOR UPDATE",
-    ),
+    (LOCKED, Retry::Later, NO_FOR_UPDATE),
     (
         "57014",
         Retry::Later,
@@ -191,8 +194,11 @@ pub(super) fn silent() -> Failure {
     )
 }
 
-/// An answer that cannot be read.
-pub(super) fn broken(problem: &Problem) -> Failure {
+/// A row that the call left out, or an answer that cannot be read.
+pub(super) fn unread(problem: &Problem) -> Failure {
+    if matches!(problem, Problem::Locked) {
+        return Failure::unavailable(LOCKED, NO_FOR_UPDATE.to_owned(), Retry::Later, false);
+    }
     let text = format!(
         "the server's answer is not that of leasehold's functions ({problem}); {NO_TABLES}"
     );

@@ -125,6 +125,17 @@ impl Functions {
         ))
     }
 
+    /// The same functions, which leave out rows that others have locked.
+    pub(super) fn skipping(&self) -> Self {
+        let begin = match self {
+            Self::Prepared(_) => "BEGIN",
+            Self::Pooled(begin) => begin,
+        };
+        Self::Pooled(format!(
+            "{begin}; SET LOCAL lock_timeout = 1; SET LOCAL leasehold.skips = on"
+        ))
+    }
+
     /// One round trip. The rows are there once they are committed.
     pub(super) async fn call(
         &self,

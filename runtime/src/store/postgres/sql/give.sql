@@ -95,20 +95,21 @@ END $$;
 
 -- Releases, shares given back and places in queues given up, in this order. One row for each:
 -- whether the token had it. A release need not be on disk before it is answered: lost in a crash,
--- it lets the lock last its ttl. A hold must be.
+-- it lets the lock last its ttl. A hold must be. `had` is null for a row that was left out.
 CREATE FUNCTION leasehold.give(me uuid, verbs text[], keys text[], tokens uuid[], keeps integer[])
 RETURNS TABLE (had boolean) LANGUAGE plpgsql AS $$
 DECLARE
   freed boolean[];
+  left_out text[];
 BEGIN
   IF array_remove(keeps, NULL) = '{}' THEN PERFORM set_config('synchronous_commit', 'off', true); END IF;
-  IF cardinality(keys) > 1 THEN
-    PERFORM leasehold._lock(keys, false);
+  IF cardinality(keys) > 1 OR leasehold._skips() THEN
+    left_out := leasehold._lock(keys, false);
     freed := leasehold._release_open(verbs, keys, tokens, keeps);
   END IF;
   FOR i IN 1 .. cardinality(keys) LOOP
     had := freed[i];
-    IF had IS NULL THEN CASE verbs[i]
+    IF had IS NULL AND keys[i] = ANY (left_out) IS NOT TRUE THEN CASE verbs[i]
       WHEN 'release' THEN had := leasehold._release(keys[i], tokens[i], keeps[i]);
       WHEN 'part' THEN had := leasehold._part(keys[i], tokens[i], keeps[i]);
       WHEN 'leave' THEN PERFORM leasehold._leave(me, keys[i]); had := false;

@@ -59,14 +59,20 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- Gives the lock that `was` has to `t`, with its fence. The same acquisition goes on, so a pin by
--- `verify` does not keep it up.
+-- Gives the lock that `was` has to `t`, with its fence. A transaction that verified the lock for
+-- the process before ends first: until then the answer is `pinned`.
 CREATE FUNCTION leasehold.adopt(me uuid, k text, was uuid, t uuid, ttl integer, fn text)
-RETURNS TABLE (taken boolean, fence bigint, number integer, wanted boolean) LANGUAGE plpgsql AS $$
+RETURNS TABLE (taken boolean, fence bigint, number integer, wanted boolean, pinned boolean) LANGUAGE plpgsql AS $$
 BEGIN
+  PERFORM FROM leasehold.locks l WHERE l.key = k FOR NO KEY UPDATE;
+  PERFORM FROM leasehold.locks l WHERE l.key = k FOR UPDATE SKIP LOCKED;
+  pinned := NOT FOUND;
   UPDATE leasehold.locks l SET token = t, process = me, function = fn, expires_at = leasehold._after(ttl)
-    WHERE l.key = k AND l.token IN (was, t) AND l.state = 'held' AND l.expires_at > clock_timestamp()
+    WHERE l.key = k AND (l.token = t OR l.token = was AND NOT pinned) AND l.state = 'held'
+      AND l.expires_at > clock_timestamp()
     RETURNING l.fence, l.reserved, l.queued INTO fence, number, wanted;
   taken := FOUND;
+  pinned := NOT taken AND EXISTS (
+    SELECT FROM leasehold.locks l WHERE l.key = k AND l.token = was AND l.state = 'held' AND l.expires_at > clock_timestamp());
   RETURN NEXT;
 END $$;

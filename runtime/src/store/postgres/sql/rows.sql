@@ -84,16 +84,30 @@ BEGIN
   RETURN EXISTS (SELECT FROM leasehold.waiters w WHERE w.key = k);
 END $$;
 
+-- True if the call leaves out rows that others have locked, instead of waiting for them.
+CREATE FUNCTION leasehold._skips() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN current_setting('leasehold.skips', true) = 'on';
+END $$;
+
 -- Makes the rows that are missing, and locks the rows of these keys: the only waits of a call with
--- several keys.
-CREATE FUNCTION leasehold._lock(keys text[], makes boolean) RETURNS void LANGUAGE plpgsql AS $$
+-- several keys. Returns the keys of rows that it left out.
+CREATE FUNCTION leasehold._lock(keys text[], makes boolean) RETURNS text[] LANGUAGE plpgsql AS $$
 BEGIN
   IF makes THEN
     INSERT INTO leasehold.locks (key)
       SELECT k FROM unnest(keys) AS k WHERE NOT EXISTS (SELECT FROM leasehold.locks l WHERE l.key = k OFFSET 0)
       GROUP BY k ORDER BY k COLLATE "C" ON CONFLICT DO NOTHING;
   END IF;
+  IF leasehold._skips() THEN
+    RETURN ARRAY(
+      WITH locked AS MATERIALIZED (
+        SELECT l.key FROM leasehold.locks l WHERE l.key = ANY (keys) ORDER BY l.key FOR NO KEY UPDATE SKIP LOCKED
+      )
+      SELECT l.key FROM leasehold.locks l WHERE l.key = ANY (keys) AND NOT EXISTS (SELECT FROM locked x WHERE x.key = l.key));
+  END IF;
   PERFORM 1 FROM leasehold.locks l WHERE l.key = ANY (keys) ORDER BY l.key FOR NO KEY UPDATE;
+  RETURN '{}';
 END $$;
 
 -- The row of `k`, made where it is missing, locked, and as it is now: what has ended is free, and

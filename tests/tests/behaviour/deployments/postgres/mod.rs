@@ -18,9 +18,11 @@ mod faults;
 mod gathering;
 mod kills;
 mod listening;
+mod locked_rows;
 mod mutants;
 mod network;
 mod orphans;
+mod outliving;
 mod pooler;
 mod processes;
 #[cfg(feature = "tls")]

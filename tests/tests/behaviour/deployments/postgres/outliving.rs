@@ -1,0 +1,148 @@
+//! Transactions that outlive the call that verified the lock: no other call gets it before they end.
+
+use leasehold::postgres::LEASE_OVER;
+use leasehold_tests::postgres::Postgres;
+use leasehold_tests::wait;
+use tokio_postgres::IsolationLevel;
+
+use super::verifying::{begin, code, fence, verify};
+use super::{LONG, TTL, fresh, patient, queued, take};
+
+/// How the call that verified the lock ends.
+#[derive(Debug, Clone, Copy)]
+enum Ends {
+    Dropped,
+    Released,
+}
+
+/// Fails if a call of the same pool gets the lock of a call that has gone, and both commit.
+#[tokio::test]
+async fn the_next_call_of_the_process_waits_for_the_commit() {
+    for ends in [Ends::Dropped, Ends::Released] {
+        for isolation in [
+            IsolationLevel::ReadCommitted,
+            IsolationLevel::RepeatableRead,
+            IsolationLevel::Serializable,
+        ] {
+            counts_both(ends, isolation).await;
+        }
+    }
+}
+
+/// Two calls of one pool each add one to a counter. The first is gone before its commit.
+async fn counts_both(ends: Ends, isolation: IsolationLevel) {
+    let (database, pool) = fresh().await;
+    let mut client = database.client().await;
+    let table = "CREATE TABLE stock (count bigint NOT NULL); INSERT INTO stock VALUES (0)";
+    client.batch_execute(table).await.expect("an owner may");
+    let first = take(&pool, "stock").await;
+    let next = pool.lock("stock").ttl(TTL).wait(LONG).acquire();
+    let mut next = wait::started(next).await;
+
+    let builder = client.build_transaction().isolation_level(isolation);
+    let transaction = builder.start().await.expect("it begins");
+    let verified = verify(&transaction, first.full_key(), fence(&first)).await;
+    verified.expect("it holds it");
+    let write = "UPDATE stock SET count = 1 WHERE count = 0";
+    transaction.execute(write, &[]).await.expect("it is free");
+    match ends {
+        Ends::Released => first.release().await.expect("still held"),
+        Ends::Dropped => drop(first),
+    }
+    let probe = database.probe("lock:");
+    tokio::select! {
+        early = &mut next => panic!("{ends:?}, {isolation:?}: let in before the commit: {early:?}"),
+        () = queued(&probe, "stock", 1) => {}
+    }
+    transaction.commit().await.expect("nothing is in its way");
+
+    let next = wait::within("it is let in", LONG, next).await;
+    let next = next.unwrap_or_else(|error| panic!("{ends:?}, {isolation:?}: {error}"));
+    let transaction = begin(&mut client).await;
+    let verified = verify(&transaction, next.full_key(), fence(&next)).await;
+    verified.expect("it holds it");
+    let count = transaction.query_one("SELECT count FROM stock", &[]).await;
+    let count: i64 = count.expect("a row").get(0);
+    assert_eq!(count, 1, "{ends:?}, {isolation:?}");
+}
+
+/// Fails if a transaction that is prepared and not committed lets the next call in.
+#[tokio::test]
+async fn the_next_call_waits_for_a_prepared_transaction() {
+    let server = Postgres::start_with(&["max_prepared_transactions=2"]);
+    let database = server.migrated();
+    let pool = patient(&database).await;
+    let mut client = database.client().await;
+    let first = take(&pool, "prepared").await;
+    let next = pool.lock("prepared").ttl(TTL).wait(LONG).acquire();
+    let mut next = wait::started(next).await;
+    let transaction = begin(&mut client).await;
+    let verified = verify(&transaction, first.full_key(), fence(&first)).await;
+    verified.expect("it holds it");
+    let prepare = transaction
+        .batch_execute("PREPARE TRANSACTION 'both'")
+        .await;
+    prepare.expect("the server allows it");
+    drop(transaction);
+    drop(first);
+    let probe = database.probe("lock:");
+    tokio::select! {
+        early = &mut next => panic!("let in before the commit: {early:?}"),
+        () = queued(&probe, "prepared", 1) => {}
+    }
+    let commit = client.batch_execute("COMMIT PREPARED 'both'").await;
+    commit.expect("it is prepared");
+    let next = wait::within("it is let in", LONG, next).await;
+    drop(next.expect("it is free"));
+}
+
+/// Fails if a handle that outlives its call shows a fence that verifies beside the next call's.
+#[tokio::test]
+async fn a_fence_that_is_read_too_late_is_withheld() {
+    let (database, pool) = fresh().await;
+    let mut client = database.client().await;
+    let first = take(&pool, "late").await;
+    let (handle, key) = (first.handle(), first.full_key().to_owned());
+    let next = pool.lock("late").ttl(TTL).wait(LONG).acquire();
+    let next = wait::started(next).await;
+    drop(first);
+    let next = wait::within("it is let in", LONG, next).await;
+    let next = next.expect("the lock is handed over");
+    let late = handle.fence();
+    assert!(late.is_none(), "{late:?} was handed over to {next:?}");
+    // A fence that was read stays readable, and ends with its call.
+    let (handle, read) = (next.handle(), fence(&next));
+    next.release().await.expect("still held");
+    let again = handle.fence().expect("it was read").as_i64();
+    assert_eq!(again, read);
+    let transaction = begin(&mut client).await;
+    assert_eq!(code(verify(&transaction, &key, read).await), LEASE_OVER);
+}
+
+/// Fails if a process adopts a lock while a transaction of the process before is under way.
+#[tokio::test]
+async fn an_adopter_waits_for_the_commit() {
+    let (database, pool) = fresh().await;
+    let other = patient(&database).await;
+    let mut client = database.client().await;
+    let first = take(&pool, "given").await;
+    let transaction = begin(&mut client).await;
+    let verified = verify(&transaction, first.full_key(), fence(&first)).await;
+    verified.expect("it holds it");
+    let given = first.hand_over().expect("still held");
+    let adopting = wait::started(other.adopt(given)).await;
+    let asked = async {
+        let row = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%' AND query LIKE '%leasehold.adopt%'";
+        let probe = database.probe("lock:");
+        wait::until_async("it asks", LONG, || probe.value(row) != "0").await;
+    };
+    let mut adopting = adopting;
+    tokio::select! {
+        early = &mut adopting => panic!("adopted before the commit: {early:?}"),
+        () = asked => {}
+    }
+    transaction.commit().await.expect("nothing is in its way");
+    let adopted = wait::within("it is adopted", LONG, adopting).await;
+    let adopted = adopted.expect("the transaction has ended");
+    adopted.release().await.expect("still held");
+}
