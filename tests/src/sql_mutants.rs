@@ -17,6 +17,16 @@ const MUTANTS: &[Mutant] = &[
         "f BETWEEN l.fence AND l.fence + l.reserved",
     ),
     (
+        "AdoptersOvertakePins",
+        "l.token = was AND NOT pinned",
+        "l.token = was",
+    ),
+    (
+        "LockedRowsAreNotLeftOut",
+        "IF leasehold._skips() THEN\n    RETURN",
+        "IF false THEN\n    RETURN",
+    ),
+    (
         "VerifyHoldsRenewalsUp",
         "f BETWEEN l.fence AND l.fence + l.reserved FOR KEY SHARE",
         "f BETWEEN l.fence AND l.fence + l.reserved FOR SHARE",

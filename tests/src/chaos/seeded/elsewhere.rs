@@ -148,6 +148,18 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a lease is renewed while two calls wait for a connection that is silent",
     },
     Elsewhere {
+        bug: "PinsUnminded",
+        program: "behaviour",
+        test: "deployments::postgres::outliving::the_next_call_of_the_process_waits_for_the_commit",
+        what: "a call ends before the transaction that has verified its lock",
+    },
+    Elsewhere {
+        bug: "LockedRowFailsAll",
+        program: "behaviour",
+        test: "deployments::postgres::locked_rows::a_locked_row_costs_no_other_lease",
+        what: "a person locks the row of one of twenty leases",
+    },
+    Elsewhere {
         bug: "SilenceUnread",
         program: "behaviour",
         test: "store::conformance::postgres",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::{LockGuard, LockPool};
 use leasehold_tests::postgres::Postgres;
-use leasehold_tests::wait;
+use leasehold_tests::{rerun::fails_with, wait};
 
 use super::{LONG, connect, take};
 
@@ -44,11 +44,21 @@ async fn a_locked_row_costs_no_other_lease() {
     take(&pool, "held-0").await.release().await.expect("free");
 }
 
+/// All at once, so that their renewals leave together.
 async fn hold_all(pool: &LockPool) -> Vec<LockGuard> {
-    let mut held = Vec::new();
-    for number in 0..KEYS {
+    let taking = (0..KEYS).map(|number| {
         let lock = pool.lock(format!("held-{number}")).ttl(TTL).wait(LONG);
-        held.push(lock.watchdog().acquire().await.expect("it is free"));
-    }
-    held
+        lock.watchdog().acquire()
+    });
+    let taken = futures_util::future::try_join_all(taking).await;
+    taken.expect("they are free")
+}
+
+/// Fails if the test above does not see that a locked row fails all that is asked beside it.
+#[test]
+fn a_row_that_fails_all_is_found() {
+    fails_with(
+        "LockedRowFailsAll",
+        "deployments::postgres::locked_rows::a_locked_row_costs_no_other_lease",
+    );
 }

@@ -24,6 +24,18 @@ fn verify_keeps_nothing_under_load() {
 }
 
 #[test]
+fn pins_are_overtaken_by_adopters() {
+    let test = of("outliving::an_adopter_waits_for_the_commit");
+    fails_with("AdoptersOvertakePins", &test);
+}
+
+#[test]
+fn locked_rows_fail_whole_batches() {
+    let test = of("locked_rows::a_locked_row_costs_no_other_lease");
+    fails_with("LockedRowsAreNotLeftOut", &test);
+}
+
+#[test]
 fn verify_holds_renewals_up() {
     let test = of("verifying::a_pinned_lease_is_renewed");
     fails_with("VerifyHoldsRenewalsUp", &test);

@@ -1,8 +1,11 @@
 //! Transactions that outlive the call that verified the lock: no other call gets it before they end.
 
+use std::pin::Pin;
+
 use leasehold::postgres::LEASE_OVER;
-use leasehold_tests::postgres::Postgres;
-use leasehold_tests::wait;
+use leasehold::{LockError, LockGuard, LockPool};
+use leasehold_tests::postgres::{Database, Postgres};
+use leasehold_tests::{rerun::fails_with, wait};
 use tokio_postgres::IsolationLevel;
 
 use super::verifying::{begin, code, fence, verify};
@@ -13,6 +16,22 @@ use super::{LONG, TTL, fresh, patient, queued, take};
 enum Ends {
     Dropped,
     Released,
+}
+
+type Next = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>>>>;
+
+/// One call has the lock, and another of the same pool waits. The first one got it while the second
+/// waited, so it has fences in reserve for it.
+async fn two_calls(database: &Database, pool: &LockPool, key: &'static str) -> (LockGuard, Next) {
+    let other = patient(database).await;
+    let before = take(&other, key).await;
+    let first = wait::started(pool.lock(key).ttl(TTL).wait(LONG).acquire()).await;
+    let next = pool.lock(key).ttl(TTL).wait(LONG).acquire();
+    let next = wait::started(next).await;
+    queued(&database.probe("lock:"), key, 1).await;
+    before.release().await.expect("still held");
+    let first = wait::within("it is let in", LONG, first).await;
+    (first.expect("it is free"), next)
 }
 
 /// Fails if a call of the same pool gets the lock of a call that has gone, and both commit.
@@ -35,9 +54,7 @@ async fn counts_both(ends: Ends, isolation: IsolationLevel) {
     let mut client = database.client().await;
     let table = "CREATE TABLE stock (count bigint NOT NULL); INSERT INTO stock VALUES (0)";
     client.batch_execute(table).await.expect("an owner may");
-    let first = take(&pool, "stock").await;
-    let next = pool.lock("stock").ttl(TTL).wait(LONG).acquire();
-    let mut next = wait::started(next).await;
+    let (first, mut next) = two_calls(&database, &pool, "stock").await;
 
     let builder = client.build_transaction().isolation_level(isolation);
     let transaction = builder.start().await.expect("it begins");
@@ -73,9 +90,7 @@ async fn the_next_call_waits_for_a_prepared_transaction() {
     let database = server.migrated();
     let pool = patient(&database).await;
     let mut client = database.client().await;
-    let first = take(&pool, "prepared").await;
-    let next = pool.lock("prepared").ttl(TTL).wait(LONG).acquire();
-    let mut next = wait::started(next).await;
+    let (first, mut next) = two_calls(&database, &pool, "prepared").await;
     let transaction = begin(&mut client).await;
     let verified = verify(&transaction, first.full_key(), fence(&first)).await;
     verified.expect("it holds it");
@@ -101,10 +116,8 @@ async fn the_next_call_waits_for_a_prepared_transaction() {
 async fn a_fence_that_is_read_too_late_is_withheld() {
     let (database, pool) = fresh().await;
     let mut client = database.client().await;
-    let first = take(&pool, "late").await;
+    let (first, next) = two_calls(&database, &pool, "late").await;
     let (handle, key) = (first.handle(), first.full_key().to_owned());
-    let next = pool.lock("late").ttl(TTL).wait(LONG).acquire();
-    let next = wait::started(next).await;
     drop(first);
     let next = wait::within("it is let in", LONG, next).await;
     let next = next.expect("the lock is handed over");
@@ -145,4 +158,15 @@ async fn an_adopter_waits_for_the_commit() {
     let adopted = wait::within("it is adopted", LONG, adopting).await;
     let adopted = adopted.expect("the transaction has ended");
     adopted.release().await.expect("still held");
+}
+
+/// Fails if the tests of this file do not see that the process hands on what a transaction holds.
+#[test]
+fn a_pin_that_is_not_minded_is_found() {
+    for test in [
+        "deployments::postgres::outliving::the_next_call_of_the_process_waits_for_the_commit",
+        "deployments::postgres::outliving::a_fence_that_is_read_too_late_is_withheld",
+    ] {
+        fails_with("PinsUnminded", test);
+    }
 }
