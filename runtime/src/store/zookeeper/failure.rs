@@ -65,17 +65,12 @@ fn of(error: &Error) -> Failure {
         Error::InvalidAcl
         | Error::BadArguments(_)
         | Error::MarshallingError
-        | Error::NoChildrenForEphemerals => (
+        | Error::NoChildrenForEphemerals
+        | Error::UnexpectedErrorCode(_) => (
             "ERR",
             Retry::Never,
-            false,
+            matches!(error, Error::UnexpectedErrorCode(_)),
             "the server cannot carry out the request; look at its log and its settings",
-        ),
-        Error::UnexpectedErrorCode(_) => (
-            "ERR",
-            Retry::Never,
-            true,
-            "the server could not carry out the request; look at its log and its settings",
         ),
         error => return disconnected(error),
     };
