@@ -224,6 +224,12 @@ bugs! {
     SessionUnconfirmed,
     /// A heartbeat counts at once, although a replaced leader may have answered it.
     HeartbeatBelieved,
+    /// A connection to etcd is kept whose token is refused.
+    OldTokenKept,
+    /// A database of etcd that is full counts as one that has carried nothing out.
+    FullIsRefused,
+    /// An error in the middle of a Redis script counts as if the script had changed nothing.
+    ScriptsAreWhole,
     /// All replicas are those that are connected, and not those that the Sentinels know.
     ReplicasAwayForgotten,
     /// A pool on PostgreSQL or etcd sends each request alone, however many calls are under way.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::client::Client;
 use super::epoch::Epoch;
+use super::failure;
 use super::gathering::Gathering;
 use super::messages::KeyValue;
 use super::node_names::NodeNames;
@@ -59,7 +60,7 @@ impl Session {
     /// Remembers nodes for which a transaction may be carried out late.
     pub(super) fn doubt<T>(&self, nodes: &[Node], answer: Answer<T>) -> Answer<T> {
         if let Err(Trouble::Failed(failure)) = &answer
-            && failure.executed
+            && failure::may_be_late(failure)
         {
             let epoch = self.epoch.now();
             let doubted = nodes.iter().map(|node| (node.name, epoch));

@@ -25,10 +25,11 @@ fn of(error: &Error) -> Failure {
             false,
             "the user may not create and delete znodes below the chroot; the page docs/stores/zookeeper.md says what it needs",
         ),
+        // Also the answer to each request that was under way when a new connection was refused.
         Error::AuthFailed => (
             "permission",
             Retry::Never,
-            false,
+            true,
             "the server refused the user or the password of the URL; correct them",
         ),
         Error::QuotaExceeded => (
@@ -68,7 +69,7 @@ fn of(error: &Error) -> Failure {
         | Error::UnexpectedErrorCode(_) => (
             "ERR",
             Retry::Never,
-            false,
+            matches!(error, Error::UnexpectedErrorCode(_)),
             "the server cannot carry out the request; look at its log and its settings",
         ),
         error => return disconnected(error),
@@ -175,5 +176,32 @@ pub(super) fn not_sent(failure: Failure) -> Failure {
     Failure {
         executed: false,
         ..failure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if a request is taken for refused by an error that may come after it.
+    #[test]
+    fn what_is_certain() {
+        let executed = |error| of(&error).executed;
+        for error in [
+            Error::NoAuth,
+            Error::QuotaExceeded,
+            Error::Throttled,
+            Error::NotReadOnly,
+        ] {
+            assert!(!executed(error.clone()), "{error}");
+        }
+        for error in [
+            Error::AuthFailed,
+            Error::ConnectionLoss,
+            Error::RuntimeInconsistent,
+            Error::UnexpectedErrorCode(-1),
+        ] {
+            assert!(executed(error.clone()), "{error}");
+        }
     }
 }

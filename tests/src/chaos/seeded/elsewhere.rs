@@ -130,6 +130,24 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a leader that was stopped goes on when another one leads, and answers a heartbeat",
     },
     Elsewhere {
+        bug: "OldTokenKept",
+        program: "behaviour",
+        test: "deployments::etcd::logins::a_new_role_ends_no_lease",
+        what: "roles are added to an etcd with signed tokens while leases are held",
+    },
+    Elsewhere {
+        bug: "FullIsRefused",
+        program: "behaviour",
+        test: "deployments::etcd::full::a_refused_acquire_leaves_no_node",
+        what: "an etcd is full before an acquire that its quota has passed, and the caller has gone",
+    },
+    Elsewhere {
+        bug: "ScriptsAreWhole",
+        program: "behaviour",
+        test: "deployments::tls_and_acl::acl::a_share_that_is_refused_blocks_nobody",
+        what: "a user lacks a command that a script needs after it has noted a share",
+    },
+    Elsewhere {
         bug: "ReplicasAwayForgotten",
         program: "behaviour",
         test: "deployments::replicas::all_replicas_are_those_that_sentinels_know",

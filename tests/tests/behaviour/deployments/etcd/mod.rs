@@ -8,7 +8,9 @@ use super::session_servers::Times;
 
 mod connecting;
 mod faults;
+mod full;
 mod gathering;
+mod logins;
 mod names;
 mod orphans;
 mod processes;
