@@ -234,6 +234,8 @@ bugs! {
     ReplicasAwayForgotten,
     /// A pool on PostgreSQL or etcd sends each request alone, however many calls are under way.
     CallsPileUp,
+    /// Sessions on PostgreSQL run functions and operators of other roles.
+    SearchPathTrusted,
     /// A request that waits for calls under way does not make their connection suspect earlier.
     GatheredPatiently,
     /// A connection counts as silent although what a listener has not heard of lies on its socket.

@@ -160,6 +160,12 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "callers come while PostgreSQL stands still",
     },
     Elsewhere {
+        bug: "SearchPathTrusted",
+        program: "behaviour",
+        test: "deployments::postgres::hostile::a_pool_runs_nothing_of_another_role",
+        what: "another role has made functions and operators in the schema `public` of PostgreSQL",
+    },
+    Elsewhere {
         bug: "GatheredPatiently",
         program: "behaviour",
         test: "deployments::postgres::gathering::a_renewal_does_not_wait_for_patient_calls",
