@@ -218,6 +218,10 @@ bugs! {
     SessionUnconfirmed,
     /// A heartbeat counts at once, although a replaced leader may have answered it.
     HeartbeatBelieved,
+    /// The time that a server granted a session counts although the next server grants less.
+    GrantedTimeReadOnce,
+    /// The end of a connection does not wake those that watch by it.
+    WatchesForgotten,
     /// All replicas are those that are connected, and not those that the Sentinels know.
     ReplicasAwayForgotten,
     /// A pool on PostgreSQL or etcd sends each request alone, however many calls are under way.
