@@ -4,7 +4,6 @@
 //! order. A connection ends once, with all of its requests and watches. Nothing is sent again: the
 //! next connection of the session begins without them, however many there were.
 
-use std::collections::HashMap;
 use std::future::pending;
 use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,19 +15,17 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
+use super::asked::{Asked, Change, Request, header};
 use super::error::Error;
 use super::handshake::{self, CLOSE, Granted, Ticket};
 use super::jute::{In, Out};
-use crate::base::seeded::seeded;
 
-pub(super) const EXISTS: i32 = 3;
 const PING: i32 = 11;
 const AUTH: i32 = 100;
 
-/// Numbers of answers that belong to no numbered request.
-const NOTIFICATION: i32 = -1;
+/// Numbers of requests that have no number of their own.
 const PING_NUMBER: i32 = -2;
 const AUTH_NUMBER: i32 = -4;
 
@@ -45,15 +42,6 @@ const LONGEST: usize = 256 * 1_024 * 1_024;
 #[derive(Debug)]
 pub(super) struct Line {
     requests: UnboundedSender<Request>,
-}
-
-/// A request without its number.
-#[derive(Debug)]
-struct Request {
-    code: i32,
-    body: Out,
-    answer: oneshot::Sender<Result<Vec<u8>, Error>>,
-    watch: Option<(String, oneshot::Sender<()>)>,
 }
 
 /// Waits for one change of a znode.
@@ -141,7 +129,7 @@ impl Line {
         &self,
         code: i32,
         body: Out,
-        watch: Option<(String, oneshot::Sender<()>)>,
+        watch: Option<(String, Change)>,
     ) -> impl Future<Output = Result<Vec<u8>, Error>> + Send + use<> {
         let (answer, answered) = oneshot::channel();
         let request = Request {
@@ -157,121 +145,6 @@ impl Line {
             answered.await.unwrap_or_else(|_| Err(lost()))
         }
     }
-}
-
-/// Requests without an answer, and watches.
-#[derive(Default)]
-struct Asked {
-    number: i32,
-    answers: HashMap<i32, Asking>,
-    watches: HashMap<String, Vec<(i32, oneshot::Sender<()>)>>,
-    /// The last answer, or the first request after all were answered.
-    since: Option<Instant>,
-}
-
-struct Asking {
-    code: i32,
-    /// None if nobody waits.
-    answer: Option<oneshot::Sender<Result<Vec<u8>, Error>>>,
-    watched: Option<String>,
-}
-
-impl Asked {
-    fn expects(&mut self, number: i32, asking: Asking) {
-        if self.answers.is_empty() {
-            self.since = Some(Instant::now());
-        }
-        self.answers.insert(number, asking);
-    }
-
-    /// Appends a request to what leaves next.
-    fn request(&mut self, request: Request, frames: &mut Vec<u8>) {
-        self.number = self.number.checked_add(1).unwrap_or(1);
-        let (number, code) = (self.number, request.code);
-        let whole = Out::default().int(number).int(code).then(&request.body);
-        whole.frame_to(frames);
-        let watched = request.watch.map(|(path, change)| {
-            // The change may arrive before the answer.
-            let watches = self.watches.entry(path.clone()).or_default();
-            watches.retain(|(_, change)| !change.is_closed());
-            watches.push((number, change));
-            path
-        });
-        let answer = Some(request.answer);
-        self.expects(
-            number,
-            Asking {
-                code,
-                answer,
-                watched,
-            },
-        );
-    }
-
-    /// Appends a request that nobody waits for.
-    fn signal(&mut self, number: i32, code: i32, frames: &mut Vec<u8>) {
-        if self.answers.contains_key(&number) {
-            return;
-        }
-        Out::default().int(number).int(code).frame_to(frames);
-        self.expects(
-            number,
-            Asking {
-                code,
-                answer: None,
-                watched: None,
-            },
-        );
-    }
-
-    fn receive(&mut self, frame: &[u8]) -> Result<(), Error> {
-        let mut frame = In(frame);
-        let (number, outcome) = header(&mut frame)?;
-        if number == NOTIFICATION {
-            let (_type, _state) = (frame.int()?, frame.int()?);
-            for (_, change) in self.watches.remove(&frame.text()?).unwrap_or_default() {
-                let _ = change.send(());
-            }
-            return Ok(());
-        }
-        if outcome == Err(Error::SessionExpired) {
-            return Err(Error::SessionExpired);
-        }
-        let asking = self.answers.remove(&number).ok_or(Error::Garbled)?;
-        let watches = match &outcome {
-            Ok(()) => true,
-            Err(error) => *error == Error::NoNode && asking.code == EXISTS,
-        };
-        if let Some(path) = asking.watched.filter(|_| !watches)
-            && let Some(others) = self.watches.get_mut(&path)
-        {
-            others.retain(|(asked, _)| *asked != number);
-            if others.is_empty() {
-                self.watches.remove(&path);
-            }
-        }
-        if let Some(answer) = asking.answer {
-            let _ = answer.send(outcome.map(|()| frame.0.to_vec()));
-        }
-        Ok(())
-    }
-
-    /// The time that is left until the server counts as silent.
-    fn left(&self, silence: Duration) -> Duration {
-        let since = self.since.filter(|_| !self.answers.is_empty());
-        since.map_or(silence, |since| silence.saturating_sub(since.elapsed()))
-    }
-}
-
-/// The number of the request, and its error.
-fn header(frame: &mut In<'_>) -> Result<(i32, Result<(), Error>), Error> {
-    let (number, _transaction, code) = (frame.int()?, frame.long()?, frame.int()?);
-    let outcome = if code == 0 {
-        Ok(())
-    } else {
-        Err(Error::of_code(code))
-    };
-    Ok((number, outcome))
 }
 
 fn locked(asked: &Mutex<Asked>) -> MutexGuard<'_, Asked> {
@@ -291,20 +164,13 @@ async fn serve(stream: TcpStream, mut requests: UnboundedReceiver<Request>, sile
     };
     // Whoever gets an error finds the connection over.
     requests.close();
-    let mut asked = asked.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let answers = asked
-        .answers
-        .drain()
-        .filter_map(|(_, asking)| asking.answer);
-    for answer in answers {
-        let _ = answer.send(Err(error.clone()));
-    }
     while let Ok(request) = requests.try_recv() {
         let _ = request.answer.send(Err(error.clone()));
     }
-    if seeded!(WatchesForgotten) {
-        std::mem::forget(asked.watches);
-    }
+    asked
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+        .end(&error);
 }
 
 async fn write(
@@ -345,7 +211,7 @@ async fn read(mut reading: OwnedReadHalf, asked: &Mutex<Asked>, silence: Duratio
         let left = locked(asked).left(silence);
         match timeout(left, reading.read_buf(&mut buffer)).await {
             Ok(Ok(0)) => return Error::Disconnected("the server closed it".to_owned()),
-            Ok(Ok(_)) => locked(asked).since = Some(Instant::now()),
+            Ok(Ok(_)) => locked(asked).heard(),
             Ok(Err(error)) => return Error::disconnected(&error),
             // A request may have left after the wait began.
             Err(_) if locked(asked).left(silence).is_zero() => {

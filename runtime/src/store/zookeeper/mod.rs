@@ -7,8 +7,8 @@
 //! - [`service`] is what the session store asks of ZooKeeper, [`entering`] how a node is made, and
 //!   [`removing`] how it is removed.
 //! - [`live`] is a session as the server knows it, and [`heartbeat`] says when a heartbeat counts.
-//! - [`line`] is one connection with its [`requests`], in the encoding of [`jute`]. [`servers`] opens
-//!   connections, and [`following`] gives a session the next one.
+//! - [`line`] is one connection with its [`requests`] and what it has [`asked`], in the encoding of
+//!   [`jute`]. [`servers`] opens connections, and [`following`] gives a session the next one.
 //! - [`classes`] says which ttls have a session in common, within the bounds that [`handshake`]
 //!   asks the server for.
 //! - [`names`] says which znode is which node, and [`directory`] which is the first of a lock.
@@ -17,6 +17,7 @@
 //!   for what is wrong with an ensemble. [`connect`] connects a store.
 
 pub(crate) mod address;
+mod asked;
 mod check;
 mod classes;
 mod connect;

@@ -1,8 +1,9 @@
 //! The requests of a connection. Each leaves before its future is returned.
 
+use super::asked::EXISTS;
 use super::error::Error;
 use super::jute::{In, Out, Stat};
-use super::line::{EXISTS, Line, Watch};
+use super::line::{Line, Watch};
 
 const CREATE: i32 = 1;
 const DELETE: i32 = 2;
