@@ -230,6 +230,10 @@ bugs! {
     FullIsRefused,
     /// An error in the middle of a Redis script counts as if the script had changed nothing.
     ScriptsAreWhole,
+    /// The time that a server granted a session counts although the next server grants less.
+    GrantedTimeReadOnce,
+    /// The end of a connection does not wake those that watch by it.
+    WatchesForgotten,
     /// All replicas are those that are connected, and not those that the Sentinels know.
     ReplicasAwayForgotten,
     /// A pool on PostgreSQL or etcd sends each request alone, however many calls are under way.

@@ -50,7 +50,7 @@ pub(super) async fn examine(
     let rows = opened.query(FACTS, &[], limit).await?;
     let facts = rows.first().ok_or(Problem::TooFewRows);
     let facts = facts.and_then(|row| Ok(said(row)?));
-    let mut findings = facts.map_err(|problem| failure::broken(&problem))?;
+    let mut findings = facts.map_err(|problem| failure::unread(&problem))?;
     let is_standby = findings.iter().any(|finding| finding.code == "role");
     if !is_standby && let Err(failure) = try_out(opened, options).await {
         findings.push(broken(&failure));

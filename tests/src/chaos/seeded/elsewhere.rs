@@ -148,6 +148,18 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a user lacks a command that a script needs after it has noted a share",
     },
     Elsewhere {
+        bug: "GrantedTimeReadOnce",
+        program: "behaviour",
+        test: "deployments::zookeeper::reconnecting::a_session_that_became_shorter_is_over",
+        what: "a server is restarted with shorter sessions, and the holder is cut off after it has connected again",
+    },
+    Elsewhere {
+        bug: "WatchesForgotten",
+        program: "behaviour",
+        test: "deployments::zookeeper::reconnecting::many_waiting_calls_survive_a_cut",
+        what: "5,000 calls wait while their connection ends",
+    },
+    Elsewhere {
         bug: "ReplicasAwayForgotten",
         program: "behaviour",
         test: "deployments::replicas::all_replicas_are_those_that_sentinels_know",

@@ -11,6 +11,7 @@ mod curator;
 mod faults;
 mod orphans;
 mod processes;
+mod reconnecting;
 mod sessions;
 
 /// Of the sessions that a server allows whose tick is half a second, the longest serve this.
