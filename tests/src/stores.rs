@@ -173,6 +173,11 @@ impl Store {
         self.url.starts_with("etcd://") || self.url.starts_with("zookeeper://")
     }
 
+    /// True if processes wait in a queue of the store.
+    pub fn has_queue(&self) -> bool {
+        !self.url.starts_with("redlock://")
+    }
+
     /// Whether the server tells how long a session lasts without a heartbeat.
     pub fn tells_ends(&self) -> bool {
         !self.url.starts_with("zookeeper://")

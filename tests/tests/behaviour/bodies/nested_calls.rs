@@ -458,8 +458,14 @@ on_every_store! {
     a_lost_lease_drops_the_inner_body,
 }
 
-on_stores!(sentinel cluster redlock: (
+on_stores!(sentinel cluster: (
     a_recursive_call_enters,
+    only_the_outermost_call_releases,
+    a_lost_lease_is_seen_inside,
+));
+
+// Its locks have no fences.
+on_stores!(redlock: (
     only_the_outermost_call_releases,
     a_lost_lease_is_seen_inside,
 ));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use leasehold::LockPool;
 use leasehold_tests::blocked::Blocked;
 use leasehold_tests::on_stores;
+use leasehold_tests::rerun::fails_with;
 use leasehold_tests::stores::{NO_OUTAGE, Store};
 use leasehold_tests::wait;
 use tokio::runtime::Builder;
@@ -38,3 +39,12 @@ async fn a_lease_is_kept(store: &Store) {
 }
 
 on_stores!(sentinel cluster redlock: (a_lease_is_kept));
+
+/// Fails if the scene does not see that nothing is renewed.
+#[test]
+fn a_watchdog_that_sleeps_is_found() {
+    fails_with(
+        "WatchdogAsleep",
+        "leases::blocked_workers::sentinel::a_lease_is_kept",
+    );
+}

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use leasehold::LockPool;
 use leasehold_tests::proxy::{After, Proxy};
+use leasehold_tests::rerun::fails_with;
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::{cluster, sentinel, wait};
@@ -47,4 +48,10 @@ async fn behind_a_sentinel() {
     let network = Proxy::start(server.address());
     let deployment = sentinel::Setup::new().start_naming_port(network.address().port());
     an_acquisition_still_succeeds(&deployment.url(), &[network]).await;
+}
+
+/// Fails if the scene does not see that an acquisition is refused by its own first try.
+#[test]
+fn an_acquisition_that_is_not_idempotent_is_found() {
+    fails_with("NotIdempotent", "leases::lost_answers::behind_a_sentinel");
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use leasehold::LockGuard;
 use leasehold_tests::on_stores;
+use leasehold_tests::rerun::fails_with;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
 
@@ -40,3 +41,14 @@ async fn one_lost_lock_costs_no_other(store: &Store) {
 on_stores!(memory redis sentinel cluster redlock postgres etcd zookeeper: (
     one_lost_lock_costs_no_other,
 ));
+
+/// Fails if the scene does not see that the answers to renewals are taken for each other's.
+#[test]
+fn mixed_answers_are_found() {
+    for (bug, store) in [("AnswersMixed", "cluster"), ("WrongLeaseExtended", "redis")] {
+        fails_with(
+            bug,
+            &format!("leases::neighbours::{store}::one_lost_lock_costs_no_other"),
+        );
+    }
+}

@@ -10,6 +10,7 @@ use leasehold_tests::holder::Holder;
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::postgres::Postgres;
 use leasehold_tests::quorum::Quorum;
+use leasehold_tests::rerun::fails_with;
 use leasehold_tests::sentinel::{Deployment, Setup as Sentinels};
 use leasehold_tests::server::Server;
 use leasehold_tests::session_server::SessionServer as _;
@@ -262,3 +263,22 @@ on_stopped!(redlock: (
     a_short_stop_costs_no_lease,
     a_stop_costs_the_budget_and_no_more,
 ));
+
+/// Fails if the scenes do not see a late deadline, a late poll, a missing renewal, or a late end.
+#[test]
+fn broken_leases_are_found() {
+    for (bug, scene) in [
+        (
+            "CountedFromReply",
+            "redis::a_lease_counts_from_before_its_request",
+        ),
+        ("NoGate", "redis::a_body_ends_before_its_lease"),
+        ("WatchdogAsleep", "redis::a_short_stop_costs_no_lease"),
+        (
+            "BudgetIgnored",
+            "redlock::a_stop_costs_the_budget_and_no_more",
+        ),
+    ] {
+        fails_with(bug, &format!("leases::stopped_servers::{scene}"));
+    }
+}

@@ -42,9 +42,15 @@ on_zookeeper!(
     keys_that_no_lock_can_have,
 );
 
-on_stores!(sentinel cluster redlock: (
+on_stores!(sentinel cluster: (
     a_free_lock,
     a_lock_that_one_call_has,
+    an_annotated_function_is_named,
+));
+
+// It shows on how many nodes a lock is: `seeing::deployments`.
+on_stores!(redlock: (
+    a_free_lock,
     an_annotated_function_is_named,
 ));
 

@@ -33,9 +33,14 @@ on_zookeeper!(
     locks_that_are_released_meanwhile,
 );
 
-on_stores!(sentinel cluster redlock: (
+on_stores!(sentinel cluster: (
     locks_that_match,
     more_locks_than_a_page,
+));
+
+// Its locks are not shared.
+on_stores!(redlock: (
+    locks_that_match,
 ));
 
 async fn take(pool: &LockPool, key: &str) -> LockGuard {
