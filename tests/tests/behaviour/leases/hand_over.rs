@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold::{Baggage, LockError, LockGuard, LockPool};
-use leasehold_tests::on_every_store_of_leases;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
+use leasehold_tests::{on_every_store_of_leases, on_stores};
 
 const TTL: Duration = Duration::from_secs(20);
 /// It ends during a test. A busy machine renews it all the same.
@@ -122,6 +122,14 @@ on_every_store_of_leases!(
     after_a_hand_over_inside_the_process,
     who_waits_gets_it_from_the_worker,
 );
+
+on_stores!(sentinel cluster: (
+    the_worker_has_the_same_lock,
+    it_expires_without_a_worker,
+    it_is_adopted_once,
+    after_a_hand_over_inside_the_process,
+    who_waits_gets_it_from_the_worker,
+));
 
 /// Fails if a lock that cannot be adopted is handed over, or stays locked.
 #[tokio::test]
