@@ -25,11 +25,10 @@ pub(super) fn of(error: &Error) -> Failure {
             false,
             "the user may not create and delete znodes below the chroot; the page docs/stores/zookeeper.md says what it needs",
         ),
-        // Also the answer to each request that was under way when a new connection was refused.
         Error::AuthFailed => (
             "permission",
             Retry::Never,
-            true,
+            false,
             "the server refused the user or the password of the URL; correct them",
         ),
         Error::QuotaExceeded => (
@@ -65,7 +64,7 @@ pub(super) fn of(error: &Error) -> Failure {
         Error::Refused(_) => (
             "ERR",
             Retry::Never,
-            matches!(error, Error::UnexpectedErrorCode(_)),
+            false,
             "the server cannot carry out the request; look at its log and its settings",
         ),
         Error::Other(_) => (
@@ -194,14 +193,15 @@ mod tests {
             Error::QuotaExceeded,
             Error::Throttled,
             Error::NotReadOnly,
+            Error::AuthFailed,
+            Error::Refused(-8),
         ] {
             assert!(!executed(error.clone()), "{error}");
         }
         for error in [
-            Error::AuthFailed,
-            Error::ConnectionLoss,
-            Error::RuntimeInconsistent,
-            Error::UnexpectedErrorCode(-1),
+            Error::Disconnected("cut".to_owned()),
+            Error::NodeExists,
+            Error::Other(-1),
         ] {
             assert!(executed(error.clone()), "{error}");
         }
