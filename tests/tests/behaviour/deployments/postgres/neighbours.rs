@@ -126,8 +126,7 @@ async fn a_session_of_another_role_keeps_no_beacon_lit() {
         let put = format!(
             "DELETE FROM leasehold.beacons WHERE pid = {pid};
              INSERT INTO leasehold.beacons (process, pid, role, began, lit_at)
-               VALUES ('00000000-0000-0000-0000-000000000001', {pid}, {session}::regrole, 'epoch', 'epoch')",
-            session = format_args!("'{session}'")
+               VALUES ('00000000-0000-0000-0000-000000000001', {pid}, '{session}'::regrole, 'epoch', 'epoch')"
         );
         owner.batch_execute(&put).await.expect("an owner may");
         let look = "SELECT leasehold._is_dark('00000000-0000-0000-0000-000000000001')";
