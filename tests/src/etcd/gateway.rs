@@ -15,11 +15,23 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, Copy)]
 pub struct Gateway {
     address: SocketAddr,
+    /// The name and the password of the user that it logs in as for each request.
+    user: Option<(&'static str, &'static str)>,
 }
 
 impl Gateway {
     pub(super) fn new(address: SocketAddr) -> Self {
-        Self { address }
+        Self {
+            address,
+            user: None,
+        }
+    }
+
+    /// The same as this user.
+    #[must_use]
+    pub fn as_user(self, name: &'static str, password: &'static str) -> Self {
+        let user = Some((name, password));
+        Self { user, ..self }
     }
 
     /// Whether a write by quorum succeeds.
@@ -190,9 +202,21 @@ impl Gateway {
     }
 
     fn ask(&self, path: &str, request: &Value) -> Option<Value> {
+        let token = match self.user {
+            Some((name, password)) => {
+                let user = json!({ "name": name, "password": password });
+                let answer = self.post("/v3/auth/authenticate", &user, "")?;
+                format!("Authorization: {}\r\n", answer["token"].as_str()?)
+            }
+            None => String::new(),
+        };
+        self.post(path, request, &token)
+    }
+
+    fn post(&self, path: &str, request: &Value, header: &str) -> Option<Value> {
         let body = request.to_string();
         let head = format!(
-            "POST {path} HTTP/1.0\r\nHost: etcd\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            "POST {path} HTTP/1.0\r\nHost: etcd\r\nContent-Type: application/json\r\n{header}Content-Length: {}\r\n\r\n",
             body.len()
         );
         serde_json::from_str(&self.send(&(head + &body))?).ok()
