@@ -284,6 +284,9 @@ impl LeaseCell {
 
     /// The holder releases: from here on nothing runs inside this lock.
     pub(crate) fn close(&self) {
+        if seeded!(HandleOutlivesItsCall) {
+            return;
+        }
         self.deadline.store(0, Ordering::Release);
         self.tell_over();
     }

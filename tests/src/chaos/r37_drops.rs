@@ -1,6 +1,7 @@
 //! Requirement 37: calls that are dropped at any await leave nothing behind, and the tasks that
 //! their bodies have spawned see that the lock is gone before the next body begins.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -34,9 +35,13 @@ const MOST_POLLS: u64 = 1_000;
 /// Dropped calls of a store that answers are gone within this. A lock that was handed to a process
 /// without a caller goes on after a second.
 const BOUND: Duration = Duration::from_secs(3);
+/// A request of a dropped call arrives within this.
+const QUIET: Duration = Duration::from_millis(500);
 const LONG: Duration = Duration::from_secs(30);
-/// Growth of the heap below so many bytes is no leak.
-const SLACK: usize = 512 * 1024;
+/// Growth of the heap below so many KiB is no leak. A short run is still warming up: each further
+/// connection to etcd or ZooKeeper is more than 1 MiB. In a run of six minutes on etcd the heap
+/// stayed between 5.1 and 5.6 MB from the first minute on.
+const SLACK: [u64; 2] = [512, 8_192];
 
 /// The kinds of calls.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -165,24 +170,24 @@ fn dropped(ground: &Ground, place: &Place, sheet: &Sheet) {
     });
 }
 
-/// No lock is left, and none that was handed to a process without a caller.
+/// No lock is left, and none that was handed to a process without a caller. A dropped call's request
+/// may arrive late, so a key must stay free for a while.
 fn all_free(place: &Place, sheet: &Sheet, excuse: Excuse) {
-    let began = Instant::now();
-    let mut last = Duration::ZERO;
-    for seat in 0..KEYS + TASKS {
-        let key = name(seat);
-        wait::try_until(LONG, || {
-            !place.probe.exists(&key) || BOUND * 3 + excuse.so_far() < began.elapsed()
-        });
-        last = last.max(began.elapsed());
-        if place.probe.exists(&key) {
-            sheet.orphan(format!(
-                "{key} is not free {:?} after the last call",
-                began.elapsed()
-            ));
+    let (began, mut last) = (Instant::now(), Duration::ZERO);
+    let mut held = Vec::new();
+    while began.elapsed() < last + QUIET && last < LONG {
+        held = (0..KEYS + TASKS).map(name).collect();
+        held.retain(|key| place.probe.exists(key));
+        if !held.is_empty() {
+            last = began.elapsed();
         }
+        std::thread::sleep(Duration::from_millis(5));
     }
     sheet.release(last);
+    sheet.remark(format!("the last key came free after {last:.1?}"));
+    for key in held {
+        sheet.orphan(format!("{key} is not free {last:?} after the last call"));
+    }
     let bound = BOUND + excuse.so_far();
     sheet.check(last <= bound, || {
         format!("the last key came free after {last:?}, not within {bound:?}")
@@ -291,10 +296,11 @@ fn heap(ground: &Ground, place: &Place, sheet: &Sheet) {
     };
     let mut hand = crew.spawn(&job, None);
     let part = Duration::from_secs(ground.count(40, 2));
+    std::thread::sleep(part * 2);
+    let before = least(&file, part / 2) / 1024;
     std::thread::sleep(part);
-    let before = least(&file, part / 2);
-    std::thread::sleep(part);
-    let after = least(&file, part / 2);
+    let after = least(&file, part / 2) / 1024;
+    let slack = ground.count(SLACK[0], SLACK[1]);
     sheet.check(hand.finish(), || {
         "the process of dropped calls ended badly".to_owned()
     });
@@ -302,19 +308,20 @@ fn heap(ground: &Ground, place: &Place, sheet: &Sheet) {
     sheet.check(before > 0, || {
         "the process has not said how large it is".to_owned()
     });
-    sheet.remark(format!("heap {before} bytes, then {after}"));
-    sheet.check(after < before + SLACK, || {
-        format!("the heap grew from {before} to {after} bytes")
+    sheet.remark(format!("heap {before} KiB, then {after}"));
+    sheet.check(after < before + slack, || {
+        format!("the heap grew from {before} to {after} KiB")
     });
 }
 
 /// The least heap within a while: the one with the fewest calls under way.
-fn least(file: &std::path::Path, time: Duration) -> usize {
+fn least(file: &Path, time: Duration) -> u64 {
     let began = Instant::now();
-    let mut least = usize::MAX;
+    let mut least = u64::MAX;
     while began.elapsed() < time {
         std::thread::sleep(gauge::STEP);
-        least = gauge::read(file).map_or(least, |reading| least.min(reading.heap));
+        let heap = gauge::read(file).map(|reading| reading.heap as u64);
+        least = heap.map_or(least, |heap| least.min(heap));
     }
-    if least == usize::MAX { 0 } else { least }
+    if least == u64::MAX { 0 } else { least }
 }

@@ -46,7 +46,7 @@ fn roles(_ground: &Ground, sheet: &Sheet) {
         sleep(LONG_FOR_A_LEASE);
         over.store(true, Ordering::Relaxed);
     });
-    tenants.last(sheet, SCENE, &[]);
+    tenants.last(sheet, SCENE);
     tenants.turn(sheet, SCENE, "turn");
 }
 
@@ -63,6 +63,6 @@ fn watches(ground: &Ground, sheet: &Sheet) {
         sleep(TTL);
     }
     sleep(TTL);
-    tenants.last(sheet, SCENE, &[]);
+    tenants.last(sheet, SCENE);
     crowd.let_in(&tenants, sheet, SCENE);
 }

@@ -68,11 +68,11 @@ fn noise(_ground: &Ground, sheet: &Sheet) {
             });
         }
         sleep(LONG_FOR_A_LEASE);
-        tenants.last(sheet, SCENE, &[]);
+        tenants.last(sheet, SCENE);
         tenants.turn(sheet, SCENE, "turn");
         over.store(true, Ordering::Relaxed);
     });
-    tenants.last(sheet, SCENE, &[]);
+    tenants.last(sheet, SCENE);
 }
 
 /// Its locks are not taken from it: messages are, and they only make things faster.
@@ -88,7 +88,7 @@ fn channels(_ground: &Ground, sheet: &Sheet) {
     let mut kill = cmd("CLIENT");
     probe.run::<()>(kill.arg("KILL").arg("USER").arg("few"));
     sleep(LONG_FOR_A_LEASE);
-    tenants.last(sheet, SCENE, &[]);
+    tenants.last(sheet, SCENE);
     tenants.turn(sheet, SCENE, "turn");
 }
 
@@ -108,7 +108,7 @@ fn clients(_ground: &Ground, sheet: &Sheet) {
         format!("{SCENE}: a pool that cannot connect is not told so")
     });
     sleep(LONG_FOR_A_LEASE);
-    tenants.last(sheet, SCENE, &[]);
+    tenants.last(sheet, SCENE);
     let mut set = cmd("CONFIG");
     probe.run::<()>(set.arg("SET").arg("maxclients").arg(10_000));
     tenants.turn(sheet, SCENE, "turn");
@@ -122,5 +122,5 @@ fn long_keys(_ground: &Ground, sheet: &Sheet) {
         tenants.turn(sheet, SCENE, &letter.repeat(512 / letter.len()));
     }
     sleep(Duration::from_millis(10));
-    tenants.last(sheet, SCENE, &[]);
+    tenants.last(sheet, SCENE);
 }

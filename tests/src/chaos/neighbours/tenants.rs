@@ -22,7 +22,7 @@ pub(super) struct Tenants {
     pub(super) runtime: Runtime,
     pub(super) pool: LockPool,
     url: String,
-    guards: Vec<LockGuard>,
+    pub(super) guards: Vec<LockGuard>,
 }
 
 impl Tenants {
@@ -36,9 +36,16 @@ impl Tenants {
             url: url.to_owned(),
             guards: Vec::new(),
         };
-        for number in 0..many {
-            let guard = tenants.take(&format!("tenant-{number}"), TTL);
-            tenants.guards.push(guard);
+        let asked = (0..many).map(|number| {
+            let key = format!("tenant-{number}");
+            tenants.pool.lock(key).ttl(TTL).wait(LONG).watchdog()
+        });
+        // Together, so that they are renewed together.
+        let taken = asked.map(|asked| tenants.runtime.spawn(asked.acquire()));
+        let taken: Vec<_> = taken.collect();
+        for guard in taken {
+            let guard = tenants.runtime.block_on(guard).expect("no panic");
+            tenants.guards.push(guard.expect("it is free"));
         }
         tenants
     }
@@ -55,17 +62,15 @@ impl Tenants {
         self.runtime.block_on(connect(&self.url))
     }
 
-    /// Fails for each lease that is lost and was not attacked.
-    pub(super) fn last(&self, sheet: &Sheet, scene: &str, attacked: &[usize]) {
+    /// Fails if a lease was lost.
+    pub(super) fn last(&self, sheet: &Sheet, scene: &str) {
         sheet.faults(scene, 1);
         sheet.sections(self.guards.len() as u64);
-        let lost = |(number, guard): (usize, &LockGuard)| {
-            (!attacked.contains(&number) && guard.check().is_err()).then_some(number)
-        };
-        let lost: Vec<_> = self.guards.iter().enumerate().filter_map(lost).collect();
-        sheet.check(lost.is_empty(), || {
-            let all = self.guards.len() - attacked.len();
-            format!("{scene}: {} of {all} leases were lost", lost.len())
+        let all = self.guards.len();
+        let lost = self.guards.iter().filter(|guard| guard.check().is_err());
+        let lost = lost.count();
+        sheet.check(lost == 0, || {
+            format!("{scene}: {lost} of {all} leases were lost")
         });
     }
 

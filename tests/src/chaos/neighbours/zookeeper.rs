@@ -79,7 +79,7 @@ fn watches(ground: &Ground, sheet: &Sheet) {
         sleep(TTL);
     }
     sleep(TTL);
-    tenants.last(sheet, SCENE, &[]);
+    tenants.last(sheet, SCENE);
     crowd.let_in(&tenants, sheet, SCENE);
 }
 
@@ -102,7 +102,7 @@ fn nodes(_ground: &Ground, sheet: &Sheet) {
         sleep(LONG_FOR_A_LEASE);
         over.store(true, Ordering::Relaxed);
     });
-    tenants.last(sheet, SCENE, &[]);
+    tenants.last(sheet, SCENE);
     tenants.turn(sheet, SCENE, "turn");
 }
 

@@ -21,6 +21,7 @@ mod listening;
 mod mutants;
 mod network;
 mod orphans;
+mod outliving;
 mod pooler;
 mod processes;
 #[cfg(feature = "tls")]

@@ -24,6 +24,12 @@ fn verify_keeps_nothing_under_load() {
 }
 
 #[test]
+fn verify_keeps_nothing_of_a_dropped_call() {
+    let test = of("outliving::a_transaction_of_a_dropped_call");
+    fails_with("VerifyKeepsNothing", &test);
+}
+
+#[test]
 fn verify_holds_renewals_up() {
     let test = of("verifying::a_pinned_lease_is_renewed");
     fails_with("VerifyHoldsRenewalsUp", &test);
