@@ -198,6 +198,10 @@ bugs! {
     LossUnheard,
     /// A dropped guard, or a future that is dropped inside its lock, does not release.
     DropForgotten,
+    /// The last waiting call of a process is dropped, and the process keeps its place.
+    DroppedCallKeepsItsPlace,
+    /// The handle of a dropped call stays good until the end of the lease.
+    HandleOutlivesItsCall,
     /// A holder whose lock was taken away by force is not told.
     RevocationUnheard,
     /// A process does not see what tells its session that a lock is taken away by force.

@@ -52,6 +52,18 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "several keys are taken again with the same tokens",
     },
     Elsewhere {
+        bug: "DroppedCallKeepsItsPlace",
+        program: "behaviour",
+        test: "queueing::processes::traces::of_calls_that_give_up",
+        what: "the last waiting calls of processes are dropped",
+    },
+    Elsewhere {
+        bug: "HandleOutlivesItsCall",
+        program: "harness",
+        test: "requirements::drops_in_memory",
+        what: "calls are dropped whose bodies have spawned tasks",
+    },
+    Elsewhere {
         bug: "RevocationUnheard",
         program: "behaviour",
         test: "seeing::forced::redis::the_holder_is_told_at_once",

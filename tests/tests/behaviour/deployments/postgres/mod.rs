@@ -12,6 +12,7 @@ mod beacons;
 mod clock;
 mod connecting;
 mod deadlocks;
+mod dropped_calls;
 mod exact_commits;
 mod fail_over;
 mod faults;

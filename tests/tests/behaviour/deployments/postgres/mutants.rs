@@ -36,6 +36,12 @@ fn locked_rows_fail_whole_batches() {
 }
 
 #[test]
+fn verify_keeps_nothing_of_a_dropped_call() {
+    let test = of("dropped_calls::a_transaction_of_a_dropped_call");
+    fails_with("VerifyKeepsNothing", &test);
+}
+
+#[test]
 fn verify_holds_renewals_up() {
     let test = of("verifying::a_pinned_lease_is_renewed");
     fails_with("VerifyHoldsRenewalsUp", &test);
