@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use leasehold::{LockError, LockHandle, LockPool, distributed_lock};
 use leasehold_tests::cluster::{Cluster, MASTERS, Setup};
 use leasehold_tests::etcd::Etcd;
-use leasehold_tests::holder::Holder;
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::postgres::Postgres;
 use leasehold_tests::quorum::Quorum;
@@ -184,21 +183,31 @@ async fn a_body_ends_before_its_lease(mut servers: Servers) {
     assert!(late < 100_000, "notified {late} us after the lease");
 }
 
-/// Fails if a lease is given up because of a stop of a quarter of its ttl.
+/// Fails if a lease is given up because of a stop of a quarter of its ttl. A busy machine may add
+/// as much; then the round does not count.
 async fn a_short_stop_costs_no_lease(mut servers: Servers) {
+    const TTL: Duration = Duration::from_secs(4);
     let pool = servers.pool().await;
-    for round in 0..3 {
-        let holder = Holder::enter(&pool, &format!("short-{round}")).await;
+    let mut counted = 0;
+    for round in 0..20 {
+        let request = pool.lock(format!("short-{round}")).ttl(TTL).watchdog();
+        let guard = request.wait(LONG).acquire().await.expect("it is free");
         let excuse = Excuse::begin();
         servers.pause();
-        tokio::time::sleep(Holder::TTL / 4).await;
+        tokio::time::sleep(TTL / 4).await;
         servers.resume();
-        // Long enough for a lost lease to end.
-        tokio::time::sleep(Holder::TTL * 2).await;
-        if excuse.longest() < Holder::TTL / 10 {
-            holder.leave("a short stop").await;
+        // Longer than a lease that is not renewed.
+        tokio::time::sleep(TTL * 5 / 4).await;
+        if excuse.longest() < TTL / 4 {
+            guard.check().expect("it was renewed");
+            guard.release().await.expect("still held");
+            counted += 1;
+        }
+        if counted == 2 {
+            return;
         }
     }
+    panic!("{counted} rounds count: the machine is too busy");
 }
 
 /// Fails if a stopped server blocks callers beyond their budget.
