@@ -4,7 +4,7 @@ use std::pin::Pin;
 
 use leasehold::postgres::LEASE_OVER;
 use leasehold::{LockError, LockGuard, LockPool};
-use leasehold_tests::postgres::{Database, Postgres};
+use leasehold_tests::postgres::Database;
 use leasehold_tests::{rerun::fails_with, wait};
 use tokio_postgres::IsolationLevel;
 
@@ -81,34 +81,6 @@ async fn counts_both(ends: Ends, isolation: IsolationLevel) {
     let count = transaction.query_one("SELECT count FROM stock", &[]).await;
     let count: i64 = count.expect("a row").get(0);
     assert_eq!(count, 1, "{ends:?}, {isolation:?}");
-}
-
-/// Fails if a transaction that is prepared and not committed lets the next call in.
-#[tokio::test]
-async fn the_next_call_waits_for_a_prepared_transaction() {
-    let server = Postgres::start_with(&["max_prepared_transactions=2"]);
-    let database = server.migrated();
-    let pool = patient(&database).await;
-    let mut client = database.client().await;
-    let (first, mut next) = two_calls(&database, &pool, "prepared").await;
-    let transaction = begin(&mut client).await;
-    let verified = verify(&transaction, first.full_key(), fence(&first)).await;
-    verified.expect("it holds it");
-    let prepare = transaction
-        .batch_execute("PREPARE TRANSACTION 'both'")
-        .await;
-    prepare.expect("the server allows it");
-    drop(transaction);
-    drop(first);
-    let probe = database.probe("lock:");
-    tokio::select! {
-        early = &mut next => panic!("let in before the commit: {early:?}"),
-        () = queued(&probe, "prepared", 1) => {}
-    }
-    let commit = client.batch_execute("COMMIT PREPARED 'both'").await;
-    commit.expect("it is prepared");
-    let next = wait::within("it is let in", LONG, next).await;
-    drop(next.expect("it is free"));
 }
 
 /// Fails if a handle that outlives its call shows a fence that verifies beside the next call's.
