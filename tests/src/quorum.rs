@@ -35,6 +35,10 @@ impl Quorum {
 
     /// Starts `count` servers that vote on locks of all ttls at once: their clocks are set forward
     /// once they run.
+    ///
+    /// # Panics
+    ///
+    /// When a server does not start.
     pub fn old(count: usize) -> Self {
         let clock = ServerClock::new();
         let nodes = Self::start(count, &ServerOptions::new().clock(&clock));
