@@ -116,8 +116,8 @@ async fn a_lease_counts_from_before_its_request(mut servers: Servers) {
         servers.resume();
         let guard = request.await.expect("late, but granted");
         let left = guard.remaining();
-        let most = TTL * 99 / 100;
-        assert!(left + stop <= most, "{left:?} after {stop:?}");
+        let end = left + stop + Duration::from_millis(2);
+        assert!(end <= TTL * 99 / 100, "{left:?} after {stop:?}");
         // A busy machine may have let it end.
         let _ = guard.release().await;
     }
