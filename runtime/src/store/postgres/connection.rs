@@ -93,7 +93,7 @@ pub(super) async fn open(
     let limit = limit.max(LEAST_PATIENCE);
     let opening = async {
         let (client, mut io_driver) = dial(address.hosts(), limit).await?;
-        let setting_up = set_up(&client, &address, process, limit);
+        let setting_up = Box::pin(set_up(&client, &address, process, limit));
         let (functions, listens) = io_driver.drive(setting_up).await?;
         Ok(Opened {
             client,

@@ -122,7 +122,7 @@ async fn a_session_of_another_role_keeps_no_beacon_lit() {
     let owner = database.client().await;
     let pid = "SELECT pg_backend_pid()";
     let pid: i32 = owner.query_one(pid, &[]).await.expect("a pid").get(0);
-    for (session, dark) in [("leasehold", false), ("pg_read_all_data", true)] {
+    for (session, dark) in [("leasehold", false), ("pg_monitor", true)] {
         let put = format!(
             "DELETE FROM leasehold.beacons WHERE pid = {pid};
              INSERT INTO leasehold.beacons (process, pid, role, began, lit_at)
