@@ -282,6 +282,12 @@ bugs! {
     ReplayHandedOver,
     /// A lock that was adopted keeps its token, so that it can be adopted again.
     AdoptedTwice,
+    /// A kept lock is adopted with the constant that its value has for a token.
+    ConstantAdopted,
+    /// The fence of an adopted lock is the one in its baggage, which may be altered.
+    BaggageBelieved,
+    /// Leases whose renewals were refused together are renewed together again, at once.
+    RetriedTogether,
     /// A lock that was handed over to another process is still renewed and released by the first.
     RenewedAfterHandOver,
 }

@@ -12,6 +12,7 @@ mod full;
 mod gathering;
 mod logins;
 mod names;
+mod neighbours;
 mod orphans;
 mod processes;
 mod sessions;
