@@ -204,8 +204,8 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "LockedRowFailsAll",
         program: "behaviour",
-        test: "deployments::postgres::locked_rows::a_locked_row_costs_no_other_lease",
-        what: "a person locks the row of one of twenty leases",
+        test: "deployments::postgres::locked_rows::locked_rows_cost_no_other_lease",
+        what: "a person locks the rows of ten of twenty leases",
     },
     Elsewhere {
         bug: "SilenceUnread",
