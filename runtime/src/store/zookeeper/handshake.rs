@@ -72,7 +72,7 @@ fn request(wanted: i32) -> Vec<u8> {
 }
 
 /// The time-out in the answer, where that has a session.
-fn lasts(answer: &[u8]) -> Option<Duration> {
+pub(crate) fn lasts(answer: &[u8]) -> Option<Duration> {
     let lasts = answer.get(TIMEOUT_AT..SESSION_AT)?.try_into().ok()?;
     let lasts = u64::try_from(i32::from_be_bytes(lasts)).ok()?;
     let has_session = answer.get(SESSION_AT..FIXED)?.iter().any(|byte| *byte != 0);
