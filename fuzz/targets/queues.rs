@@ -28,7 +28,11 @@ impl Place {
             .enable_all()
             .build()
             .expect("a runtime");
-        let connecting = LockPool::builder().url(&url).namespace("lock").connect();
+        let connecting = LockPool::builder()
+            .io_timeout(Duration::from_secs(30))
+            .url(&url)
+            .namespace("lock")
+            .connect();
         let pool = runtime.block_on(connecting).expect("a server");
         let client = redis::Client::open(url).expect("a URL");
         let server = client.get_connection().expect("a connection");
