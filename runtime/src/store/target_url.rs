@@ -169,6 +169,7 @@ mod tests {
             "localhost:6379",
             "http://u:hunter2@h/",
             "redis://u:hunter2@h:port/",
+            "redis+unix://u:hunter2@/run/redis.sock",
         ] {
             let text = refusal(url);
             assert!(text.contains("redis://"), "{text}");
