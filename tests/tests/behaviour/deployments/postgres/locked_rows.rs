@@ -60,9 +60,9 @@ async fn a_call_leaves_locked_rows_out() {
     looking.query(row, &[]).await.expect("it is there");
     let client = database.client().await;
     let begin = "BEGIN; SET LOCAL lock_timeout = 1; SET LOCAL leasehold.skips = on";
-    let renew = "WITH l AS (SELECT array_agg(key ORDER BY key) AS keys, array_agg(token ORDER BY key) AS tokens FROM leasehold.locks)
+    let renew = "WITH l AS (SELECT array_agg(key ORDER BY key) AS keys, array_agg(token ORDER BY key) AS tokens FROM leasehold.locks WHERE state = 'held')
         SELECT r.taken FROM l, leasehold.take(gen_random_uuid(), '{renew,renew}', l.keys, l.tokens, '{60000,60000}', '{0,0}', '{false,false}', '{a,a}') r";
-    let give = "WITH l AS (SELECT array_agg(key ORDER BY key) AS keys, array_agg(token ORDER BY key) AS tokens FROM leasehold.locks)
+    let give = "WITH l AS (SELECT array_agg(key ORDER BY key) AS keys, array_agg(token ORDER BY key) AS tokens FROM leasehold.locks WHERE state = 'held')
         SELECT r.had FROM l, leasehold.give(gen_random_uuid(), '{release,release}', l.keys, l.tokens, '{NULL,NULL}') r";
     for call in [renew, give] {
         client.batch_execute(begin).await.expect("it begins");
