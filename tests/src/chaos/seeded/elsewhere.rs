@@ -208,6 +208,25 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a person locks the rows of ten of twenty leases",
     },
     Elsewhere {
+        bug: "ConstantAdopted",
+        program: "behaviour",
+        test: "leases::hand_over::redis::it_is_adopted_once
+leases::hand_over::redis::a_constant_is_no_token",
+        what: "a kept lock is adopted with a token of zeros",
+    },
+    Elsewhere {
+        bug: "BaggageBelieved",
+        program: "behaviour",
+        test: "leases::hand_over::redis::the_fence_is_the_one_of_the_store",
+        what: "baggage comes with another fence",
+    },
+    Elsewhere {
+        bug: "RetriedTogether",
+        program: "behaviour",
+        test: "deployments::etcd::neighbours::a_lost_right_ends_one_lease",
+        what: "a user loses the right to one of many keys that are renewed together",
+    },
+    Elsewhere {
         bug: "SilenceUnread",
         program: "behaviour",
         test: "store::conformance::postgres",
