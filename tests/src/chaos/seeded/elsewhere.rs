@@ -210,8 +210,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "ConstantAdopted",
         program: "behaviour",
-        test: "leases::hand_over::redis::it_is_adopted_once
-leases::hand_over::redis::a_constant_is_no_token",
+        test: "leases::hand_over::redis::a_constant_is_no_token",
         what: "a kept lock is adopted with a token of zeros",
     },
     Elsewhere {
