@@ -260,6 +260,10 @@ bugs! {
     ReplayHandedOver,
     /// A lock that was adopted keeps its token, so that it can be adopted again.
     AdoptedTwice,
+    /// A kept lock is adopted with the constant that its value has for a token.
+    ConstantAdopted,
+    /// The fence of an adopted lock is the one in its baggage, which may be altered.
+    BaggageBelieved,
     /// A lock that was handed over to another process is still renewed and released by the first.
     RenewedAfterHandOver,
 }
