@@ -12,14 +12,19 @@ use crate::session_server::Node;
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A client of one server. Blocking.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Gateway {
     address: SocketAddr,
+    /// From the log-in of a user.
+    token: Option<String>,
 }
 
 impl Gateway {
     pub(super) fn new(address: SocketAddr) -> Self {
-        Self { address }
+        Self {
+            address,
+            token: None,
+        }
     }
 
     /// Whether a write by quorum succeeds.
@@ -168,11 +173,58 @@ impl Gateway {
     /// When the server does not answer.
     pub fn add_role(&self, name: &str, prefix: &str) {
         self.answer("/v3/auth/role/add", &json!({ "name": name }));
+        self.grant_permission(name, prefix, "READWRITE");
+    }
+
+    /// Lets a role do more: `READ`, `WRITE` or `READWRITE` what begins with `prefix`.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not answer.
+    pub fn grant_permission(&self, role: &str, prefix: &str, kind: &str) {
         let permission = json!({
-            "permType": "READWRITE", "key": encoded(prefix), "range_end": encoded(&end_of(prefix)),
+            "permType": kind, "key": encoded(prefix), "range_end": encoded(&end_of(prefix)),
         });
-        let grant = json!({ "name": name, "perm": permission });
+        let grant = json!({ "name": role, "perm": permission });
         self.answer("/v3/auth/role/grant", &grant);
+    }
+
+    /// Takes the rights to what begins with `prefix` from a role.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not answer.
+    pub fn revoke_permission(&self, role: &str, prefix: &str) {
+        let range =
+            json!({ "role": role, "key": encoded(prefix), "range_end": encoded(&end_of(prefix)) });
+        self.answer("/v3/auth/role/revoke", &range);
+    }
+
+    /// Whether this client may put `key`.
+    pub fn may_write(&self, key: &str) -> bool {
+        let put = json!({ "key": encoded(key), "value": encoded("probe") });
+        self.ask("/v3/kv/put", &put).is_some()
+    }
+
+    /// Whether this client may delete `key`.
+    pub fn may_delete(&self, key: &str) -> bool {
+        self.ask("/v3/kv/deleterange", &json!({ "key": encoded(key) }))
+            .is_some()
+    }
+
+    /// The same for a user that introduces itself.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not know the user.
+    #[must_use]
+    pub fn as_user(&self, name: &str, password: &str) -> Self {
+        let user = json!({ "name": name, "password": password });
+        let answer = self.answer("/v3/auth/authenticate", &user);
+        Self {
+            address: self.address,
+            token: answer["token"].as_str().map(str::to_owned),
+        }
     }
 
     /// From now on clients introduce themselves.
@@ -191,8 +243,10 @@ impl Gateway {
 
     fn ask(&self, path: &str, request: &Value) -> Option<Value> {
         let body = request.to_string();
+        let user = self.token.as_ref();
+        let user = user.map_or_else(String::new, |token| format!("Authorization: {token}\r\n"));
         let head = format!(
-            "POST {path} HTTP/1.0\r\nHost: etcd\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            "POST {path} HTTP/1.0\r\nHost: etcd\r\n{user}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         serde_json::from_str(&self.send(&(head + &body))?).ok()
@@ -221,10 +275,8 @@ fn number(value: &Value) -> i64 {
 
 /// The first key behind those that begin with `prefix`.
 fn end_of(prefix: &str) -> String {
-    let start = prefix
-        .strip_suffix('/')
-        .expect("a prefix ends with a slash");
-    format!("{start}0")
+    let (rest, last) = prefix.split_at(prefix.len() - 1);
+    format!("{rest}{}", char::from(last.as_bytes()[0] + 1))
 }
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -10,6 +10,7 @@ mod connecting;
 mod faults;
 mod gathering;
 mod names;
+mod neighbours;
 mod orphans;
 mod processes;
 mod sessions;

@@ -6,21 +6,11 @@ use futures_util::future::join_all;
 use leasehold::{LockError, LockGuard, LockPool, Severity};
 use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
-use redis::cmd;
 
 use super::{IO_TIMEOUT, PATIENCE, TTL, connect, works};
 
-/// Makes the user `few` and gives the URL for it.
 fn user(server: &Server, rules: &[&str]) -> String {
-    let mut acl = cmd("ACL");
-    acl.arg("SETUSER")
-        .arg("few")
-        .arg("reset")
-        .arg("on")
-        .arg(">few")
-        .arg(rules);
-    server.probe().run::<()>(&acl);
-    format!("redis://few:few@127.0.0.1:{}/", server.port())
+    super::user(server, "few", rules)
 }
 
 fn smallest() -> (&'static [&'static str], String) {

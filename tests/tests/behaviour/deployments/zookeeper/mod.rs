@@ -9,6 +9,7 @@ use super::session_servers::Times;
 mod connecting;
 mod curator;
 mod faults;
+mod neighbours;
 mod orphans;
 mod processes;
 mod sessions;
