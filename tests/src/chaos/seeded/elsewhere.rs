@@ -226,6 +226,18 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a user loses the right to one of many keys that are renewed together",
     },
     Elsewhere {
+        bug: "SpoiltCounterKept",
+        program: "behaviour",
+        test: "deployments::tls_and_acl::odd_keys::odd_counters",
+        what: "another client spoils the counter of fences",
+    },
+    Elsewhere {
+        bug: "FencesInexact",
+        program: "behaviour",
+        test: "deployments::tls_and_acl::odd_keys::odd_counters",
+        what: "the counter of fences is beyond exact numbers",
+    },
+    Elsewhere {
         bug: "SilenceUnread",
         program: "behaviour",
         test: "store::conformance::postgres",
