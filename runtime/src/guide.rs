@@ -9,6 +9,7 @@
 //! | `CONTRIBUTING.md` | how to run everything, and where things are |
 //! | `docs/README.md` | the index of all pages |
 //! | `docs/architecture.md` | a call's way through the code, and what each file is for |
+//! | `SECURITY.md` | how to report a weakness; who can refuse, forge or free a lock |
 //! | `docs/glossary.md` | the words that the code uses in a sense of its own |
 //! | `docs/notes/compile-time.md` | what compiling the crate and an annotated function costs |
 //! | `docs/notes/delifeq.md` | why locks are not removed by `DELIFEQ` or `DELEX` |
@@ -16,6 +17,7 @@
 //! | `docs/notes/questions.md` | twenty questions about the code |
 //! | `docs/performance/method.md` | how performance is measured |
 //! | `docs/releasing.md` | how a version is released |
+//! | `docs/reliability/errors.md` | which errors leave the outcome of a request open |
 //! | `docs/reliability/harness.md` | how each promise is tested, and how to repeat it |
 //! | `examples/services` | nine services that use the attribute, small enough to copy |
 

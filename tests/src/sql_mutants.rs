@@ -168,6 +168,32 @@ const MUTANTS: &[Mutant] = &[
         "AND r.expires_at > clock_timestamp()\n      RETURNING",
     ),
     (
+        "TakesTrustThePath",
+        "LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$\nDECLARE\n  alone",
+        "LANGUAGE plpgsql AS $$\nDECLARE\n  alone",
+    ),
+    (
+        "SweepsTrustThePath",
+        "RETURNS integer\nLANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS",
+        "RETURNS integer\nLANGUAGE plpgsql AS",
+    ),
+    (
+        "SweepsNeedAnAdvisoryLock",
+        "PERFORM FROM leasehold.meta m FOR NO KEY UPDATE SKIP LOCKED;",
+        "PERFORM FROM leasehold.meta m WHERE pg_try_advisory_xact_lock(1818583923, 1);",
+    ),
+    (
+        "EndedSessionsStayLit",
+        "b.pid = pg_backend_pid() OR b.lit_at >= now() OR",
+        "true OR",
+    ),
+    ("AnySessionKeepsABeacon", "a.usesysid = b.role AND", ""),
+    (
+        "GuardTakesAnyFence",
+        "IF f > (extract(epoch FROM clock_timestamp()",
+        "IF false AND f > (extract(epoch FROM clock_timestamp()",
+    ),
+    (
         "GuardLetsEarlierFencesIn",
         "WHERE g.fence <= excluded.fence",
         "",

@@ -95,7 +95,7 @@ async fn work(contestant: Contestant, plan: &Plan) -> Result<Report, Fault> {
         #[cfg(feature = "replay")]
         Contestant::LeaseholdReplayed => lock(Replayed::connect(plan).await?, plan).await,
         Contestant::HandWritten => keep_or_lock(HandWritten::connect(plan).await?, plan).await,
-        Contestant::LeaseholdVerified => lock(Verified::connect(who, plan).await?, plan).await,
+        Contestant::LeaseholdVerified => lock(Verified::connect(plan).await?, plan).await,
         Contestant::Upsert => lock(Upsert::connect(plan).await?, plan).await,
         Contestant::Advisory => lock(Advisory::connect(plan).await?, plan).await,
         Contestant::Poll50ms => lock(Polling::connect(plan).await?, plan).await,

@@ -5,7 +5,8 @@ use std::time::Duration;
 use leasehold::{Fence, LockError, LockHandle, LockPool, distributed_lock};
 use sqlx::PgPool;
 
-use super::{Contestant, Fault, Locks, leasehold, upsert};
+use super::leasehold::pool;
+use super::{Contestant, Fault, Locks, upsert};
 use crate::plan::Plan;
 
 const TABLE: &str = "SELECT pg_advisory_xact_lock(20261124);
@@ -26,11 +27,11 @@ pub(crate) struct Verified {
 }
 
 impl Verified {
-    pub(crate) async fn connect(who: Contestant, plan: &Plan) -> Result<Self, Fault> {
+    pub(crate) async fn connect(plan: &Plan) -> Result<Self, Fault> {
         let data = upsert::connect(plan, CONNECTIONS).await?;
         sqlx::raw_sql(TABLE).execute(&data).await?;
         Ok(Self {
-            locks: leasehold::pool(who, plan).await?,
+            locks: pool(Contestant::LeaseholdVerified, plan).await?,
             data,
             ttl: plan.ttl(),
             patience: plan.patience(),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::core::ticket::Removal;
+use super::shown_fence::ShownFence;
 use crate::base::clock::{Clock, Instant};
 use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
@@ -20,15 +21,6 @@ use crate::base::token::Token;
 use crate::error::LockError;
 use crate::fence::Fence;
 use crate::store::kept::Kept;
-
-/// No store issues this number: a fence fits a `BIGINT`.
-const NO_FENCE: u64 = u64::MAX;
-
-/// The program has read the fence.
-const READ: u8 = 1;
-
-/// The holder has released.
-const CLOSED: u8 = 2;
 
 /// One call's lock, from before it is taken until after it is released.
 ///
@@ -54,13 +46,7 @@ pub(crate) struct LeaseCell {
     kept: OnceLock<Arc<Kept>>,
     /// The token of a lock that was handed over inside the process. Set before the grant.
     inherited: OnceLock<Token>,
-    /// [`NO_FENCE`] while there is none.
-    fence: AtomicU64,
-    /// True if a transaction can hold the lock by its fence; see
-    /// [`LockStore::verifies`](crate::store::LockStore::verifies).
-    verifies: bool,
-    /// [`READ`] and [`CLOSED`], each set once.
-    fence_use: AtomicU8,
+    fence: ShownFence,
     /// Whether an exclusive lock has become a share.
     shared: AtomicBool,
     /// The task that waits for the grant, polls the body, or waits for the release. The engine only
@@ -133,8 +119,6 @@ impl LeaseCell {
         Arc::new(Self {
             key,
             clock,
-            verifies,
-            fence_use: AtomicU8::new(0),
             deadline: AtomicU64::new(0),
             #[cfg(feature = "__test")]
             confirmed: AtomicU64::new(0),
@@ -142,7 +126,7 @@ impl LeaseCell {
             error: OnceLock::new(),
             kept: OnceLock::new(),
             inherited: OnceLock::new(),
-            fence: AtomicU64::new(NO_FENCE),
+            fence: ShownFence::new(verifies),
             shared: AtomicBool::new(false),
             waker: Mutex::new(None),
             awaits_release: AtomicBool::new(false),
@@ -157,23 +141,17 @@ impl LeaseCell {
 
     /// The fence, for spans and the like, which start no transaction.
     pub(crate) fn peek_fence(&self) -> Option<Fence> {
-        let fence = self.fence.load(Ordering::Acquire);
-        (fence != NO_FENCE).then(|| Fence::new(fence))
+        self.fence.peek()
     }
 
-    /// The fence, for the program. On a store that verifies, none if the program first asks after
-    /// the release: the next call may have the lock by then, and both fences would verify.
+    /// The fence, for the program; none if it comes too late, see [`ShownFence::read`].
     pub(crate) fn fence(&self) -> Option<Fence> {
-        let read = |used| (used != CLOSED).then_some(used | READ);
-        let read = self
-            .fence_use
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, read);
-        self.peek_fence().filter(|_| read.is_ok() || !self.verifies)
+        self.fence.read()
     }
 
     /// True if a transaction may hold the lock, although its holder has released it.
     pub(super) fn may_be_pinned(&self) -> bool {
-        self.verifies && self.fence_use.load(Ordering::SeqCst) & READ != 0
+        self.fence.may_pin()
     }
 
     /// The result that is kept for the lock, which was not taken because of it.
@@ -314,7 +292,10 @@ impl LeaseCell {
 
     /// The holder releases: from here on nothing runs inside this lock.
     pub(crate) fn close(&self) {
-        self.fence_use.fetch_or(CLOSED, Ordering::SeqCst);
+        self.fence.close();
+        if seeded!(HandleOutlivesItsCall) {
+            return;
+        }
         self.deadline.store(0, Ordering::Release);
         self.tell_over();
     }
@@ -333,8 +314,7 @@ impl LeaseCell {
         #[cfg(feature = "__test")]
         self.confirmed.store(deadline.as_nanos(), Ordering::Release);
         self.deadline.store(deadline.as_nanos(), Ordering::Release);
-        self.fence
-            .store(fence.map_or(NO_FENCE, Fence::get), Ordering::Release);
+        self.fence.set(fence);
         let waker = self.enter(Phase::Held);
         waker.filter(|_| !seeded!(GrantUnheard)).map(Parting::Wake)
     }

@@ -64,24 +64,3 @@ fn all_that_watch_are_told_of_the_end() {
     let mut late = Box::pin(cell.over());
     assert!(late.as_mut().poll(&mut cx).is_ready());
 }
-
-/// Fails if a fence is shown that the next call's transactions would stand beside.
-#[test]
-fn a_fence_that_is_first_read_after_the_release_is_withheld_where_it_verifies() {
-    let fence = Some(Fence::new(7));
-    for (verifies, reads_before) in [(true, true), (true, false), (false, true), (false, false)] {
-        let cell = LeaseCell::new("key".into(), Clock::System, verifies);
-        assert!(cell.grant(Clock::System.now() + LONG, fence).is_none());
-        if reads_before {
-            assert_eq!(cell.fence(), fence);
-        }
-        assert_eq!(cell.may_be_pinned(), verifies && reads_before);
-        cell.close();
-        for _ in 0..2 {
-            let shown = fence.filter(|_| reads_before || !verifies);
-            assert_eq!(cell.fence(), shown, "{verifies} {reads_before}");
-            assert_eq!(cell.may_be_pinned(), verifies && reads_before);
-        }
-        assert_eq!(cell.peek_fence(), fence, "spans show it");
-    }
-}

@@ -198,6 +198,10 @@ bugs! {
     LossUnheard,
     /// A dropped guard, or a future that is dropped inside its lock, does not release.
     DropForgotten,
+    /// The last waiting call of a process is dropped, and the process keeps its place.
+    DroppedCallKeepsItsPlace,
+    /// The handle of a dropped call stays good until the end of the lease.
+    HandleOutlivesItsCall,
     /// A holder whose lock was taken away by force is not told.
     RevocationUnheard,
     /// A process does not see what tells its session that a lock is taken away by force.
@@ -224,10 +228,22 @@ bugs! {
     SessionUnconfirmed,
     /// A heartbeat counts at once, although a replaced leader may have answered it.
     HeartbeatBelieved,
+    /// A connection to etcd is kept whose token is refused.
+    OldTokenKept,
+    /// A database of etcd that is full counts as one that has carried nothing out.
+    FullIsRefused,
+    /// An error in the middle of a Redis script counts as if the script had changed nothing.
+    ScriptsAreWhole,
+    /// The time that a server granted a session counts although the next server grants less.
+    GrantedTimeReadOnce,
+    /// The end of a connection does not wake those that watch by it.
+    WatchesForgotten,
     /// All replicas are those that are connected, and not those that the Sentinels know.
     ReplicasAwayForgotten,
     /// A pool on PostgreSQL or etcd sends each request alone, however many calls are under way.
     CallsPileUp,
+    /// Sessions on PostgreSQL run functions and operators of other roles.
+    SearchPathTrusted,
     /// A request that waits for calls under way does not make their connection suspect earlier.
     GatheredPatiently,
     /// A connection counts as silent although what a listener has not heard of lies on its socket.
@@ -266,6 +282,12 @@ bugs! {
     ReplayHandedOver,
     /// A lock that was adopted keeps its token, so that it can be adopted again.
     AdoptedTwice,
+    /// A kept lock is adopted with the constant that its value has for a token.
+    ConstantAdopted,
+    /// The fence of an adopted lock is the one in its baggage, which may be altered.
+    BaggageBelieved,
+    /// Leases whose renewals were refused together are renewed together again, at once.
+    RetriedTogether,
     /// A lock that was handed over to another process is still renewed and released by the first.
     RenewedAfterHandOver,
 }

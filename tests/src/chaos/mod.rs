@@ -3,7 +3,7 @@
 //! | file | noun |
 //! |---|---|
 //! | [`job`], [`worker`], `errand`, `calls`, `answers`, `body` | a worker |
-//! | `ledger`, `shop`, `sale`, `orders` | what locks protect |
+//! | `ledger`, `shop`, `sale`, `orders`, `bank` | what locks protect |
 //! | [`crew`] | the parent's side: workers to stop and kill, one history |
 //! | [`store`], `site` | where the locks are; the one server of a requirement |
 //! | `faults`, `storm`, `storm_postgres`, `fail_overs`, `members`, `mortals` | faults from a seed |
@@ -11,14 +11,17 @@
 //! | `tally` | what has happened so far in a run |
 //! | `ending` | the checks at the end of a run |
 //! | `gauge` | the size of a worker's heap |
+//! | `neighbours` | leases beside others |
 //! | `canary` | logged and counted texts |
+//! | `visits` | bodies whose tasks outlive their calls |
 //! | `telemetry` | a log and a recorder that block or panic |
 //! | [`ground`], [`sheet`] | a requirement's surroundings and its results |
-//! | `r01_…` to `r35_…` | the requirements |
+//! | `r01_…` to `r38_…` | the requirements |
 //! | [`seeded`] | the bugs that the oracle must find |
 //! | [`table`] | the results as a table |
 
 mod answers;
+mod bank;
 mod body;
 mod calls;
 mod canary;
@@ -34,6 +37,7 @@ pub mod job;
 mod ledger;
 mod members;
 mod mortals;
+mod neighbours;
 mod orders;
 mod r01_exclusion;
 mod r01_fail_overs;
@@ -86,6 +90,9 @@ mod r34_fail_overs;
 mod r34_faults;
 mod r34_replay;
 mod r35_operators;
+mod r36_commits;
+mod r37_drops;
+mod r38_neighbours;
 mod sale;
 pub mod seeded;
 pub mod sheet;
@@ -99,6 +106,7 @@ mod storm_postgres;
 pub mod table;
 mod tally;
 mod telemetry;
+mod visits;
 mod witness;
 pub mod worker;
 
@@ -109,7 +117,7 @@ use ground::Requirement;
 pub const ONLY_BY_NAME: &[u8] = &[28];
 
 /// All requirements that the harness shows.
-pub const REQUIREMENTS: [Requirement; 44] = [
+pub const REQUIREMENTS: [Requirement; 47] = [
     r01_exclusion::REQUIREMENT,
     r01_quorum::REQUIREMENT,
     r01_fail_overs::REQUIREMENT,
@@ -154,4 +162,7 @@ pub const REQUIREMENTS: [Requirement; 44] = [
     r34_replay::REQUIREMENT,
     r34_fail_overs::REQUIREMENT,
     r35_operators::REQUIREMENT,
+    r36_commits::REQUIREMENT,
+    r37_drops::REQUIREMENT,
+    r38_neighbours::REQUIREMENT,
 ];

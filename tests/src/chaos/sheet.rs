@@ -189,6 +189,12 @@ impl Sheet {
         self.fail(text);
     }
 
+    /// Notes updates that were lost.
+    pub fn lost_updates(&self, count: u64, text: impl Into<String>) {
+        self.outcome().tally.lost_updates += count;
+        self.fail(text);
+    }
+
     /// Notes two holders at once.
     pub fn overlap(&self, text: impl Into<String>) {
         self.outcome().tally.overlaps += 1;

@@ -15,11 +15,23 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, Copy)]
 pub struct Gateway {
     address: SocketAddr,
+    /// The name and the password of the user that it logs in as for each request.
+    user: Option<(&'static str, &'static str)>,
 }
 
 impl Gateway {
     pub(super) fn new(address: SocketAddr) -> Self {
-        Self { address }
+        Self {
+            address,
+            user: None,
+        }
+    }
+
+    /// The same as this user.
+    #[must_use]
+    pub fn as_user(self, name: &'static str, password: &'static str) -> Self {
+        let user = Some((name, password));
+        Self { user, ..self }
     }
 
     /// Whether a write by quorum succeeds.
@@ -71,13 +83,33 @@ impl Gateway {
     /// # Panics
     ///
     /// When the server does not tell.
-    pub fn watches(&self) -> u32 {
+    pub fn watches(&self) -> i64 {
+        self.metric("etcd_debugging_mvcc_watcher_total")
+    }
+
+    /// How many changes are not committed yet.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not count them.
+    pub fn proposals(&self) -> i64 {
+        self.metric("etcd_server_proposals_pending")
+    }
+
+    fn metric(&self, name: &str) -> i64 {
         let metrics = self.send("GET /metrics HTTP/1.0\r\nHost: etcd\r\n\r\n");
         let metrics = metrics.expect("the server has metrics");
         let mut lines = metrics.lines();
-        let count = lines.find_map(|line| line.strip_prefix("etcd_debugging_mvcc_watcher_total "));
+        let count = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         let count = count.and_then(|count| count.parse().ok());
-        count.expect("the server counts its watches")
+        count.unwrap_or_else(|| panic!("the server has no {name}"))
+    }
+
+    /// Puts so many bytes. Returns nothing if the server refuses them.
+    pub fn fill(&self, key: &str, bytes: usize) -> Option<()> {
+        let value = "x".repeat(bytes);
+        let put = json!({ "key": encoded(key), "value": encoded(&value) });
+        self.ask("/v3/kv/put", &put).map(drop)
     }
 
     /// Grants a lease of `seconds`.
@@ -168,11 +200,43 @@ impl Gateway {
     /// When the server does not answer.
     pub fn add_role(&self, name: &str, prefix: &str) {
         self.answer("/v3/auth/role/add", &json!({ "name": name }));
+        self.grant_permission(name, prefix, "READWRITE");
+    }
+
+    /// Lets a role do more: `READ`, `WRITE` or `READWRITE` what begins with `prefix`.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not answer.
+    pub fn grant_permission(&self, role: &str, prefix: &str, kind: &str) {
         let permission = json!({
-            "permType": "READWRITE", "key": encoded(prefix), "range_end": encoded(&end_of(prefix)),
+            "permType": kind, "key": encoded(prefix), "range_end": encoded(&end_of(prefix)),
         });
-        let grant = json!({ "name": name, "perm": permission });
+        let grant = json!({ "name": role, "perm": permission });
         self.answer("/v3/auth/role/grant", &grant);
+    }
+
+    /// Takes the rights to what begins with `prefix` from a role.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not answer.
+    pub fn revoke_permission(&self, role: &str, prefix: &str) {
+        let range =
+            json!({ "role": role, "key": encoded(prefix), "range_end": encoded(&end_of(prefix)) });
+        self.answer("/v3/auth/role/revoke", &range);
+    }
+
+    /// Whether this client may put `key`.
+    pub fn may_write(&self, key: &str) -> bool {
+        let put = json!({ "key": encoded(key), "value": encoded("probe") });
+        self.ask("/v3/kv/put", &put).is_some()
+    }
+
+    /// Whether this client may delete `key`.
+    pub fn may_delete(&self, key: &str) -> bool {
+        self.ask("/v3/kv/deleterange", &json!({ "key": encoded(key) }))
+            .is_some()
     }
 
     /// From now on clients introduce themselves.
@@ -190,9 +254,21 @@ impl Gateway {
     }
 
     fn ask(&self, path: &str, request: &Value) -> Option<Value> {
+        let token = match self.user {
+            Some((name, password)) => {
+                let user = json!({ "name": name, "password": password });
+                let answer = self.post("/v3/auth/authenticate", &user, "")?;
+                format!("Authorization: {}\r\n", answer["token"].as_str()?)
+            }
+            None => String::new(),
+        };
+        self.post(path, request, &token)
+    }
+
+    fn post(&self, path: &str, request: &Value, header: &str) -> Option<Value> {
         let body = request.to_string();
         let head = format!(
-            "POST {path} HTTP/1.0\r\nHost: etcd\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            "POST {path} HTTP/1.0\r\nHost: etcd\r\nContent-Type: application/json\r\n{header}Content-Length: {}\r\n\r\n",
             body.len()
         );
         serde_json::from_str(&self.send(&(head + &body))?).ok()
@@ -221,10 +297,8 @@ fn number(value: &Value) -> i64 {
 
 /// The first key behind those that begin with `prefix`.
 fn end_of(prefix: &str) -> String {
-    let start = prefix
-        .strip_suffix('/')
-        .expect("a prefix ends with a slash");
-    format!("{start}0")
+    let (rest, last) = prefix.split_at(prefix.len() - 1);
+    format!("{rest}{}", char::from(last.as_bytes()[0] + 1))
 }
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -38,8 +38,10 @@ pub struct Etcd {
     network: Option<Pipe>,
     /// The members of its cluster, as the server is told of them.
     cluster: String,
-    /// How it speaks TLS, beside its port without.
-    tls: Option<tls::Port>,
+    /// Its port for TLS, beside the one without.
+    tls: Option<u16>,
+    /// Further options of its program.
+    arguments: Vec<String>,
     folder: Folder,
 }
 
@@ -72,6 +74,34 @@ impl Etcd {
         Self::started(servers)
     }
 
+    /// A cluster of so many servers with further options of their program.
+    pub fn cluster_with(members: usize, arguments: &[&str]) -> Vec<Self> {
+        let mut servers: Vec<_> = (0..members).map(Self::member).collect();
+        for server in &mut servers {
+            server.arguments = arguments.iter().map(ToString::to_string).collect();
+        }
+        Self::started(servers)
+    }
+
+    /// A server that signs the tokens of its users (JWT), each for an hour.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub fn with_signed_tokens() -> Self {
+        let mut server = Self::member(0);
+        let secret = server.folder.path().join("secret");
+        fs::write(&secret, "a secret of this test").expect("a file can be written");
+        let token = format!("jwt,sign-method=HS256,ttl=1h,priv-key={}", secret.display());
+        // A login costs little, so that a busy machine answers it in time.
+        server.arguments = vec![
+            format!("--auth-token={token}"),
+            "--bcrypt-cost=4".to_owned(),
+        ];
+        let mut servers = Self::started(vec![server]);
+        servers.pop().expect("one was started")
+    }
+
     fn member(number: usize) -> Self {
         Self {
             process: None,
@@ -81,6 +111,7 @@ impl Etcd {
             network: None,
             cluster: String::new(),
             tls: None,
+            arguments: Vec::new(),
             folder: Folder::in_memory(),
         }
     }
@@ -171,7 +202,7 @@ impl SessionServer for Etcd {
         let log = log.expect("a log can be made");
         let client_url = format!("http://{}", self.address());
         let (peer_url, peer_port) = (self.peer_url(), self.peer_port);
-        let listens = self.tls.as_ref().map(tls::Port::url);
+        let listens = self.tls.map(|port| format!("https://127.0.0.1:{port}"));
         let listens = [Some(client_url.clone()), listens].into_iter().flatten();
         let listens: Vec<_> = listens.collect();
         let child = Command::new(program())
@@ -179,7 +210,7 @@ impl SessionServer for Etcd {
             .arg("--data-dir")
             .arg(self.folder.path().join("data"))
             .args(["--listen-client-urls", &listens.join(",")])
-            .args(self.tls.iter().flat_map(tls::Port::arguments))
+            .args(&self.arguments)
             .args(["--advertise-client-urls", &client_url])
             .arg("--listen-peer-urls")
             .arg(format!("http://127.0.0.1:{peer_port}"))

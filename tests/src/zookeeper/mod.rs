@@ -190,6 +190,11 @@ impl Zookeeper {
         Some(mode.to_owned())
     }
 
+    /// The longest session after its next start.
+    pub fn set_longest_session(&mut self, longest: Duration) {
+        self.settings.longest_session = Some(longest);
+    }
+
     /// What it answers to a word of four letters.
     pub fn word(&self, word: &str) -> Option<String> {
         let mut stream = TcpStream::connect_timeout(&self.address(), WORD).ok()?;

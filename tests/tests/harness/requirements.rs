@@ -7,6 +7,7 @@ use leasehold_tests::chaos::REQUIREMENTS;
 use leasehold_tests::chaos::ground::{Ground, Size};
 use leasehold_tests::chaos::store::Store;
 use leasehold_tests::random::Random;
+use leasehold_tests::rerun::fails_with;
 use leasehold_tests::room::{self, Places};
 
 /// Plays the requirement of this number whose text has this word.
@@ -122,4 +123,20 @@ requirements! {
     replays: 34 Redis,
     replays_while_masters_fail: 34 Sentinel,
     operators: 35 Redis,
+    exact_commits: 36 Postgres,
+    drops: 37 Redis,
+    drops_in_memory: 37 Memory,
+    drops_on_postgres: 37 Postgres,
+    drops_of_sessions: 37 Etcd,
+    drops_of_zookeeper: 37 Zookeeper,
+    neighbours: 38 Redis,
+    neighbours_on_postgres: 38 Postgres,
+    neighbours_on_etcd: 38 Etcd,
+    neighbours_on_zookeeper: 38 Zookeeper,
+}
+
+/// Fails if the tasks of dropped calls would not see a handle that stays good.
+#[test]
+fn a_handle_that_outlives_its_call_is_found() {
+    fails_with("HandleOutlivesItsCall", "requirements::drops_in_memory");
 }

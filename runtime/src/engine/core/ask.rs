@@ -5,6 +5,7 @@ use super::requests::Flight;
 use super::ticket::TicketId;
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
+use crate::base::seeded::seeded;
 use crate::store::Op;
 
 /// How many calls that share a lock ask for it at once.
@@ -106,6 +107,9 @@ impl Core {
     /// Gives up the place in the store's queue. If that fails, the processes behind wait for at
     /// most one claim.
     fn leave_store_queue(&mut self, key: &FullKey) {
+        if seeded!(DroppedCallKeepsItsPlace) {
+            return;
+        }
         let key = key.clone();
         let patience = self.limits.io_timeout;
         self.requests

@@ -72,11 +72,15 @@ impl Core {
         true
     }
 
-    /// A transaction may hold the lock of `id` beyond its release, which follows: the store gives
-    /// the lock to the next call.
+    /// A transaction may hold the lock of `id` beyond its release, which follows. The store knows
+    /// its transactions, and gives the lock to the next call after them.
     pub(crate) fn may_be_pinned(&mut self, id: TicketId) {
-        if let Some(lease) = self.tickets.get_mut(id).and_then(Ticket::lease_mut) {
-            lease.pin();
+        let Some(ticket) = self.tickets.get(id) else {
+            return;
+        };
+        let queue = self.queues.get_mut(&ticket.acquire().key);
+        if let Some(queue) = queue.filter(|queue| queue.is_held_by(id)) {
+            queue.hand_over_no_more();
         }
     }
 
@@ -106,8 +110,6 @@ impl Core {
             && ticket.acquire().share.is_none()
             && holder.is_settled()
             && !lease.is_renewing()
-            // The store knows which transactions hold the lock, and gives it on after them.
-            && !lease.may_be_pinned()
             // The store can have no key with this call's token, which a hand-over replaces.
             && ticket.is_queued()
             && !ticket.may_be_taken();

@@ -20,8 +20,6 @@ pub(super) struct Lease {
     ceiling: Option<Instant>,
     renew_at: Option<Instant>,
     fence: Option<Fence>,
-    /// True if a transaction may hold the lock beyond its release.
-    may_be_pinned: bool,
     /// Whether a failed renewal has been retried at once since the last successful one.
     hurried: bool,
     /// Whether a renewal is due or sent, and not confirmed.
@@ -42,7 +40,6 @@ impl Lease {
             ceiling: None,
             renew_at: None,
             fence,
-            may_be_pinned: false,
             hurried: false,
             renewing: false,
             in_batch: false,
@@ -66,15 +63,6 @@ impl Lease {
 
     pub(super) fn fence(&self) -> Option<Fence> {
         self.fence
-    }
-
-    /// A transaction may hold the lock beyond its release.
-    pub(super) fn pin(&mut self) {
-        self.may_be_pinned = true;
-    }
-
-    pub(super) fn may_be_pinned(&self) -> bool {
-        self.may_be_pinned
     }
 
     pub(super) fn held_for(&self, now: Instant) -> Duration {

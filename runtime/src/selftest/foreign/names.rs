@@ -80,7 +80,7 @@ fn answer(bytes: &[u8]) {
 ///
 /// If a property does not hold.
 pub fn zookeeper(bytes: &[u8]) {
-    let _ = crate::store::zookeeper::handshake::lasts(bytes);
+    let _ = crate::store::zookeeper::handshake::grants(bytes);
     let mut input = Input(bytes);
     let (name, fence, number) = (token(&mut input), fence(&mut input), input.byte());
     let Ok(text) = str::from_utf8(input.0) else {

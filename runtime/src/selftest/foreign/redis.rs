@@ -152,9 +152,48 @@ fn key() -> FullKey {
 }
 
 fn ops() -> Vec<Op> {
-    let (token, ttl, function) = (Token::fixed(1), Duration::from_secs(1), "");
-    let (queue, keep, makes_way, after) = (true, None, false, Vec::new());
-    let renewal = || Renewal {
+    takes().into_iter().chain(rest()).collect()
+}
+
+/// The requests that take a lock.
+fn takes() -> Vec<Op> {
+    let (token, ttl, function, queue) = (Token::fixed(1), Duration::from_secs(1), "", true);
+    vec![
+        acquire(),
+        Op::AcquireAll {
+            keys: vec![(key(), token); 2],
+            ttl,
+            function,
+        },
+        Op::Join {
+            key: key(),
+            token,
+            ttl,
+            function,
+            limit: 3,
+            queue,
+        },
+        Op::Recall {
+            key: key(),
+            token,
+            ttl,
+            function,
+            queue,
+        },
+        Op::Adopt {
+            key: key(),
+            from: token,
+            token,
+            ttl,
+            function,
+        },
+    ]
+}
+
+fn rest() -> Vec<Op> {
+    let (token, ttl) = (Token::fixed(1), Duration::from_secs(1));
+    let (keep, makes_way) = (None, false);
+    let renewal = Renewal {
         key: key(),
         token,
         ttl,
@@ -168,28 +207,14 @@ fn ops() -> Vec<Op> {
         stays: ttl,
     };
     vec![
-        acquire(),
-        Op::AcquireAll {
-            keys: vec![(key(), token); 2],
-            ttl,
-            function,
-        },
-        Op::Renew(vec![renewal(), renewal()]),
-        Op::Stay(vec![renewal()]),
+        Op::Renew(vec![renewal.clone(), renewal.clone()]),
+        Op::Stay(vec![renewal]),
         Op::Release {
             key: key(),
             token,
             keep,
             makes_way,
             after: Vec::new(),
-        },
-        Op::Join {
-            key: key(),
-            token,
-            ttl,
-            function,
-            limit: 3,
-            queue,
         },
         Op::Part {
             key: key(),
@@ -198,29 +223,15 @@ fn ops() -> Vec<Op> {
             after: Vec::new(),
         },
         Op::Leave { key: key() },
-        Op::Recall {
-            key: key(),
-            token,
-            ttl,
-            function,
-            queue,
-        },
         Op::Record {
             key: key(),
             token,
             keep,
             makes_way,
-            after,
+            after: Vec::new(),
             record: record.into(),
         },
         Op::Forget { key: key() },
-        Op::Adopt {
-            key: key(),
-            from: token,
-            token,
-            ttl,
-            function,
-        },
     ]
 }
 

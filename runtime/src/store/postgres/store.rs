@@ -97,7 +97,7 @@ impl PostgresStore {
             migrated.map_err(|failure| failure.error)?;
         }
         let (address, process) = (Arc::new(address), Token::random(Nonce::new()));
-        let opening = connection::open(Arc::clone(&address), process, options.io_timeout);
+        let opening = connection::open(Arc::clone(&address), Some(process), options.io_timeout);
         let mut opened = opening.await.map_err(|failure| failure.error)?;
         // Without an answer there is nothing to log: the first call will report it.
         if let Ok(report) = check::examine(&mut opened, &address, options).await {
@@ -140,7 +140,7 @@ impl PostgresStore {
         options: &Options,
     ) -> Result<CheckReport, LockError> {
         let (address, process) = (Arc::new(address), Token::random(Nonce::new()));
-        let opening = connection::open(Arc::clone(&address), process, options.io_timeout);
+        let opening = connection::open(Arc::clone(&address), Some(process), options.io_timeout);
         let examined = match opening.await {
             Ok(mut opened) => check::examine(&mut opened, &address, options).await,
             Err(failure) => return check::unreachable(&address, failure),

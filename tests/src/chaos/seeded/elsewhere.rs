@@ -52,6 +52,18 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "several keys are taken again with the same tokens",
     },
     Elsewhere {
+        bug: "DroppedCallKeepsItsPlace",
+        program: "behaviour",
+        test: "queueing::processes::traces::of_calls_that_give_up",
+        what: "the last waiting calls of processes are dropped",
+    },
+    Elsewhere {
+        bug: "HandleOutlivesItsCall",
+        program: "harness",
+        test: "requirements::drops_in_memory",
+        what: "calls are dropped whose bodies have spawned tasks",
+    },
+    Elsewhere {
         bug: "RevocationUnheard",
         program: "behaviour",
         test: "seeing::forced::redis::the_holder_is_told_at_once",
@@ -130,6 +142,36 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a leader that was stopped goes on when another one leads, and answers a heartbeat",
     },
     Elsewhere {
+        bug: "OldTokenKept",
+        program: "behaviour",
+        test: "deployments::etcd::logins::a_new_role_ends_no_lease",
+        what: "roles are added to an etcd with signed tokens while leases are held",
+    },
+    Elsewhere {
+        bug: "FullIsRefused",
+        program: "behaviour",
+        test: "deployments::etcd::full::a_refused_acquire_leaves_no_node",
+        what: "an etcd is full before an acquire that its quota has passed, and the caller has gone",
+    },
+    Elsewhere {
+        bug: "ScriptsAreWhole",
+        program: "behaviour",
+        test: "deployments::tls_and_acl::acl::a_share_that_is_refused_blocks_nobody",
+        what: "a user lacks a command that a script needs after it has noted a share",
+    },
+    Elsewhere {
+        bug: "GrantedTimeReadOnce",
+        program: "behaviour",
+        test: "deployments::zookeeper::reconnecting::a_session_that_became_shorter_is_over",
+        what: "a server is restarted with shorter sessions, and the holder is cut off after it has connected again",
+    },
+    Elsewhere {
+        bug: "WatchesForgotten",
+        program: "behaviour",
+        test: "deployments::zookeeper::reconnecting::many_waiting_calls_survive_a_cut",
+        what: "5,000 calls wait while their connection ends",
+    },
+    Elsewhere {
         bug: "ReplicasAwayForgotten",
         program: "behaviour",
         test: "deployments::replicas::all_replicas_are_those_that_sentinels_know",
@@ -140,6 +182,12 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         program: "behaviour",
         test: "deployments::postgres::gathering::requests_share_calls_while_the_server_is_slow",
         what: "callers come while PostgreSQL stands still",
+    },
+    Elsewhere {
+        bug: "SearchPathTrusted",
+        program: "behaviour",
+        test: "deployments::postgres::hostile::a_pool_runs_nothing_of_another_role",
+        what: "another role has made functions and operators in the schema `public` of PostgreSQL",
     },
     Elsewhere {
         bug: "GatheredPatiently",
@@ -156,8 +204,26 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "LockedRowFailsAll",
         program: "behaviour",
-        test: "deployments::postgres::locked_rows::a_locked_row_costs_no_other_lease",
-        what: "a person locks the row of one of twenty leases",
+        test: "deployments::postgres::locked_rows::locked_rows_cost_no_other_lease",
+        what: "a person locks the rows of ten of twenty leases",
+    },
+    Elsewhere {
+        bug: "ConstantAdopted",
+        program: "behaviour",
+        test: "leases::hand_over::redis::a_constant_is_no_token",
+        what: "a kept lock is adopted with a token of zeros",
+    },
+    Elsewhere {
+        bug: "BaggageBelieved",
+        program: "behaviour",
+        test: "leases::hand_over::redis::the_fence_is_the_one_of_the_store",
+        what: "baggage comes with another fence",
+    },
+    Elsewhere {
+        bug: "RetriedTogether",
+        program: "behaviour",
+        test: "deployments::etcd::neighbours::a_lost_right_ends_one_lease",
+        what: "a user loses the right to one of many keys that are renewed together",
     },
     Elsewhere {
         bug: "SilenceUnread",

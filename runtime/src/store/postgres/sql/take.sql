@@ -150,7 +150,7 @@ END $$;
 CREATE FUNCTION leasehold.take(me uuid, verbs text[], keys text[], tokens uuid[], ttls integer[], numbers integer[],
   queues boolean[], functions text[])
 RETURNS TABLE (taken boolean, fence bigint, number integer, wanted boolean, left_ms bigint, holder text)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   alone boolean := cardinality(keys) = 1 AND NOT leasehold._skips();
   any_taken boolean := false;
@@ -205,7 +205,7 @@ END $$;
 -- which one, from 0.
 CREATE FUNCTION leasehold.take_all(me uuid, keys text[], tokens uuid[], ttl integer, fn text)
 RETURNS TABLE (refused integer, fence bigint, number integer, wanted boolean, left_ms bigint, holder text)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   l leasehold.locks;
   pinned boolean;

@@ -4,7 +4,7 @@ use std::pin::Pin;
 
 use leasehold::postgres::LEASE_OVER;
 use leasehold::{LockError, LockGuard, LockPool};
-use leasehold_tests::postgres::{Database, Postgres};
+use leasehold_tests::postgres::Database;
 use leasehold_tests::{rerun::fails_with, wait};
 use tokio_postgres::IsolationLevel;
 
@@ -83,34 +83,6 @@ async fn counts_both(ends: Ends, isolation: IsolationLevel) {
     assert_eq!(count, 1, "{ends:?}, {isolation:?}");
 }
 
-/// Fails if a transaction that is prepared and not committed lets the next call in.
-#[tokio::test]
-async fn the_next_call_waits_for_a_prepared_transaction() {
-    let server = Postgres::start_with(&["max_prepared_transactions=2"]);
-    let database = server.migrated();
-    let pool = patient(&database).await;
-    let mut client = database.client().await;
-    let (first, mut next) = two_calls(&database, &pool, "prepared").await;
-    let transaction = begin(&mut client).await;
-    let verified = verify(&transaction, first.full_key(), fence(&first)).await;
-    verified.expect("it holds it");
-    let prepare = transaction
-        .batch_execute("PREPARE TRANSACTION 'both'")
-        .await;
-    prepare.expect("the server allows it");
-    drop(transaction);
-    drop(first);
-    let probe = database.probe("lock:");
-    tokio::select! {
-        early = &mut next => panic!("let in before the commit: {early:?}"),
-        () = queued(&probe, "prepared", 1) => {}
-    }
-    let commit = client.batch_execute("COMMIT PREPARED 'both'").await;
-    commit.expect("it is prepared");
-    let next = wait::within("it is let in", LONG, next).await;
-    drop(next.expect("it is free"));
-}
-
 /// Fails if a handle that outlives its call shows a fence that verifies beside the next call's.
 #[tokio::test]
 async fn a_fence_that_is_read_too_late_is_withheld() {
@@ -144,15 +116,18 @@ async fn an_adopter_waits_for_the_commit() {
     verified.expect("it holds it");
     let given = first.hand_over().expect("still held");
     let adopting = wait::started(other.adopt(given)).await;
-    let asked = async {
-        let row = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%' AND query LIKE '%leasehold.adopt%'";
+    // A second request means that the first one was refused.
+    let asked_twice = async {
+        let begun = "SELECT max(query_start) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%' AND query LIKE '%leasehold.adopt%'";
         let probe = database.probe("lock:");
-        wait::until_async("it asks", LONG, || probe.value(row) != "0").await;
+        wait::until_async("it asks", LONG, || !probe.value(begun).is_empty()).await;
+        let first = probe.value(begun);
+        wait::until_async("it asks again", LONG, || probe.value(begun) != first).await;
     };
     let mut adopting = adopting;
     tokio::select! {
         early = &mut adopting => panic!("adopted before the commit: {early:?}"),
-        () = asked => {}
+        () = asked_twice => {}
     }
     transaction.commit().await.expect("nothing is in its way");
     let adopted = wait::within("it is adopted", LONG, adopting).await;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use leasehold::LockError;
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::probe::Probe;
+use leasehold_tests::rerun::fails_with;
 use leasehold_tests::server::Server;
 use leasehold_tests::wait;
 use tokio::task::JoinSet;
@@ -134,4 +135,11 @@ async fn of_contention() {
         call.expect("no panic");
     }
     nothing_is_left(&server).await;
+}
+
+/// Fails if the tests above would not see a process that keeps the places of its dropped calls.
+#[test]
+fn a_kept_place_is_found() {
+    let test = "queueing::processes::traces::of_calls_that_give_up";
+    fails_with("DroppedCallKeepsItsPlace", test);
 }

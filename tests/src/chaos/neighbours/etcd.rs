@@ -1,0 +1,68 @@
+//! Another team that manages its users, and more watches than usual.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::Scene;
+use super::tenants::{LONG_FOR_A_LEASE, TTL, Tenants};
+use super::zookeeper::{crowd, long_names};
+use crate::chaos::ground::Ground;
+use crate::chaos::sheet::Sheet;
+use crate::etcd::Etcd;
+use crate::pipe::Pipe;
+use crate::session_server::SessionServer;
+
+pub(super) const SCENES: &[Scene] = &[
+    ("another team adds roles", roles),
+    ("many calls wait, and the connection is cut", watches),
+];
+
+const TENANTS: usize = 20;
+
+/// Each change of users makes all tokens older than the server's users.
+fn roles(_ground: &Ground, sheet: &Sheet) {
+    const SCENE: &str = "another team adds roles";
+    let server = Etcd::with_signed_tokens();
+    let gateway = server.gateway();
+    gateway.add_user("root", "root", "root");
+    gateway.add_role("locks", "shop/");
+    gateway.add_user("service", "hunter2", "locks");
+    gateway.enable_users();
+    let url = format!("etcd://service:hunter2@{}/shop", server.address());
+    let tenants = Tenants::move_in(&url, TENANTS);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let root = gateway.as_user("root", "root");
+            for number in 0.. {
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+                root.add_role(&format!("team-{number}"), "team/");
+                sleep(Duration::from_millis(300));
+            }
+        });
+        sleep(LONG_FOR_A_LEASE);
+        over.store(true, Ordering::Relaxed);
+    });
+    tenants.last(sheet, SCENE);
+    tenants.turn(sheet, SCENE, "turn");
+}
+
+fn watches(ground: &Ground, sheet: &Sheet) {
+    const SCENE: &str = "many calls wait, and the connection is cut";
+    let server = Etcd::start();
+    let pipe = Pipe::start(server.address());
+    let url = Etcd::url_of_all([pipe.address()], "crowd");
+    let tenants = Tenants::move_in(&url, TENANTS);
+    let names = long_names(ground.count(2_000, 400));
+    let crowd = crowd(&tenants, &server.url("crowd"), &names);
+    for _ in 0..2 {
+        pipe.cut();
+        sleep(TTL);
+    }
+    sleep(TTL);
+    tenants.last(sheet, SCENE);
+    crowd.let_in(&tenants, sheet, SCENE);
+}

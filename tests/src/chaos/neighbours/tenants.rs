@@ -1,0 +1,98 @@
+//! Renewed leases of one process, which must last whatever a neighbour does.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockGuard, LockPool};
+use tokio::runtime::Runtime;
+
+use crate::chaos::ground::{connect, runtime};
+use crate::chaos::sheet::Sheet;
+use crate::lateness::Excuse;
+use crate::wait;
+
+pub(super) const TTL: Duration = Duration::from_secs(2);
+/// Longer than any lease that is not renewed.
+pub(super) const LONG_FOR_A_LEASE: Duration = Duration::from_secs(5);
+/// A waiting process whose message is lost or refused asks again before this.
+const TURN: Duration = Duration::from_secs(3);
+const LONG: Duration = Duration::from_secs(30);
+
+/// The leases, and the pool that has them.
+pub(super) struct Tenants {
+    pub(super) runtime: Runtime,
+    pub(super) pool: LockPool,
+    url: String,
+    pub(super) guards: Vec<LockGuard>,
+}
+
+impl Tenants {
+    /// Takes `tenant-0`, `tenant-1` and so on.
+    pub(super) fn move_in(url: &str, many: usize) -> Self {
+        let runtime = runtime(2);
+        let pool = runtime.block_on(connect(url));
+        let mut tenants = Self {
+            runtime,
+            pool,
+            url: url.to_owned(),
+            guards: Vec::new(),
+        };
+        let asked = (0..many).map(|number| {
+            let key = format!("tenant-{number}");
+            tenants.pool.lock(key).ttl(TTL).wait(LONG).watchdog()
+        });
+        // Together, so that they are renewed together.
+        let taken = asked.map(|asked| tenants.runtime.spawn(asked.acquire()));
+        let taken: Vec<_> = taken.collect();
+        for guard in taken {
+            let guard = tenants.runtime.block_on(guard).expect("no panic");
+            tenants.guards.push(guard.expect("it is free"));
+        }
+        tenants
+    }
+
+    /// Takes a further lock, which is renewed.
+    pub(super) fn take(&self, key: &str, ttl: Duration) -> LockGuard {
+        let asked = self.pool.lock(key).ttl(ttl).wait(LONG).watchdog();
+        let taken = self.runtime.block_on(asked.acquire());
+        taken.unwrap_or_else(|error| panic!("{key}: {error}"))
+    }
+
+    /// A pool of another process.
+    pub(super) fn other(&self) -> LockPool {
+        self.runtime.block_on(connect(&self.url))
+    }
+
+    /// Fails if a lease was lost.
+    pub(super) fn last(&self, sheet: &Sheet, scene: &str) {
+        sheet.faults(scene, 1);
+        sheet.sections(self.guards.len() as u64);
+        let all = self.guards.len();
+        let lost = self.guards.iter().filter(|guard| guard.check().is_err());
+        let lost = lost.count();
+        sheet.check(lost == 0, || {
+            format!("{scene}: {lost} of {all} leases were lost")
+        });
+    }
+
+    /// Fails if a process that waits is not let in soon after the release.
+    pub(super) fn turn(&self, sheet: &Sheet, scene: &str, key: &str) {
+        let other = self.other();
+        let guard = self.take(key, TTL);
+        let excuse = Excuse::begin();
+        let took = self.runtime.block_on(async {
+            let asked = other.lock(key).ttl(TTL).wait(LONG).acquire();
+            let waits = wait::started(asked).await;
+            // By then it has its place in the queue.
+            tokio::time::sleep(TTL / 4).await;
+            let began = Instant::now();
+            let released = guard.release().await;
+            let next = waits.await;
+            (began.elapsed(), released.and(next.map(drop)))
+        });
+        let (took, ended): (Duration, Result<(), LockError>) = took;
+        let bound = TURN + excuse.so_far();
+        sheet.check(ended.is_ok() && took < bound, || {
+            format!("{scene}: the next process came in after {took:?}: {ended:?}")
+        });
+    }
+}

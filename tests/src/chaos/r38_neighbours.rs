@@ -1,0 +1,31 @@
+//! Requirement 38: a lease that is not attacked itself lasts, beside neighbours with few rights, on
+//! servers that grant less after a reconnect, and with more waiting calls than a packet carries.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::ground::{Ground, Requirement};
+use super::neighbours;
+use super::sheet::Sheet;
+use super::store::Store;
+
+pub(super) const REQUIREMENT: Requirement = Requirement {
+    number: 38,
+    what: "neighbours with few rights and servers that grant less end no lease",
+    stores: &[Store::Redis, Store::Postgres, Store::Etcd, Store::Zookeeper],
+    run,
+};
+
+fn run(ground: &Ground, sheet: &Sheet) {
+    let scenes = neighbours::of(ground.store);
+    std::thread::scope(|scope| {
+        for (name, play) in scenes {
+            scope.spawn(move || {
+                // The other scenes go on.
+                let ended = catch_unwind(AssertUnwindSafe(|| play(ground, sheet)));
+                sheet.check(ended.is_ok(), || format!("{name}: panicked, see above"));
+            });
+        }
+    });
+    let played = scenes.len() as u64;
+    sheet.reached("scenes", played, played);
+}
