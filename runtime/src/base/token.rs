@@ -60,7 +60,7 @@ impl Token {
     }
 
     /// A token for tests.
-    #[cfg(any(test, feature = "__test"))]
+    #[cfg(any(test, all(feature = "__test", feature = "replay")))]
     pub(crate) const fn fixed(number: u128) -> Self {
         Self(number)
     }

@@ -152,29 +152,52 @@ fn key() -> FullKey {
 }
 
 fn ops() -> Vec<Op> {
-    let mut ops = requests_of_one_key();
-    let (token, ttl, function) = (Token::fixed(1), Duration::from_secs(1), "");
-    let renewal = || Renewal {
-        key: key(),
-        token,
-        ttl,
-    };
-    ops.extend([
+    takes().into_iter().chain(rest()).collect()
+}
+
+/// The requests that take a lock.
+fn takes() -> Vec<Op> {
+    let (token, ttl, function, queue) = (Token::fixed(1), Duration::from_secs(1), "", true);
+    vec![
         acquire(),
         Op::AcquireAll {
             keys: vec![(key(), token); 2],
             ttl,
             function,
         },
-        Op::Renew(vec![renewal(), renewal()]),
-        Op::Stay(vec![renewal()]),
-    ]);
-    ops
+        Op::Join {
+            key: key(),
+            token,
+            ttl,
+            function,
+            limit: 3,
+            queue,
+        },
+        Op::Recall {
+            key: key(),
+            token,
+            ttl,
+            function,
+            queue,
+        },
+        Op::Adopt {
+            key: key(),
+            from: token,
+            token,
+            ttl,
+            function,
+        },
+    ]
 }
 
-fn requests_of_one_key() -> Vec<Op> {
-    let (key, token, ttl, function) = (key(), Token::fixed(1), Duration::from_secs(1), "");
-    let (queue, keep, makes_way, after) = (true, None, false, Vec::new());
+fn rest() -> Vec<Op> {
+    let (token, ttl) = (Token::fixed(1), Duration::from_secs(1));
+    let (keep, makes_way) = (None, false);
+    let renewal = Renewal {
+        key: key(),
+        token,
+        ttl,
+    };
     let kept = Kept {
         fingerprint: None,
         json: "1".into(),
@@ -184,51 +207,31 @@ fn requests_of_one_key() -> Vec<Op> {
         stays: ttl,
     };
     vec![
+        Op::Renew(vec![renewal.clone(), renewal.clone()]),
+        Op::Stay(vec![renewal]),
         Op::Release {
-            key: key.clone(),
+            key: key(),
             token,
             keep,
             makes_way,
             after: Vec::new(),
-        },
-        Op::Join {
-            key: key.clone(),
-            token,
-            ttl,
-            function,
-            limit: 3,
-            queue,
         },
         Op::Part {
-            key: key.clone(),
+            key: key(),
             token,
             keep,
             after: Vec::new(),
         },
-        Op::Leave { key: key.clone() },
-        Op::Recall {
-            key: key.clone(),
-            token,
-            ttl,
-            function,
-            queue,
-        },
+        Op::Leave { key: key() },
         Op::Record {
-            key: key.clone(),
+            key: key(),
             token,
             keep,
             makes_way,
-            after,
+            after: Vec::new(),
             record: record.into(),
         },
-        Op::Forget { key: key.clone() },
-        Op::Adopt {
-            key,
-            from: token,
-            token,
-            ttl,
-            function,
-        },
+        Op::Forget { key: key() },
     ]
 }
 

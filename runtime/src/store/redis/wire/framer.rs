@@ -95,7 +95,7 @@ impl Framer {
         }
     }
 
-    #[cfg(any(test, feature = "__test"))]
+    #[cfg(any(test, all(feature = "__test", feature = "replay")))]
     pub(crate) fn is_between_replies(&self) -> bool {
         self.position == Position::Line && self.line.is_empty() && self.missing.is_empty()
     }
