@@ -96,8 +96,11 @@ fn row(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "a row is locked";
     let mut house = House::open(TENANTS);
     let psql = house.owner();
-    // It is renewed together with the others.
     let attacked = house.tenants.guards.remove(10);
+    // A process that connects again renews all its locks at once, and from then on together.
+    house.run(&psql, END_POOLS);
+    sleep(TTL);
+    house.tenants.last(sheet, "the connection of the pool ends");
     house.run(
         &psql,
         "BEGIN; SELECT FROM leasehold.locks WHERE key = 'lock:tenant-10' FOR UPDATE",
