@@ -16,6 +16,7 @@
 //! | `docs/notes/questions.md` | twenty questions about the code |
 //! | `docs/performance/method.md` | how performance is measured |
 //! | `docs/releasing.md` | how a version is released |
+//! | `docs/reliability/errors.md` | which errors leave the outcome of a request open |
 //! | `docs/reliability/harness.md` | how each promise is tested, and how to repeat it |
 //! | `examples/services` | nine services that use the attribute, small enough to copy |
 

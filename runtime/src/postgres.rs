@@ -10,7 +10,8 @@
 ///   lock from before a fail-over is refused. After it no other acquisition gets the lock before
 ///   the transaction has ended.
 /// - `leasehold.guard(key, fence)` fails with [`STALE_FENCE`] if a later fence of `key` has been
-///   there. It is for locks that are kept elsewhere.
+///   there. It is for locks that are kept elsewhere. It refuses a fence more than an hour ahead of
+///   the server's clock.
 ///
 /// ```no_run
 /// # fn main() -> std::io::Result<()> {

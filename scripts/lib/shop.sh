@@ -1,21 +1,26 @@
 # shellcheck shell=bash
-# A Redis and two order services on free loopback ports. Sourced, not run. When the script ends it
+# A Redis or a PostgreSQL, and two order services, on free loopback ports. Sourced, not run. When the script ends it
 # stops everything that it started, by its process id. `target` is the folder that Cargo builds in.
 
 shop_pids=()
 shop_dir=
 # shellcheck disable=SC2034 # the scripts that source this use them
-redis_url='' database='' service_1='' service_2=''
+store_url='' database='' service_1='' service_2=''
 
-# shop_start ORDER_SERVICE_ARGUMENT...: sets redis_url, database, service_1 and service_2.
+# shop_start redis|postgres ORDER_SERVICE_ARGUMENT...: sets store_url, database, service_1 and
+# service_2. On PostgreSQL the data are beside the locks.
 shop_start() {
+    local store=$1 data
+    shift
     shop_dir=$(mktemp -d "${TMPDIR:-/tmp}/leasehold-shop.XXXXXX")
     trap shop_stop EXIT
     trap 'exit 130' INT TERM
-    redis_start
+    "${store}_start"
     database=$shop_dir/shop.sqlite
-    service_start 1 "$@"
-    service_start 2 "$@"
+    data=(--database "$database")
+    [ "$store" = redis ] || data=(--store "$store_url")
+    service_start 1 "${data[@]}" "$@"
+    service_start 2 "${data[@]}" "$@"
 }
 
 shop_stop() {
@@ -40,7 +45,7 @@ redis_start() {
             # Another server may have taken the port; its answer must not count.
             if redis-cli -p "$port" info server 2>/dev/null | grep -q "process_id:$pid"; then
                 shop_pids+=("$pid")
-                redis_url=redis://127.0.0.1:$port/
+                store_url=redis://127.0.0.1:$port/
                 return
             fi
             sleep 0.05
@@ -51,13 +56,40 @@ redis_start() {
     exit 1
 }
 
+# PostgreSQL does not run as root; its user owns the folder of the data.
+postgres_start() {
+    local port pid bin user=() data=$shop_dir/postgres
+    bin=$(find /usr/lib/postgresql -path '*/bin/postgres' 2>/dev/null | sort -V | tail -n 1)
+    bin=$(dirname "${bin:-$(command -v postgres)}")
+    mkdir "$data"
+    if [ "$(id -u)" = 0 ]; then
+        chmod 755 "$shop_dir"
+        chown postgres "$data"
+        user=(setpriv --reuid=postgres --regid=postgres --clear-groups)
+    fi
+    "${user[@]}" "$bin/initdb" -D "$data" -U shop -A trust -E UTF8 --locale=C >"$shop_dir/postgres.log"
+    port=$((20000 + RANDOM % 10000))
+    "${user[@]}" "$bin/postgres" -D "$data" -k '' -p "$port" -c listen_addresses=127.0.0.1 \
+        >>"$shop_dir/postgres.log" 2>&1 &
+    pid=$!
+    shop_pids+=("$pid")
+    store_url=postgres://shop@127.0.0.1:$port/postgres
+    until psql -q "$store_url" -c '' 2>/dev/null; do
+        if ! kill -0 "$pid" 2>/dev/null; then
+            cat "$shop_dir/postgres.log" >&2
+            exit 1
+        fi
+        sleep 0.05
+    done
+}
+
 # service_start NUMBER ARGUMENT...
 service_start() {
     local number=$1 log=$shop_dir/service_$1.log pid address
     shift
     : >"$log" # so that it can be read before the service has opened it
-    LEASEHOLD_URL=$redis_url "${target:?}/release/order_service" --listen 127.0.0.1:0 \
-        --database "$database" "$@" >"$log" 2>&1 &
+    LEASEHOLD_URL=$store_url "${target:?}/release/order_service" --listen 127.0.0.1:0 \
+        "$@" >"$log" 2>&1 &
     pid=$!
     shop_pids=("$pid" "${shop_pids[@]}") # stopped before the Redis
     while kill -0 "$pid" 2>/dev/null; do

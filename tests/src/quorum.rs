@@ -4,13 +4,17 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
+use crate::probe::Probe;
 use crate::proxy::Proxy;
 use crate::redis_probe::RedisProbe;
-use crate::server::Server;
+use crate::server::{Server, ServerOptions};
+use crate::server_clock::ServerClock;
 use crate::wait;
 
 /// The time that the store adds to the longest ttl before a node votes.
 const SLACK: Duration = Duration::from_secs(2);
+
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// Independent masters.
 #[derive(Debug)]
@@ -26,7 +30,30 @@ impl Quorum {
     ///
     /// When one does not start.
     pub fn young(count: usize) -> Self {
-        let starting: Vec<_> = (0..count).map(|_| thread::spawn(Server::start)).collect();
+        Self::start(count, &ServerOptions::new())
+    }
+
+    /// Starts `count` servers that vote on locks of all ttls at once: their clocks are set forward
+    /// once they run.
+    ///
+    /// # Panics
+    ///
+    /// When a server does not start.
+    pub fn old(count: usize) -> Self {
+        let clock = ServerClock::new();
+        let nodes = Self::start(count, &ServerOptions::new().clock(&clock));
+        let seconds = i64::try_from((DAY + SLACK * 5).as_secs());
+        clock.set(seconds.expect("it is short"));
+        nodes.grow_older_than(DAY);
+        nodes
+    }
+
+    fn start(count: usize, options: &ServerOptions) -> Self {
+        let start = || {
+            let options = options.clone();
+            thread::spawn(move || options.start())
+        };
+        let starting: Vec<_> = (0..count).map(|_| start()).collect();
         let started = starting.into_iter().map(thread::JoinHandle::join);
         Self {
             servers: started.map(|server| server.expect("it starts")).collect(),
@@ -108,4 +135,55 @@ pub fn left(probes: &[RedisProbe], prefix: &str) -> Vec<String> {
     let pattern = format!("lock:{prefix}*");
     let keys = probes.iter().flat_map(|probe| probe.keys(&pattern));
     keys.filter(|key| !key.starts_with("lock:%")).collect()
+}
+
+/// Another holder in a part of a quorum.
+#[derive(Debug)]
+pub struct QuorumProbe {
+    nodes: Vec<RedisProbe>,
+}
+
+impl QuorumProbe {
+    /// A probe for the keys with this prefix.
+    pub fn new(quorum: &Quorum, prefix: &str) -> Self {
+        let nodes = quorum.servers.iter();
+        Self {
+            nodes: nodes.map(|node| node.probe().namespace(prefix)).collect(),
+        }
+    }
+
+    fn majority(&self, holds: impl Fn(&RedisProbe) -> bool) -> bool {
+        let count = self.nodes.iter().filter(|node| holds(node)).count();
+        self.nodes.len() < 2 * count
+    }
+}
+
+impl Probe for QuorumProbe {
+    fn exists(&self, key: &str) -> bool {
+        self.majority(|node| node.exists(key))
+    }
+
+    fn take(&self, key: &str, ttl: Duration) -> bool {
+        let taken = self.majority(|node| node.take(key, ttl));
+        if !taken {
+            self.give_back(key);
+        }
+        taken
+    }
+
+    fn untouched(&self, key: &str) -> bool {
+        self.majority(|node| node.untouched(key))
+    }
+
+    fn steal(&self, key: &str, ttl: Duration) {
+        for node in &self.nodes {
+            node.steal(key, ttl);
+        }
+    }
+
+    fn give_back(&self, key: &str) {
+        for node in &self.nodes {
+            node.give_back(key);
+        }
+    }
 }

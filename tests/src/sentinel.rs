@@ -60,11 +60,24 @@ impl Setup {
     ///
     /// When it does not start.
     pub fn start_naming(self, server: Server) -> Deployment {
-        let sentinels = vec![Some(self.sentinel(&server))];
+        let sentinels = vec![Some(self.sentinel(server.announced_port()))];
         Deployment {
             setup: self,
             servers: vec![Some(server)],
             sentinels,
+        }
+    }
+
+    /// Starts one Sentinel that names the server at this port of 127.0.0.1.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub fn start_naming_port(self, port: u16) -> Deployment {
+        Deployment {
+            sentinels: vec![Some(self.sentinel(port))],
+            setup: self,
+            servers: Vec::new(),
         }
     }
 
@@ -78,7 +91,9 @@ impl Setup {
         let master = self.server().start();
         let replica = || self.server().replica_of(&master).start();
         let servers = vec![replica(), replica()];
-        let sentinels = (0..3).map(|_| Some(self.sentinel(&master))).collect();
+        let sentinels = (0..3)
+            .map(|_| Some(self.sentinel(master.announced_port())))
+            .collect();
         let mut deployment = Deployment {
             setup: self,
             servers: servers.into_iter().map(Some).collect(),
@@ -105,7 +120,7 @@ impl Setup {
         }
     }
 
-    fn sentinel(&self, master: &Server) -> Sentinel {
+    fn sentinel(&self, master: u16) -> Sentinel {
         for _ in 0..20 {
             if let Some(sentinel) = self.try_sentinel(master) {
                 return sentinel;
@@ -115,7 +130,7 @@ impl Setup {
     }
 
     /// `None` when another process was faster with the port.
-    fn try_sentinel(&self, master: &Server) -> Option<Sentinel> {
+    fn try_sentinel(&self, master: u16) -> Option<Sentinel> {
         let (folder, port) = (Folder::new(), free_port());
         let tls_port = self.certificates.as_ref().map(|_| free_port());
         let path = folder.path().join("sentinel.conf");
@@ -146,14 +161,13 @@ impl Setup {
         (!ended).then_some(sentinel)
     }
 
-    fn text(&self, port: u16, tls_port: Option<u16>, master: &Server) -> String {
+    fn text(&self, port: u16, tls_port: Option<u16>, master: u16) -> String {
         let mut text = format!(
             "port {port}\nbind 127.0.0.1\n\
-             sentinel monitor {MASTER} 127.0.0.1 {} 2\n\
+             sentinel monitor {MASTER} 127.0.0.1 {master} 2\n\
              sentinel down-after-milliseconds {MASTER} {DOWN_AFTER_MS}\n\
              sentinel failover-timeout {MASTER} 5000\n\
-             sentinel parallel-syncs {MASTER} 2\n",
-            master.announced_port()
+             sentinel parallel-syncs {MASTER} 2\n"
         );
         if let (Some(certificates), Some(port)) = (&self.certificates, tls_port) {
             let _ = writeln!(text, "tls-replication yes");

@@ -17,6 +17,16 @@ const MUTANTS: &[Mutant] = &[
         "f BETWEEN l.fence AND l.fence + l.reserved",
     ),
     (
+        "AdoptersOvertakePins",
+        "l.token = was AND NOT pinned",
+        "l.token = was",
+    ),
+    (
+        "LockedRowsAreNotLeftOut",
+        "IF leasehold._skips() THEN\n    RETURN",
+        "IF false THEN\n    RETURN",
+    ),
+    (
         "VerifyHoldsRenewalsUp",
         "f BETWEEN l.fence AND l.fence + l.reserved FOR KEY SHARE",
         "f BETWEEN l.fence AND l.fence + l.reserved FOR SHARE",
@@ -156,6 +166,32 @@ const MUTANTS: &[Mutant] = &[
         "BatchesForgetWaiters",
         "AND r.expires_at > clock_timestamp() AND NOT r.queued\n      RETURNING",
         "AND r.expires_at > clock_timestamp()\n      RETURNING",
+    ),
+    (
+        "TakesTrustThePath",
+        "LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$\nDECLARE\n  alone",
+        "LANGUAGE plpgsql AS $$\nDECLARE\n  alone",
+    ),
+    (
+        "SweepsTrustThePath",
+        "RETURNS integer\nLANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS",
+        "RETURNS integer\nLANGUAGE plpgsql AS",
+    ),
+    (
+        "SweepsNeedAnAdvisoryLock",
+        "PERFORM FROM leasehold.meta m FOR NO KEY UPDATE SKIP LOCKED;",
+        "PERFORM FROM leasehold.meta m WHERE pg_try_advisory_xact_lock(1818583923, 1);",
+    ),
+    (
+        "EndedSessionsStayLit",
+        "b.pid = pg_backend_pid() OR b.lit_at >= now() OR",
+        "true OR",
+    ),
+    ("AnySessionKeepsABeacon", "a.usesysid = b.role AND", ""),
+    (
+        "GuardTakesAnyFence",
+        "IF f > (extract(epoch FROM clock_timestamp()",
+        "IF false AND f > (extract(epoch FROM clock_timestamp()",
     ),
     (
         "GuardLetsEarlierFencesIn",

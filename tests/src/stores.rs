@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use leasehold::LockPool;
 
+use crate::cluster::{self, Cluster, ClusterProbe};
 use crate::etcd::Etcd;
 use crate::postgres::Postgres;
 use crate::probe::{MemoryProbe, Probe};
+use crate::quorum::{Quorum, QuorumProbe};
+use crate::sentinel::{self, Deployment};
 use crate::server::Server;
 use crate::session_server::SessionServer;
 use crate::zookeeper::Zookeeper;
@@ -19,6 +22,14 @@ pub const NO_OUTAGE: Duration = Duration::from_secs(10);
 
 /// One server for all tests of a test program; its leash ends it with the program.
 static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
+
+/// A Sentinel that names one server. It has no other to choose, however late that one answers.
+static SENTINEL: LazyLock<Deployment> =
+    LazyLock::new(|| sentinel::Setup::new().start_naming(Server::start()));
+
+static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| cluster::Setup::new().start());
+
+static QUORUM: LazyLock<Quorum> = LazyLock::new(|| Quorum::old(3));
 
 /// The parts that tests of this program have.
 static PARTS: Mutex<Option<HashSet<String>>> = Mutex::new(None);
@@ -33,8 +44,10 @@ fn has_its_own_part(store: &str, test: &str) {
 
 /// A lock store with a part of its own for one test.
 pub struct Store {
-    url: String,
-    namespace: String,
+    /// The URL for a pool.
+    pub url: String,
+    /// The namespace for a pool.
+    pub namespace: String,
     /// Another holder in the same part.
     pub probe: Arc<dyn Probe>,
 }
@@ -65,6 +78,49 @@ impl Store {
         Self {
             url: SERVER.url(),
             probe: Arc::new(SERVER.probe().namespace(&format!("{test}:"))),
+            namespace: test.to_owned(),
+        }
+    }
+
+    /// A real Redis that a Sentinel names.
+    ///
+    /// # Panics
+    ///
+    /// When another test of the program has this name.
+    pub fn sentinel(test: &str) -> Self {
+        has_its_own_part("sentinel", test);
+        let probe = SENTINEL.master().probe();
+        Self {
+            url: SENTINEL.url(),
+            probe: Arc::new(probe.namespace(&format!("{test}:"))),
+            namespace: test.to_owned(),
+        }
+    }
+
+    /// A real cluster of three masters.
+    ///
+    /// # Panics
+    ///
+    /// When another test of the program has this name.
+    pub fn cluster(test: &str) -> Self {
+        has_its_own_part("cluster", test);
+        Self {
+            url: CLUSTER.url(),
+            probe: Arc::new(ClusterProbe::new(&CLUSTER, &format!("{test}:"))),
+            namespace: test.to_owned(),
+        }
+    }
+
+    /// Three real servers for `redlock://`.
+    ///
+    /// # Panics
+    ///
+    /// When another test of the program has this name.
+    pub fn redlock(test: &str) -> Self {
+        has_its_own_part("redlock", test);
+        Self {
+            url: QUORUM.url_with("node_timeout=1s"),
+            probe: Arc::new(QuorumProbe::new(&QUORUM, &format!("{test}:"))),
             namespace: test.to_owned(),
         }
     }
@@ -117,6 +173,11 @@ impl Store {
         self.url.starts_with("etcd://") || self.url.starts_with("zookeeper://")
     }
 
+    /// True if processes wait in a queue of the store.
+    pub fn has_queue(&self) -> bool {
+        !self.url.starts_with("redlock://")
+    }
+
     /// Whether the server tells how long a session lasts without a heartbeat.
     pub fn tells_ends(&self) -> bool {
         !self.url.starts_with("zookeeper://")
@@ -149,13 +210,33 @@ impl fmt::Debug for Store {
     }
 }
 
-/// Makes a test of each named `async fn(&Store)` for each store, on a runtime with two workers.
+/// Makes a test of each `async fn(&Store)` in the brackets for each store before them, in a module
+/// named after the store, on a runtime with two workers: `on_stores!(cluster redlock: (one, two))`.
+/// `tests/tests/docs/test_names.rs` reads it.
+#[macro_export]
+macro_rules! on_stores {
+    ($($store:ident)+: $names:tt) => {
+        $(
+            mod $store {
+                $crate::on_stores!(@each $store $names);
+            }
+        )+
+    };
+    (@each $store:ident ($($name:ident),+ $(,)?)) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(&$crate::stores::Store::$store(stringify!($name))).await;
+            }
+        )+
+    };
+}
+
+/// The same for each store that is one server or session.
 #[macro_export]
 macro_rules! on_every_store {
     ($($name:ident),+ $(,)?) => {
-        $crate::on_every_store_of_leases!($($name),+);
-        $crate::on_etcd!($($name),+);
-        $crate::on_zookeeper!($($name),+);
+        $crate::on_stores!(memory redis postgres etcd zookeeper: ($($name),+));
     };
 }
 
@@ -163,9 +244,7 @@ macro_rules! on_every_store {
 #[macro_export]
 macro_rules! on_etcd {
     ($($name:ident),+ $(,)?) => {
-        mod etcd {
-            $($crate::on_every_store_of_leases!(@test $name etcd);)+
-        }
+        $crate::on_stores!(etcd: ($($name),+));
     };
 }
 
@@ -173,9 +252,7 @@ macro_rules! on_etcd {
 #[macro_export]
 macro_rules! on_zookeeper {
     ($($name:ident),+ $(,)?) => {
-        mod zookeeper {
-            $($crate::on_every_store_of_leases!(@test $name zookeeper);)+
-        }
+        $crate::on_stores!(zookeeper: ($($name),+));
     };
 }
 
@@ -184,22 +261,6 @@ macro_rules! on_zookeeper {
 #[macro_export]
 macro_rules! on_every_store_of_leases {
     ($($name:ident),+ $(,)?) => {
-        mod memory {
-            $($crate::on_every_store_of_leases!(@test $name memory);)+
-        }
-
-        mod redis {
-            $($crate::on_every_store_of_leases!(@test $name redis);)+
-        }
-
-        mod postgres {
-            $($crate::on_every_store_of_leases!(@test $name postgres);)+
-        }
-    };
-    (@test $name:ident $store:ident) => {
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $name() {
-            super::$name(&$crate::stores::Store::$store(stringify!($name))).await;
-        }
+        $crate::on_stores!(memory redis postgres: ($($name),+));
     };
 }

@@ -8,8 +8,12 @@ use std::path::{Path, PathBuf};
 mod examples;
 #[path = "docs/house.rs"]
 mod house;
+#[path = "docs/promises.rs"]
+mod promises;
 #[path = "docs/rendered.rs"]
 mod rendered;
+#[path = "docs/test_names.rs"]
+mod test_names;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -34,6 +34,7 @@ use crate::contestants::ring::Ring;
 use crate::contestants::rslock::Rslock;
 use crate::contestants::seeded::{Nothing, SeededLoss, SeededOverlap, SeededSpin, SeededStall};
 use crate::contestants::upsert::Upsert;
+use crate::contestants::verified::Verified;
 use crate::contestants::{Contestant, Fault, Keeps, Locks};
 use crate::plan::{Plan, Work};
 use crate::setup::Runtime;
@@ -94,6 +95,7 @@ async fn work(contestant: Contestant, plan: &Plan) -> Result<Report, Fault> {
         #[cfg(feature = "replay")]
         Contestant::LeaseholdReplayed => lock(Replayed::connect(plan).await?, plan).await,
         Contestant::HandWritten => keep_or_lock(HandWritten::connect(plan).await?, plan).await,
+        Contestant::LeaseholdVerified => lock(Verified::connect(plan).await?, plan).await,
         Contestant::Upsert => lock(Upsert::connect(plan).await?, plan).await,
         Contestant::Advisory => lock(Advisory::connect(plan).await?, plan).await,
         Contestant::Poll50ms => lock(Polling::connect(plan).await?, plan).await,

@@ -11,6 +11,7 @@ pub(crate) mod ring;
 pub(crate) mod rslock;
 pub(crate) mod seeded;
 pub(crate) mod upsert;
+pub(crate) mod verified;
 
 use std::fmt;
 use std::future::Future;
@@ -29,6 +30,8 @@ pub(crate) enum Contestant {
     LeaseholdObserved,
     /// This project with `replay`: each result is kept.
     LeaseholdReplayed,
+    /// This project, with a transaction in each section that verifies its lock.
+    LeaseholdVerified,
     /// This project on the first of several masters alone.
     LeaseholdSingle,
     /// This project on one Redis, beside itself on another engine.
@@ -86,6 +89,7 @@ impl Contestant {
             Self::Nothing
                 | Self::LeaseholdObserved
                 | Self::LeaseholdReplayed
+                | Self::LeaseholdVerified
                 | Self::SeededOverlap
                 | Self::SeededLoss
                 | Self::SeededStall

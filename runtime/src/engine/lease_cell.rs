@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::core::ticket::Removal;
+use super::shown_fence::ShownFence;
 use crate::base::clock::{Clock, Instant};
 use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
@@ -20,9 +21,6 @@ use crate::base::token::Token;
 use crate::error::LockError;
 use crate::fence::Fence;
 use crate::store::kept::Kept;
-
-/// No store issues this number: a fence fits a `BIGINT`.
-const NO_FENCE: u64 = u64::MAX;
 
 /// One call's lock, from before it is taken until after it is released.
 ///
@@ -48,8 +46,7 @@ pub(crate) struct LeaseCell {
     kept: OnceLock<Arc<Kept>>,
     /// The token of a lock that was handed over inside the process. Set before the grant.
     inherited: OnceLock<Token>,
-    /// [`NO_FENCE`] while there is none.
-    fence: AtomicU64,
+    fence: ShownFence,
     /// Whether an exclusive lock has become a share.
     shared: AtomicBool,
     /// The task that waits for the grant, polls the body, or waits for the release. The engine only
@@ -116,8 +113,9 @@ impl Phase {
 }
 
 impl LeaseCell {
-    /// `clock` is the clock of the deadline.
-    pub(crate) fn new(key: FullKey, clock: Clock) -> Arc<Self> {
+    /// `clock` is the clock of the deadline. `verifies`: see
+    /// [`LockStore::verifies`](crate::store::LockStore::verifies).
+    pub(crate) fn new(key: FullKey, clock: Clock, verifies: bool) -> Arc<Self> {
         Arc::new(Self {
             key,
             clock,
@@ -128,7 +126,7 @@ impl LeaseCell {
             error: OnceLock::new(),
             kept: OnceLock::new(),
             inherited: OnceLock::new(),
-            fence: AtomicU64::new(NO_FENCE),
+            fence: ShownFence::new(verifies),
             shared: AtomicBool::new(false),
             waker: Mutex::new(None),
             awaits_release: AtomicBool::new(false),
@@ -141,9 +139,19 @@ impl LeaseCell {
         &self.key
     }
 
+    /// The fence, for spans and the like, which start no transaction.
+    pub(crate) fn peek_fence(&self) -> Option<Fence> {
+        self.fence.peek()
+    }
+
+    /// The fence, for the program; none if it comes too late, see [`ShownFence::read`].
     pub(crate) fn fence(&self) -> Option<Fence> {
-        let fence = self.fence.load(Ordering::Acquire);
-        (fence != NO_FENCE).then(|| Fence::new(fence))
+        self.fence.read()
+    }
+
+    /// True if a transaction may hold the lock, although its holder has released it.
+    pub(super) fn may_be_pinned(&self) -> bool {
+        self.fence.may_pin()
     }
 
     /// The result that is kept for the lock, which was not taken because of it.
@@ -284,6 +292,7 @@ impl LeaseCell {
 
     /// The holder releases: from here on nothing runs inside this lock.
     pub(crate) fn close(&self) {
+        self.fence.close();
         if seeded!(HandleOutlivesItsCall) {
             return;
         }
@@ -305,8 +314,7 @@ impl LeaseCell {
         #[cfg(feature = "__test")]
         self.confirmed.store(deadline.as_nanos(), Ordering::Release);
         self.deadline.store(deadline.as_nanos(), Ordering::Release);
-        self.fence
-            .store(fence.map_or(NO_FENCE, Fence::get), Ordering::Release);
+        self.fence.set(fence);
         let waker = self.enter(Phase::Held);
         waker.filter(|_| !seeded!(GrantUnheard)).map(Parting::Wake)
     }
@@ -417,7 +425,7 @@ impl fmt::Debug for LeaseCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LeaseCell")
             .field("key", &self.key.name())
-            .field("fence", &self.fence())
+            .field("fence", &self.peek_fence())
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()
     }

@@ -6,7 +6,7 @@ use super::*;
 use crate::selftest::fixtures::{LONG, counting};
 
 fn held() -> Arc<LeaseCell> {
-    let cell = LeaseCell::new("key".into(), Clock::System);
+    let cell = LeaseCell::new("key".into(), Clock::System, false);
     assert!(cell.grant(Clock::System.now() + LONG, None).is_none());
     cell
 }
@@ -28,7 +28,7 @@ fn who_lets_go_is_woken_once_it_waits_for_the_release() {
     assert!(asleep.poll_released(&cx).is_pending());
     let released = asleep.release(Removal::Confirmed);
     assert!(matches!(released, Some(Parting::Wake(_))));
-    let refused = LeaseCell::new("key".into(), Clock::System);
+    let refused = LeaseCell::new("key".into(), Clock::System, false);
     assert!(refused.poll_granted(&cx).is_pending());
     let told = refused.release(Removal::Unknown);
     assert!(

@@ -9,5 +9,6 @@ pub(crate) mod core;
 pub(crate) mod driver;
 pub(crate) mod lease_cell;
 pub(crate) mod metrics;
+mod shown_fence;
 #[cfg(test)]
 mod simulation;

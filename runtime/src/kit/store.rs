@@ -229,6 +229,10 @@ impl LockStore for KitStore {
         self.line.is_down() || self.inner.is_away()
     }
 
+    fn verifies(&self) -> bool {
+        self.inner.verifies()
+    }
+
     fn local(&self) -> Option<Arc<Space>> {
         self.inner.local()
     }

@@ -17,6 +17,10 @@ use crate::fence::Fence;
 /// `watchdog` and `max_hold` in milliseconds. A client that knows the token can release the lock,
 /// so send the baggage where the job goes, and nowhere else. `Debug` does not show the token.
 ///
+/// Baggage may be altered on its way. The key and the token must be those of a held lock. A fence
+/// that the store has not given to this lock is replaced by the greatest that it has given. The
+/// times are believed, within the bounds of a usual call.
+///
 /// [`LockGuard::hand_over`]: crate::LockGuard::hand_over
 /// [`LockPool::adopt`]: crate::LockPool::adopt
 ///

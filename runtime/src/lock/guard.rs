@@ -309,6 +309,9 @@ macro_rules! lease_view {
             /// fence. Also `None` for a lock of several keys, each of which has its own:
             /// [`fences`](Self::fences), [`fence_of`](Self::fence_of).
             ///
+            /// On PostgreSQL read it while the call holds the lock. A handle that first asks
+            /// afterwards gets `None`: another call of the process may have the lock by then.
+            ///
             /// ```
             /// # use std::time::Duration;
             /// # #[tokio::main(flavor = "current_thread")]

@@ -105,7 +105,7 @@ impl HeldLocks {
     /// is known.
     pub(crate) fn begin_holding(&mut self, asking: Asking, now: Option<Instant>) {
         let entered = self.own().next().is_none();
-        self.holding = Some(asking.granted(self.locks.fence(), entered, now));
+        self.holding = Some(asking.granted(self.locks.peek_fence(), entered, now));
     }
 
     /// The span of what runs inside the locks is the present one while the result of this lives.

@@ -102,6 +102,14 @@ impl Locks {
         }
     }
 
+    /// As [`fence`](Self::fence), for spans: the program does not see it.
+    pub(crate) fn peek_fence(&self) -> Option<Fence> {
+        match &*self.0 {
+            [only] => only.lease().and_then(|lease| lease.cell.peek_fence()),
+            _ => None,
+        }
+    }
+
     pub(crate) fn fences(&self) -> impl Iterator<Item = (&str, Option<Fence>)> {
         self.iter().map(|lock| (lock.name.as_str(), lock.fence()))
     }

@@ -31,7 +31,7 @@ pub(crate) struct PendingLock {
 impl PendingLock {
     /// Asks for the lock. The caller polls [`poll_taken`](Self::poll_taken) next.
     pub(crate) fn ask(pool: LockPool, acquire: Acquire) -> Result<Self, LockError> {
-        let cell = LeaseCell::new(acquire.key.clone(), pool.engine().clock());
+        let cell = pool.engine().new_cell(&acquire.key);
         let lock = Self::new(pool, cell, acquire.token);
         lock.tell(Command::Acquire {
             id: lock.id,
@@ -47,7 +47,7 @@ impl PendingLock {
         acquire: Acquire,
         adoption: Adoption,
     ) -> Result<Self, LockError> {
-        let cell = LeaseCell::new(acquire.key.clone(), pool.engine().clock());
+        let cell = pool.engine().new_cell(&acquire.key);
         let lock = Self::new(pool, cell, acquire.token);
         lock.tell(Command::Adopt {
             id: lock.id,
@@ -108,7 +108,7 @@ impl PendingLock {
         let mut locks = Vec::with_capacity(wanted.len());
         let mut acquires = Vec::with_capacity(wanted.len());
         for acquire in wanted {
-            let cell = LeaseCell::new(acquire.key.clone(), pool.engine().clock());
+            let cell = pool.engine().new_cell(&acquire.key);
             let lock = Self::new(pool.clone(), cell, acquire.token);
             acquires.push((lock.id, acquire, Arc::clone(&lock.cell)));
             locks.push(lock);

@@ -71,6 +71,12 @@ bugs! {
     /// A lock that is handed over inside the process counts as acquired anew, and so outlives its
     /// lease.
     HandedOverWithoutEnd,
+    /// A lock is handed over inside the process although a transaction of its holder may be under
+    /// way.
+    PinsUnminded,
+    /// A row that another transaction has locked fails the requests for other rows, again and
+    /// again.
+    LockedRowFailsAll,
     /// A lock that is handed over keeps the fence of its previous holder.
     FenceHandedOver,
     /// A process that queues at the store asks again only when the store tells it to, or when the
@@ -222,10 +228,22 @@ bugs! {
     SessionUnconfirmed,
     /// A heartbeat counts at once, although a replaced leader may have answered it.
     HeartbeatBelieved,
+    /// A connection to etcd is kept whose token is refused.
+    OldTokenKept,
+    /// A database of etcd that is full counts as one that has carried nothing out.
+    FullIsRefused,
+    /// An error in the middle of a Redis script counts as if the script had changed nothing.
+    ScriptsAreWhole,
+    /// The time that a server granted a session counts although the next server grants less.
+    GrantedTimeReadOnce,
+    /// The end of a connection does not wake those that watch by it.
+    WatchesForgotten,
     /// All replicas are those that are connected, and not those that the Sentinels know.
     ReplicasAwayForgotten,
     /// A pool on PostgreSQL or etcd sends each request alone, however many calls are under way.
     CallsPileUp,
+    /// Sessions on PostgreSQL run functions and operators of other roles.
+    SearchPathTrusted,
     /// A request that waits for calls under way does not make their connection suspect earlier.
     GatheredPatiently,
     /// A connection counts as silent although what a listener has not heard of lies on its socket.
@@ -264,6 +282,12 @@ bugs! {
     ReplayHandedOver,
     /// A lock that was adopted keeps its token, so that it can be adopted again.
     AdoptedTwice,
+    /// A kept lock is adopted with the constant that its value has for a token.
+    ConstantAdopted,
+    /// The fence of an adopted lock is the one in its baggage, which may be altered.
+    BaggageBelieved,
+    /// Leases whose renewals were refused together are renewed together again, at once.
+    RetriedTogether,
     /// A lock that was handed over to another process is still renewed and released by the first.
     RenewedAfterHandOver,
 }

@@ -9,7 +9,16 @@ use crate::error::{LockError, StoreError};
 /// Runs `future` on a thread and a runtime of its own. So the future runs under every executor,
 /// also while the caller's workers are blocked. If the caller stops waiting, the future still runs
 /// to its end.
-pub(super) async fn run<T, F>(future: F) -> Result<T, LockError>
+pub(super) fn run<T, F>(future: F) -> impl Future<Output = Result<T, LockError>> + Send
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, LockError>> + Send + 'static,
+{
+    // Some stores' checks are large, and each caller's future would be as large.
+    run_boxed(Box::pin(future))
+}
+
+async fn run_boxed<T, F>(future: F) -> Result<T, LockError>
 where
     T: Send + 'static,
     F: Future<Output = Result<T, LockError>> + Send + 'static,

@@ -106,6 +106,13 @@ pub(crate) trait LockStore: Send {
         None
     }
 
+    /// True if a transaction of the program can hold a lock by its fence until it ends, as with
+    /// `leasehold.verify`. A lock whose fence the program has read then goes to the next call by
+    /// the store, which waits for such transactions.
+    fn verifies(&self) -> bool {
+        false
+    }
+
     /// The locks, if they are in this process. Others are looked at by a
     /// [`Source`](source::Source), over connections of its own.
     fn local(&self) -> Option<Arc<Space>> {

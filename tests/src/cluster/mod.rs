@@ -11,9 +11,11 @@ use crate::server::{Server, ServerOptions};
 use crate::wait;
 
 mod bus;
+mod key_probe;
 mod standing;
 
 use bus::Bus;
+pub use key_probe::ClusterProbe;
 
 /// How many masters there are, with the slots shared among them evenly.
 pub const MASTERS: usize = 3;

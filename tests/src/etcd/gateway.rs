@@ -83,13 +83,33 @@ impl Gateway {
     /// # Panics
     ///
     /// When the server does not tell.
-    pub fn watches(&self) -> u32 {
+    pub fn watches(&self) -> i64 {
+        self.metric("etcd_debugging_mvcc_watcher_total")
+    }
+
+    /// How many changes are not committed yet.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not count them.
+    pub fn proposals(&self) -> i64 {
+        self.metric("etcd_server_proposals_pending")
+    }
+
+    fn metric(&self, name: &str) -> i64 {
         let metrics = self.send("GET /metrics HTTP/1.0\r\nHost: etcd\r\n\r\n");
         let metrics = metrics.expect("the server has metrics");
         let mut lines = metrics.lines();
-        let count = lines.find_map(|line| line.strip_prefix("etcd_debugging_mvcc_watcher_total "));
+        let count = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         let count = count.and_then(|count| count.parse().ok());
-        count.expect("the server counts its watches")
+        count.unwrap_or_else(|| panic!("the server has no {name}"))
+    }
+
+    /// Puts so many bytes. Returns nothing if the server refuses them.
+    pub fn fill(&self, key: &str, bytes: usize) -> Option<()> {
+        let value = "x".repeat(bytes);
+        let put = json!({ "key": encoded(key), "value": encoded(&value) });
+        self.ask("/v3/kv/put", &put).map(drop)
     }
 
     /// Grants a lease of `seconds`.
@@ -180,11 +200,43 @@ impl Gateway {
     /// When the server does not answer.
     pub fn add_role(&self, name: &str, prefix: &str) {
         self.answer("/v3/auth/role/add", &json!({ "name": name }));
+        self.grant_permission(name, prefix, "READWRITE");
+    }
+
+    /// Lets a role do more: `READ`, `WRITE` or `READWRITE` what begins with `prefix`.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not answer.
+    pub fn grant_permission(&self, role: &str, prefix: &str, kind: &str) {
         let permission = json!({
-            "permType": "READWRITE", "key": encoded(prefix), "range_end": encoded(&end_of(prefix)),
+            "permType": kind, "key": encoded(prefix), "range_end": encoded(&end_of(prefix)),
         });
-        let grant = json!({ "name": name, "perm": permission });
+        let grant = json!({ "name": role, "perm": permission });
         self.answer("/v3/auth/role/grant", &grant);
+    }
+
+    /// Takes the rights to what begins with `prefix` from a role.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not answer.
+    pub fn revoke_permission(&self, role: &str, prefix: &str) {
+        let range =
+            json!({ "role": role, "key": encoded(prefix), "range_end": encoded(&end_of(prefix)) });
+        self.answer("/v3/auth/role/revoke", &range);
+    }
+
+    /// Whether this client may put `key`.
+    pub fn may_write(&self, key: &str) -> bool {
+        let put = json!({ "key": encoded(key), "value": encoded("probe") });
+        self.ask("/v3/kv/put", &put).is_some()
+    }
+
+    /// Whether this client may delete `key`.
+    pub fn may_delete(&self, key: &str) -> bool {
+        self.ask("/v3/kv/deleterange", &json!({ "key": encoded(key) }))
+            .is_some()
     }
 
     /// From now on clients introduce themselves.
@@ -245,10 +297,8 @@ fn number(value: &Value) -> i64 {
 
 /// The first key behind those that begin with `prefix`.
 fn end_of(prefix: &str) -> String {
-    let start = prefix
-        .strip_suffix('/')
-        .expect("a prefix ends with a slash");
-    format!("{start}0")
+    let (rest, last) = prefix.split_at(prefix.len() - 1);
+    format!("{rest}{}", char::from(last.as_bytes()[0] + 1))
 }
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -14,6 +14,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// The server's error codes.
 const NO_NODE: i32 = -101;
+const NO_AUTH: i32 = -102;
 const NODE_EXISTS: i32 = -110;
 
 /// What any client may do: all of it.
@@ -161,13 +162,35 @@ impl Client {
     ///
     /// When the server refuses that.
     pub fn restrict(&self, path: &str, user: &str, password: &str) {
-        let name = format!("{user}:{password}");
-        self.must(AUTH, || Request::new().int(0).text("digest").text(&name));
+        self.introduce(user, password);
         let any_version = -1;
         let users_of_this_connection = || Request::new().text(path).int(1).int(ALL).text("auth");
         self.must(SET_ACL, || {
             users_of_this_connection().text("").int(any_version)
         });
+    }
+
+    /// From now on the client acts as this user, too.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not answer.
+    pub fn introduce(&self, user: &str, password: &str) {
+        let name = format!("{user}:{password}");
+        self.must(AUTH, || Request::new().int(0).text("digest").text(&name));
+    }
+
+    /// Whether the server refuses this client the deletion of a node.
+    pub fn may_not_delete(&self, path: &str) -> bool {
+        let any_version = -1;
+        let deleted = self.ask(DELETE, || Request::new().text(path).int(any_version));
+        deleted.is_err_and(|code| code == NO_AUTH)
+    }
+
+    /// Whether the server refuses this client a new node of this name.
+    pub fn may_not_make(&self, path: &str) -> bool {
+        self.create(path, PERSISTENT)
+            .is_err_and(|code| code == NO_AUTH)
     }
 
     fn create(&self, path: &str, kind: i32) -> Result<String, i32> {

@@ -45,15 +45,26 @@ fn read_module(modules: &mut Modules, file: &Path, folder: &Path, name: &str) {
     module.files.push(file.to_owned());
     module.named.extend(source.named);
     for (child, path) in source.children {
-        let inside = folder.join(&child);
-        let beside = |file: &Path| file.parent().expect("a folder").to_owned();
-        let (file, folder) = match path {
-            // Its modules are beside it, whatever its name is.
-            Some(path) => (beside(file).join(&path), beside(&beside(file).join(path))),
-            None if inside.join("mod.rs").exists() => (inside.join("mod.rs"), inside),
-            None => (folder.join(format!("{child}.rs")), inside),
-        };
+        let (file, folder) = file_of(file, folder, &child, path);
         read_module(modules, &file, &folder, &joined(name, &child));
+    }
+}
+
+/// The file of a module that `file` declares, and the folder of its modules. `path` is what its
+/// attribute says.
+pub(super) fn file_of(
+    file: &Path,
+    folder: &Path,
+    child: &str,
+    path: Option<String>,
+) -> (PathBuf, PathBuf) {
+    let inside = folder.join(child);
+    let beside = |file: &Path| file.parent().expect("a folder").to_owned();
+    match path {
+        // Its modules are beside it, whatever its name is.
+        Some(path) => (beside(file).join(&path), beside(&beside(file).join(path))),
+        None if inside.join("mod.rs").exists() => (inside.join("mod.rs"), inside),
+        None => (folder.join(format!("{child}.rs")), inside),
     }
 }
 
@@ -176,7 +187,7 @@ fn is_for_tests(attribute: &Group) -> bool {
 }
 
 /// The file that `#[path = "file"]` names.
-fn path_of(attribute: &Group) -> Option<String> {
+pub(super) fn path_of(attribute: &Group) -> Option<String> {
     let text = attribute.stream().to_string();
     let path = text.strip_prefix("path = \"")?;
     Some(path.trim_end_matches('"').to_owned())
@@ -193,7 +204,7 @@ fn after_item(tokens: &[TokenTree], from: usize) -> usize {
     end.map_or(tokens.len(), |end| from + end + 1)
 }
 
-fn joined(path: &str, name: &str) -> String {
+pub(super) fn joined(path: &str, name: &str) -> String {
     match path {
         "" => name.to_owned(),
         path => format!("{path}::{name}"),

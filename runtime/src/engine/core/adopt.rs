@@ -105,14 +105,21 @@ impl Core {
         };
         let terms = ticket.acquire().terms;
         match result {
-            Ok(Reply::Acquired { wanted, .. })
-                if ticket.is_in_time(now) && now < terms.soft(sent) =>
-            {
+            Ok(Reply::Acquired {
+                fence,
+                reserved_fences,
+                wanted,
+            }) if ticket.is_in_time(now) && now < terms.soft(sent) => {
                 let key = ticket.acquire().key.clone();
+                let fence = if seeded!(self, BaggageBelieved) {
+                    adoption.fence
+                } else {
+                    adoption.fence_among(fence, reserved_fences)
+                };
                 // Its reserved fences may have been used up before it was given away.
-                let tenure = Tenure::begin(adoption.fence, 0, wanted, now);
+                let tenure = Tenure::begin(fence, 0, wanted, now);
                 self.queues.open(&key).granted(id, false, tenure, now);
-                self.grant(id, sent, adoption.fence, now);
+                self.grant(id, sent, fence, now);
             }
             Ok(Reply::Acquired { .. }) => self.ask_to_adopt(id, now),
             Ok(Reply::Gone) => {

@@ -1,11 +1,13 @@
 //! Handing a lock over from one call of this process to its successor, without asking the store.
 //!
 //! The key keeps its token. The token moves to the successor together with the rest of the lease.
-//! That is safe for three reasons:
+//! That is safe for four reasons:
 //! - The lease is still counted from the same request.
 //! - Both calls have the same ttl, so no request of the old call that is under way can shorten the
 //!   lease of the new one.
 //! - The fence is one that the store reserved when it granted the lock.
+//! - No transaction of the old call can verify the lock: the program has not read its fence, or
+//!   the store has no such transactions.
 //!
 //! Where one of these does not hold, the lock is released and asked for anew.
 //!
@@ -68,6 +70,18 @@ impl Core {
             lease.plan_renewal(None);
         }
         true
+    }
+
+    /// A transaction may hold the lock of `id` beyond its release, which follows. The store knows
+    /// its transactions, and gives the lock to the next call after them.
+    pub(crate) fn may_be_pinned(&mut self, id: TicketId) {
+        let Some(ticket) = self.tickets.get(id) else {
+            return;
+        };
+        let queue = self.queues.get_mut(&ticket.acquire().key);
+        if let Some(queue) = queue.filter(|queue| queue.is_held_by(id)) {
+            queue.hand_over_no_more();
+        }
     }
 
     /// The head of the queue, if the lock of `id` may be handed over to it.

@@ -265,6 +265,11 @@ impl KeyQueue {
         self.tenure.may_go_on(most, longest, now)
     }
 
+    /// The holder's release goes to the store.
+    pub(super) fn hand_over_no_more(&mut self) {
+        self.tenure.end();
+    }
+
     /// The holder hands the key over to `successor`. Returns the successor's fence.
     pub(super) fn hand_over(&mut self, successor: TicketId) -> Option<Fence> {
         self.remove(successor);

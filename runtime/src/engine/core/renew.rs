@@ -235,10 +235,12 @@ impl Core {
             return;
         };
         lease.leave_batch();
-        let pause = if retry == Retry::Now && lease.may_hurry() {
+        let hurries = retry == Retry::Now && lease.may_hurry();
+        let pause = if hurries || seeded!(self, RetriedTogether) {
             Duration::ZERO
         } else {
-            // Also after an error that only an operator can mend: the operator may be in time.
+            // Also after an error that only an operator can mend: the operator may be in time. The
+            // pauses differ, so leases leave apart from the one that the store refuses them for.
             self.jitter.around(terms.retry())
         };
         lease.renew_by(now + pause);

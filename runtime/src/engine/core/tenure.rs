@@ -64,6 +64,11 @@ impl Tenure {
                 .is_none_or(|wanted| self.handed_over < most && now.since(wanted) < longest)
     }
 
+    /// The key is handed over no more.
+    pub(super) fn end(&mut self) {
+        self.reserved_fences = 0;
+    }
+
     /// Counts a hand-over. Returns the successor's fence, greater than all before.
     pub(super) fn next_fence(&mut self) -> Option<Fence> {
         self.handed_over += 1;

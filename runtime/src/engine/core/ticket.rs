@@ -71,7 +71,20 @@ pub(crate) struct Replay {
 pub(crate) struct Adoption {
     /// The token that it has until then.
     pub(crate) from: Token,
+    /// The fence in the baggage, which may be altered on its way.
     pub(crate) fence: Option<Fence>,
+}
+
+impl Adoption {
+    /// The fence of the adopted lock. The store gave `first` and the `reserved` fences after it to
+    /// this acquisition, and the baggage can only select one of these. Without a valid one the
+    /// greatest is safe: no earlier call can have had a greater one.
+    pub(super) fn fence_among(self, first: Option<Fence>, reserved: u32) -> Option<Fence> {
+        let first = first?.get();
+        let last = first.saturating_add(reserved.into());
+        let valid = |fence: &Fence| (first..=last).contains(&fence.get());
+        self.fence.filter(valid).or(Some(Fence::new(last)))
+    }
 }
 
 /// Which calls share a lock.

@@ -12,21 +12,25 @@ use super::listener;
 use super::observer::Watch;
 use super::shared::Shared;
 use crate::base::clock::Clock;
+use crate::base::full_key::FullKey;
 use crate::engine::core::ticket::TicketId;
+use crate::engine::lease_cell::LeaseCell;
 use crate::error::LockError;
 
 /// A pool's end of the engine. The engine ends when this is gone and nothing is left to do.
 pub(crate) struct Engine {
     pub(super) shared: Arc<Shared>,
     clock: Clock,
+    verifies: bool,
     last_ticket: AtomicU64,
 }
 
 impl Engine {
-    pub(super) fn new(shared: Arc<Shared>, clock: Clock) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, clock: Clock, verifies: bool) -> Self {
         Self {
             shared,
             clock,
+            verifies,
             last_ticket: AtomicU64::new(1),
         }
     }
@@ -40,6 +44,11 @@ impl Engine {
 
     pub(crate) fn clock(&self) -> Clock {
         self.clock
+    }
+
+    /// The lease cell of a call that is about to ask for `key`.
+    pub(crate) fn new_cell(&self, key: &FullKey) -> Arc<LeaseCell> {
+        LeaseCell::new(key.clone(), self.clock, self.verifies)
     }
 
     /// Whether the engine executes no command any more.

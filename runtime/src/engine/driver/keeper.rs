@@ -34,6 +34,7 @@ impl Keeper {
         own_thread: bool,
     ) -> (Self, Engine) {
         let store_waker = Arc::new(StoreWaker::default());
+        let verifies = store.verifies();
         let state = EngineState::new(
             store,
             name,
@@ -51,7 +52,7 @@ impl Keeper {
             timer: Timer::new(clock),
             own_thread,
         };
-        (keeper, Engine::new(shared, clock))
+        (keeper, Engine::new(shared, clock, verifies))
     }
 
     /// Runs until all callers are gone and everything is released.

@@ -172,7 +172,7 @@ impl World {
     /// Acquires and releases a lock, or abandons the call on the way.
     fn call(self: &Arc<Self>, key: &str) {
         let id = self.engine.next_ticket();
-        let cell = LeaseCell::new(FullKey::from(key), self.engine.clock());
+        let cell = self.engine.new_cell(&FullKey::from(key));
         self.send(Command::Acquire {
             id,
             acquire: acquire(key),
@@ -263,7 +263,7 @@ fn model(fate: Fate, time: Time, callers: Callers) {
     );
     let shared = Arc::new(Shared::new(state, store_waker));
     let world = Arc::new(World {
-        engine: Engine::new(Arc::clone(&shared), clock),
+        engine: Engine::new(Arc::clone(&shared), clock, false),
         server: Arc::clone(&server),
         fate,
         callers,

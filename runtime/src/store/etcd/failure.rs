@@ -4,6 +4,7 @@ use std::error::Error;
 
 use tonic::{Code, Status};
 
+use crate::base::seeded::seeded;
 use crate::store::{Failure, Retry};
 
 /// Why a call has no answer.
@@ -14,12 +15,24 @@ pub(super) enum Problem {
     Silent { dead: bool },
 }
 
-/// How a server begins the texts of its errors.
-const SERVER: &str = "etcdserver:";
+/// Beginnings of the server's own errors. A version that does not know an error of its users for
+/// one of the API sends the text of its package `auth`, as 3.5.0 does for old tokens.
+const SERVER: [&str; 2] = ["etcdserver:", "auth:"];
 
-/// What the server's errors mean for us: a part of the text, our code, whether to try again,
-/// whether the request may have been carried out, and what to do.
-const KNOWN: &[(&str, &str, Retry, bool, &str)] = &[
+/// Code of a refusal that ends with a new login.
+const LOGIN: &str = "login";
+
+/// Code of a full database.
+const FULL: &str = "no-space";
+
+const NEW_LOGIN: &str = "the server no longer takes the token of this client, which logs in again";
+
+/// Part of the text of an error, our code, whether to try again, whether the request may have been
+/// carried out, and advice.
+type Known = (&'static str, &'static str, Retry, bool, &'static str);
+
+/// Meaning of the server's errors. The page docs/stores/etcd.md has the reasons.
+const KNOWN: &[Known] = &[
     (
         "no leader",
         "no-leader",
@@ -50,9 +63,10 @@ const KNOWN: &[(&str, &str, Retry, bool, &str)] = &[
     ),
     (
         "database space exceeded",
-        "no-space",
+        FULL,
         Retry::Later,
-        false,
+        // A transaction that the quota has passed is carried out, and then refused.
+        true,
         "the server's database is full, so it takes no lock; compact and defragment it, and disarm its alarm",
     ),
     (
@@ -83,12 +97,21 @@ const KNOWN: &[(&str, &str, Retry, bool, &str)] = &[
         false,
         "the URL names a user, and the server has no users; leave the user out, or enable authentication on the server",
     ),
+    ("invalid auth token", LOGIN, Retry::Now, false, NEW_LOGIN),
+    // Users or roles have changed since a token was signed (JWT), in both wordings.
     (
-        "invalid auth token",
-        "permission",
+        "revision of auth store is old",
+        LOGIN,
         Retry::Now,
         false,
-        "the server has forgotten this client, which introduces itself again",
+        NEW_LOGIN,
+    ),
+    (
+        "revision in header is old",
+        LOGIN,
+        Retry::Now,
+        false,
+        NEW_LOGIN,
     ),
 ];
 
@@ -108,13 +131,16 @@ pub(super) fn of(problem: &Problem) -> Failure {
     }
 }
 
-/// Whether another connection may serve better: this one is broken or silent, or its member cannot
-/// serve.
+/// True if another connection may serve better: this one is broken or silent, its token is refused,
+/// or its member cannot serve.
 pub(super) fn ends_the_connection(problem: &Problem) -> bool {
     match problem {
         Problem::Silent { dead } => *dead,
         Problem::Status(status) => {
-            is_broken(status) || matches!(status.code(), Code::Unavailable | Code::Unauthenticated)
+            let is_login = known(status).is_some_and(|(_, code, ..)| *code == LOGIN);
+            is_broken(status)
+                || status.code() == Code::Unavailable
+                || (is_login && !seeded!(OldTokenKept))
         }
     }
 }
@@ -143,20 +169,33 @@ fn is_broken(status: &Status) -> bool {
         status.code(),
         Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled
     );
-    broken && !status.message().starts_with(SERVER)
+    let mut own = SERVER.iter();
+    broken && !own.any(|own| status.message().starts_with(own))
+}
+
+fn known(status: &Status) -> Option<&'static Known> {
+    KNOWN
+        .iter()
+        .find(|(part, ..)| status.message().contains(part))
 }
 
 fn server_error(status: &Status) -> Failure {
     let said = first_line(status.message());
-    let known = KNOWN.iter().find(|(part, ..)| said.contains(part));
-    let (_, code, retry, executed, advice) = known.copied().unwrap_or((
+    let (_, code, retry, executed, advice) = known(status).copied().unwrap_or((
         "",
         "ERR",
         Retry::Later,
         true,
         "the server could not carry out the request",
     ));
+    let executed = executed && !(code == FULL && seeded!(FullIsRefused));
     Failure::unavailable(code, format!("{advice} ({said})"), retry, executed)
+}
+
+/// True if the server may carry the request out after this answer. The answer of a full database
+/// comes after its transaction, if that was carried out at all.
+pub(super) fn may_be_late(failure: &Failure) -> bool {
+    failure.executed && failure.code() != FULL
 }
 
 /// An endpoint that cannot be connected to.

@@ -124,7 +124,12 @@ impl Service for Etcd {
             }
         };
         let epoch = header.revision;
-        let session = Session::new(Arc::clone(&self.client), granted.id, key, epoch);
+        let session = Session::new(
+            Arc::clone(&self.client),
+            (granted.id, granted.ttl),
+            key,
+            epoch,
+        );
         Ok((session, Timeout(Duration::from_secs(lasts))))
     }
 
@@ -137,7 +142,8 @@ impl Service for Etcd {
             .client
             .ask(|connection| async move { connection.keep_alive(lease, patience).await });
         let kept = asking.await?;
-        if kept.ttl <= 0 {
+        // A shorter lease ends before its locks.
+        if !session.is_kept(kept.ttl) {
             return Err(Trouble::Ended);
         }
         if seeded!(HeartbeatBelieved) {

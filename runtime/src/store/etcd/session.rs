@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::client::Client;
 use super::epoch::Epoch;
+use super::failure;
 use super::gathering::Gathering;
 use super::messages::KeyValue;
 use super::node_names::NodeNames;
@@ -16,6 +17,8 @@ use crate::store::session::service::{Answer, Node, Trouble};
 /// A lease of the server, with the key that is its epoch.
 pub(crate) struct Session {
     pub(super) lease: i64,
+    /// Its time in seconds, as it was granted.
+    ttl: i64,
     pub(super) key: String,
     pub(super) epoch: Arc<Epoch>,
     pub(super) gathering: Gathering,
@@ -29,10 +32,16 @@ pub(crate) struct Session {
 
 impl Session {
     /// To be called in the runtime that requests run on.
-    pub(super) fn new(client: Arc<Client>, lease: i64, key: String, epoch: i64) -> Self {
+    pub(super) fn new(
+        client: Arc<Client>,
+        (lease, ttl): (i64, i64),
+        key: String,
+        epoch: i64,
+    ) -> Self {
         let epoch = Arc::new(Epoch::new(key.clone(), lease, epoch));
         Self {
             lease,
+            ttl,
             key,
             gathering: Gathering::begin(client, Arc::clone(&epoch)),
             epoch,
@@ -40,6 +49,11 @@ impl Session {
             doubts: Mutex::default(),
             sealing: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// Returns true if a heartbeat has prolonged the lease by as much as it was granted.
+    pub(super) fn is_kept(&self, ttl: i64) -> bool {
+        0 < ttl && self.ttl <= ttl
     }
 
     pub(super) fn doubts(&self) -> MutexGuard<'_, HashMap<Token, i64>> {
@@ -59,7 +73,7 @@ impl Session {
     /// Remembers nodes for which a transaction may be carried out late.
     pub(super) fn doubt<T>(&self, nodes: &[Node], answer: Answer<T>) -> Answer<T> {
         if let Err(Trouble::Failed(failure)) = &answer
-            && failure.executed
+            && failure::may_be_late(failure)
         {
             let epoch = self.epoch.now();
             let doubted = nodes.iter().map(|node| (node.name, epoch));

@@ -200,7 +200,7 @@ impl Call {
         let mut replies = Vec::with_capacity(self.asked.len());
         for Asked { id, op, ordered } in self.asked {
             let reply = replies::read(&op, ordered, listens, &mut rows);
-            replies.push((id, reply.map_err(|error| failure::broken(&error))));
+            replies.push((id, reply.map_err(|error| failure::unread(&error))));
         }
         replies
     }

@@ -10,7 +10,7 @@ use tokio_postgres::Row;
 use super::address::{Address, Turns};
 use super::calls::Packer;
 use super::connection::Opened;
-use super::failure;
+use super::failure::{self, Problem};
 use super::turns::Listener;
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
@@ -47,10 +47,10 @@ pub(super) async fn examine(
     options: &Options,
 ) -> Result<CheckReport, Failure> {
     let limit = options.io_timeout;
-    let row = opened
-        .ask(limit, |client| client.query_typed_one(FACTS, &[]))
-        .await?;
-    let mut findings = said(&row).map_err(|error| failure::of(&error))?;
+    let rows = opened.query(FACTS, &[], limit).await?;
+    let facts = rows.first().ok_or(Problem::TooFewRows);
+    let facts = facts.and_then(|row| Ok(said(row)?));
+    let mut findings = facts.map_err(|problem| failure::unread(&problem))?;
     let is_standby = findings.iter().any(|finding| finding.code == "role");
     if !is_standby && let Err(failure) = try_out(opened, options).await {
         findings.push(broken(&failure));

@@ -15,7 +15,7 @@ use tokio_postgres::{AsyncMessage, Client, Error, Row};
 use super::address::{Address, Turns};
 use super::calls::Call;
 use super::dial::{Boxed, IoDriver, dial};
-use super::functions::Functions;
+use super::functions::{Functions, Typed};
 use super::{failure, schema, turns};
 use crate::base::token::Token;
 use crate::store::socket::Wire;
@@ -28,8 +28,9 @@ pub(super) type Generation = u64;
 /// disk.
 const LEAST_PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long a call may wait for a row that another call has locked.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// Limit of a call's wait for a row that another call has locked. Half of [`LEAST_PATIENCE`], so
+/// that the calls behind it are answered before the connection counts as silent.
+const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
 /// How long it may take to make the tables, or to wait for another process that makes them.
 const MIGRATION: Duration = Duration::from_secs(30);
@@ -85,14 +86,14 @@ pub(super) async fn migrate(address: &Address) -> Result<(), Failure> {
 /// Connects, and listens for `process` where the URL says so.
 pub(super) async fn open(
     address: Arc<Address>,
-    process: Token,
+    process: Option<Token>,
     limit: Duration,
 ) -> Result<Opened, Failure> {
     // The server starts a process for each connection.
     let limit = limit.max(LEAST_PATIENCE);
     let opening = async {
         let (client, mut io_driver) = dial(address.hosts(), limit).await?;
-        let setting_up = set_up(&client, &address, process, limit);
+        let setting_up = Box::pin(set_up(&client, &address, process, limit));
         let (functions, listens) = io_driver.drive(setting_up).await?;
         Ok(Opened {
             client,
@@ -110,7 +111,7 @@ pub(super) async fn open(
 async fn set_up(
     client: &Client,
     address: &Address,
-    process: Token,
+    process: Option<Token>,
     limit: Duration,
 ) -> Result<(Functions, bool), Failure> {
     // A wait for a row ends before the connection counts as silent.
@@ -120,12 +121,11 @@ async fn set_up(
         return Ok((Functions::pooled(wait), false));
     }
     let settings = format!("{STAY}; SET lock_timeout = {}", wait.as_millis().max(1));
-    let listens_here = matches!(address.turns(), Turns::Here);
+    let listener = process.filter(|_| matches!(address.turns(), Turns::Here));
     let listening = async {
-        if listens_here {
-            turns::listen(client, process).await
-        } else {
-            Ok(false)
+        match listener {
+            Some(process) => turns::listen(client, process).await,
+            None => Ok(false),
         }
     };
     // After an outage each round trip counts. In the sessions of a pooler nothing is to be set.
@@ -148,8 +148,22 @@ impl Opened {
         self.listens
     }
 
+    /// The rows of a statement.
+    pub(super) async fn query(
+        &mut self,
+        statement: &str,
+        parameters: &Typed<'_>,
+        limit: Duration,
+    ) -> Result<Vec<Row>, Failure> {
+        let functions = self.functions.clone();
+        self.ask(limit, |client| async move {
+            functions.query(client, statement, parameters).await
+        })
+        .await
+    }
+
     /// Does `work` with the client.
-    pub(super) async fn ask<'a, T, F>(
+    async fn ask<'a, T, F>(
         &'a mut self,
         limit: Duration,
         work: impl FnOnce(&'a Client) -> F,
@@ -192,11 +206,16 @@ impl Connection {
         }
     }
 
-    /// Sends the call when the future is first polled.
-    pub(super) fn call(&mut self, call: Call, process: Token) -> Boxed<Exchange> {
+    /// Sends the call when the future is first polled. `skips`: it leaves out rows that others have
+    /// locked.
+    pub(super) fn call(&mut self, call: Call, process: Token, skips: bool) -> Boxed<Exchange> {
         self.expect_within(call.patience);
-        let generation = self.generation;
-        let (client, functions) = (Arc::clone(&self.client), self.functions.clone());
+        let (generation, client) = (self.generation, Arc::clone(&self.client));
+        let functions = if skips {
+            self.functions.skipping()
+        } else {
+            self.functions.clone()
+        };
         Box::pin(async move {
             let answer = call.run(&client, &functions, process).await;
             Exchange {

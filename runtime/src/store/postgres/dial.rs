@@ -23,7 +23,7 @@ use super::tls::{Connector, Handshake, Stream};
 use tokio_postgres::{NoTls, NoTls as Handshake, tls::NoTlsStream as Stream};
 
 /// Whether a host of several takes no writes, as libpq asks for `target_session_attrs=read-write`.
-const IS_STANDBY: &str = "SELECT current_setting('transaction_read_only') = 'on' AS is_standby";
+const READ_ONLY: &str = "SELECT pg_catalog.current_setting('transaction_read_only') AS read_only";
 
 /// The pause before an attempt for the next address of one host begins, while those for the
 /// addresses before it go on ("Connection Attempt Delay", RFC 8305, section 5).
@@ -183,10 +183,10 @@ async fn log_in(
 
 /// Fails at a standby.
 async fn expect_primary(client: &Client) -> Result<(), Failure> {
-    let asked = client.query_typed_one(IS_STANDBY, &[]).await;
-    match asked.and_then(|row| row.try_get("is_standby")) {
-        Ok(false) => Ok(()),
-        Ok(true) => Err(failure::standby()),
+    let asked = client.query_typed_one(READ_ONLY, &[]).await;
+    match asked.and_then(|row| row.try_get::<_, String>("read_only")) {
+        Ok(read_only) if read_only == "on" => Err(failure::standby()),
+        Ok(_) => Ok(()),
         Err(error) => Err(failure::of(&error)),
     }
 }

@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::io;
 
 use tokio_postgres::Error;
-use tokio_postgres::error::DbError;
+use tokio_postgres::error::{DbError, Severity};
 
 use crate::error::LockError;
 use crate::store::{Failure, Retry};
@@ -22,11 +22,18 @@ const PRIMARY: &str = "check that the primary is up and that the URL names it";
 /// The code of a server that takes no writes, such as a standby.
 pub(super) const STANDBY: &str = "25006";
 
+/// The code of a wait for a row that lasted too long.
+pub(super) const LOCKED: &str = "55P03";
+
+const NO_FOR_UPDATE: &str = "another transaction keeps rows of leasehold.locks locked; use verify() in transactions of your own, and no FOR UPDATE";
+
 const TLS: &str = "give `tls_ca` the authority of the server's certificate, and `tls_client` what the server asks for; `sslmode=verify-full` wants the certificate to have the URL's host";
 
 /// Why an answer cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Problem {
+    #[error("another transaction has locked the row")]
+    Locked,
     #[error("fewer rows than requests")]
     TooFewRows,
     #[error("a result of another form")]
@@ -47,11 +54,7 @@ const CODES: &[(&str, Retry, &str)] = &[
         Retry::Now,
         "the request waited in a circle with another transaction; it is repeated",
     ),
-    (
-        "55P03",
-        Retry::Later,
-        "another transaction keeps rows of leasehold.locks locked; use verify() in transactions of your own, and no FOR UPDATE",
-    ),
+    (LOCKED, Retry::Later, NO_FOR_UPDATE),
     (
         "57014",
         Retry::Later,
@@ -120,7 +123,16 @@ pub(super) fn of(error: &Error) -> Failure {
     }
 }
 
-/// A server error rolls the transaction back. One that ends the connection may come from a commit.
+/// Codes, or their beginnings, of errors that may come after a commit: a pooler has lost its server,
+/// or the server ends. Any other error rolls its transaction back.
+const AFTER_A_COMMIT: &[&str] = &["08", "40003", "57P", "58"];
+
+/// True if the request may have been carried out. An error that ends the connection may come from
+/// the wait of a commit for a standby.
+fn may_be_committed(code: &str, ends: bool) -> bool {
+    ends || AFTER_A_COMMIT.iter().any(|kind| code.starts_with(kind))
+}
+
 fn server_error(error: &DbError) -> Failure {
     let found = error.code().code();
     let known = CODES.iter().find(|(code, _, _)| *code == found);
@@ -132,9 +144,14 @@ fn server_error(error: &DbError) -> Failure {
         Retry::Later,
         "the server could not carry out the request",
     ));
-    let ends = matches!(error.severity(), "FATAL" | "PANIC") || found.starts_with("57P");
+    // `severity` is in the language of the server.
+    let ends = error.parsed_severity().map_or_else(
+        || matches!(error.severity(), "FATAL" | "PANIC"),
+        |severity| matches!(severity, Severity::Fatal | Severity::Panic),
+    );
+    let executed = may_be_committed(found, ends);
     let said = first_line(error.message());
-    Failure::unavailable(code, format!("{advice} ({found}: {said})"), retry, ends)
+    Failure::unavailable(code, format!("{advice} ({found}: {said})"), retry, executed)
 }
 
 fn disconnected(error: &Error) -> Failure {
@@ -191,8 +208,11 @@ pub(super) fn silent() -> Failure {
     )
 }
 
-/// An answer that cannot be read.
-pub(super) fn broken(problem: &Problem) -> Failure {
+/// A row that the call left out, or an answer that cannot be read.
+pub(super) fn unread(problem: &Problem) -> Failure {
+    if matches!(problem, Problem::Locked) {
+        return Failure::unavailable(LOCKED, NO_FOR_UPDATE.to_owned(), Retry::Later, false);
+    }
     let text = format!(
         "the server's answer is not that of leasehold's functions ({problem}); {NO_TABLES}"
     );
@@ -221,4 +241,21 @@ pub(super) fn not_sent(failure: Failure) -> Failure {
 fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     line.chars().take(120).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::may_be_committed;
+
+    /// Fails if the answer of a pooler that lost its server counts as a rollback.
+    #[test]
+    fn what_a_code_says_of_the_commit() {
+        for code in ["40001", "40P01", "53100", "55P03", "57014", "XX000"] {
+            assert!(!may_be_committed(code, false), "{code}: rolled back");
+            assert!(may_be_committed(code, true), "{code}: it may be a commit's");
+        }
+        for code in ["08006", "40003", "57P01", "58000"] {
+            assert!(may_be_committed(code, false), "{code}");
+        }
+    }
 }

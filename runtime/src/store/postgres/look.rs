@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 use tokio_postgres::{Error, Row};
 
 use super::address::Address;
 use super::connection::{self, Opened};
 use super::failure;
+use super::functions::Typed;
 use crate::base::full_key::FullKey;
-use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
 use crate::inspect::info::{Holder, LockInfo, LockState, Waiter};
 use crate::inspect::pattern::Pattern;
@@ -30,8 +30,6 @@ const KEYS: &str = "SELECT l.key FROM leasehold.locks l WHERE l.key > $1 AND l.k
 
 /// No character of a key is behind this one.
 const LAST: char = char::MAX;
-
-type Parameters<'a> = [(&'a (dyn ToSql + Sync), Type)];
 
 /// Looks at the locks of one database, over a connection of its own.
 pub(crate) struct PostgresSource {
@@ -53,14 +51,14 @@ impl PostgresSource {
 
     /// The rows of `query`. A connection that has ended since the last question is replaced. To ask
     /// twice does no harm: a lock that is being taken away is not taken away again.
-    async fn ask(&mut self, query: &str, parameters: &Parameters<'_>) -> Result<Vec<Row>, Failure> {
+    async fn ask(&mut self, query: &str, parameters: &Typed<'_>) -> Result<Vec<Row>, Failure> {
         if let Some(opened) = self.open.take()
             && let Ok(rows) = self.ask_over(opened, query, parameters).await
         {
             return Ok(rows);
         }
-        let process = Token::random(Nonce::new());
-        let opening = connection::open(Arc::clone(&self.address), process, self.limit);
+        // It waits for no lock, so it listens for no turn.
+        let opening = connection::open(Arc::clone(&self.address), None, self.limit);
         let opened = opening.await?;
         self.ask_over(opened, query, parameters).await
     }
@@ -69,10 +67,9 @@ impl PostgresSource {
         &mut self,
         mut opened: Opened,
         query: &str,
-        parameters: &Parameters<'_>,
+        parameters: &Typed<'_>,
     ) -> Result<Vec<Row>, Failure> {
-        let asking = opened.ask(self.limit, |client| client.query_typed(query, parameters));
-        let rows = asking.await?;
+        let rows = opened.query(query, parameters, self.limit).await?;
         self.open = Some(opened);
         Ok(rows)
     }
@@ -95,7 +92,7 @@ impl PostgresSource {
             format!("{first}{LAST}"),
             i64::try_from(PAGE).unwrap_or(i64::MAX),
         );
-        let parameters: &Parameters<'_> = &[
+        let parameters: &Typed<'_> = &[
             (&after, Type::TEXT),
             (&first, Type::TEXT),
             (&last, Type::TEXT),

@@ -36,7 +36,11 @@ pub(super) fn read(
         }
         Op::Renew(renewals) | Op::Stay(renewals) => {
             let kept = renewals.iter().map(|_| Ok(next()?.try_get("taken")?));
-            Reply::Renewed(kept.collect::<Result<_, Problem>>()?)
+            let kept = kept.collect::<Result<Vec<Option<bool>>, Problem>>()?;
+            match kept.iter().copied().collect() {
+                Some(kept) => Reply::Renewed(kept),
+                None => Reply::RenewedInPart(kept),
+            }
         }
         Op::AcquireAll { keys, .. } => {
             let first = next()?;
@@ -52,15 +56,21 @@ pub(super) fn read(
             Reply::AcquiredAll([acquired(first)?].into_iter().chain(rest).collect())
         }
         Op::Release { .. } | Op::Part { .. } => Reply::Released {
-            found: next()?.try_get("had")?,
+            found: had(next()?)?,
             ordered,
         },
         Op::Leave { .. } => {
-            next()?;
+            had(next()?)?;
             Reply::Left
         }
         Op::Recall { .. } | Op::Record { .. } | Op::Forget { .. } | Op::Adopt { .. } => {
             results::read(op, ordered, listens, next()?)?
         }
     })
+}
+
+/// True if the token had the lock.
+fn had(row: &Row) -> Result<bool, Problem> {
+    row.try_get::<_, Option<bool>>("had")?
+        .ok_or(Problem::Locked)
 }

@@ -72,6 +72,11 @@ pub(super) fn read(op: &Op, ordered: bool, listens: bool, row: &Row) -> Result<R
         },
         Op::Forget { .. } => Reply::Forgotten(row.try_get("had")?),
         Op::Adopt { .. } if row.try_get("taken")? => acquired(row)?,
+        Op::Adopt { .. } if row.try_get("pinned")? => Reply::Held {
+            left: None,
+            queued: false,
+            owner: None,
+        },
         Op::Adopt { .. } => Reply::Gone,
         _ => Reply::Released {
             found: row.try_get("had")?,

@@ -1,36 +1,53 @@
 //! The tables and functions in the database.
 
 use futures_util::future::join3;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
 use super::failure::{self, NO_TABLES};
+use super::functions;
 use crate::postgres::SCHEMA;
 use crate::store::Failure;
 
 /// The version that this crate works with. A later version of the schema works with it, too.
 const VERSION: i32 = 1;
 
-/// Keeps two processes from making the tables at the same time: `leas`, and a number of ours.
-const MIGRATING: &str = "SELECT pg_advisory_xact_lock(1818583923, 2)";
+/// The schema or the tables exist: for a statement that began after the other process's commit,
+/// and for one that waited for it.
+const MADE: [SqlState; 3] = [
+    SqlState::DUPLICATE_SCHEMA,
+    SqlState::DUPLICATE_TABLE,
+    SqlState::UNIQUE_VIOLATION,
+];
 
-/// Makes the tables, unless they are there.
+/// Makes the tables, unless they are there. Of several processes one succeeds, and the others wait
+/// for its commit: a schema's name is unique.
 pub(super) async fn migrate(client: &Client) -> Result<(), Failure> {
     check_encoding(client).await?;
     make(client).await.map_err(|error| failure::of(&error))
 }
 
 async fn make(client: &Client) -> Result<(), Error> {
-    client.batch_execute("BEGIN").await?;
-    client.batch_execute(MIGRATING).await?;
-    if !is_there(client).await? {
-        client.batch_execute(SCHEMA).await?;
+    if is_there(client).await? {
+        return Ok(());
     }
-    client.batch_execute("COMMIT").await
+    client.batch_execute(&functions::begin()).await?;
+    match client.batch_execute(SCHEMA).await {
+        Ok(()) => client.batch_execute("COMMIT").await,
+        Err(error) => {
+            client.batch_execute("ROLLBACK").await?;
+            let made = error.code().is_some_and(|code| MADE.contains(code));
+            if made && is_there(client).await? {
+                return Ok(());
+            }
+            Err(error)
+        }
+    }
 }
 
 /// Whether the tables are there, as far as this role can see.
 async fn is_there(client: &Client) -> Result<bool, Error> {
-    let look = "SELECT to_regclass('leasehold.meta') IS NOT NULL AS there";
+    let look = "SELECT pg_catalog.to_regclass('leasehold.meta') IS NOT NULL AS there";
     client.query_typed_one(look, &[]).await?.try_get("there")
 }
 
@@ -58,7 +75,7 @@ pub(super) async fn check(client: &Client) -> Result<(), Failure> {
 
 /// Refuses a database in which some keys cannot be written.
 async fn check_encoding(client: &Client) -> Result<(), Failure> {
-    let look = "SELECT current_setting('server_encoding') AS name";
+    let look = "SELECT pg_catalog.current_setting('server_encoding') AS name";
     let row = client.query_typed_one(look, &[]).await;
     let name = row.and_then(|row| row.try_get("name"));
     let name: String = name.map_err(|error| failure::of(&error))?;

@@ -28,7 +28,7 @@ use crate::check_report::CheckReport;
 use crate::error::LockError;
 use crate::store::options::Options;
 use crate::store::socket::Told;
-use crate::store::{Failure, LockStore, Op, OpId, Request, Socket, StoreEvent};
+use crate::store::{Failure, LockStore, Op, OpId, Reply, Request, Retry, Socket, StoreEvent};
 
 /// How often idle rows are removed, on average. That also shows whether the connection works.
 const SWEEP: Duration = Duration::from_secs(20);
@@ -39,6 +39,10 @@ const SWEEP_ON: Duration = Duration::from_millis(50);
 /// While so many calls are under way, requests gather. With two, the server has the next one while
 /// an answer is on its way.
 const ENOUGH: usize = 2;
+
+/// After a wait for a row that lasted too long, calls leave out locked rows for this long. One such
+/// row would fail all requests of a call, and hold up the calls behind it.
+const SKIPPING: Duration = Duration::from_secs(1);
 
 /// A request that has not left.
 struct Gathered {
@@ -78,6 +82,8 @@ pub(crate) struct PostgresStore {
     /// The acquires that have gone over the present connection or are to, and have no answer.
     pub(super) acquires: HashSet<OpId>,
     gathered: Vec<Gathered>,
+    /// Calls that leave before this time leave out locked rows.
+    skips_until: Option<Instant>,
     /// Whether a request was submitted since the store was polled.
     unsent: bool,
     pub(super) events: VecDeque<StoreEvent>,
@@ -91,7 +97,7 @@ impl PostgresStore {
             migrated.map_err(|failure| failure.error)?;
         }
         let (address, process) = (Arc::new(address), Token::random(Nonce::new()));
-        let opening = connection::open(Arc::clone(&address), process, options.io_timeout);
+        let opening = connection::open(Arc::clone(&address), Some(process), options.io_timeout);
         let mut opened = opening.await.map_err(|failure| failure.error)?;
         // Without an answer there is nothing to log: the first call will report it.
         if let Ok(report) = check::examine(&mut opened, &address, options).await {
@@ -118,6 +124,7 @@ impl PostgresStore {
             running: FuturesUnordered::new(),
             acquires: HashSet::new(),
             gathered: Vec::new(),
+            skips_until: None,
             unsent: false,
             events: VecDeque::new(),
             told: Told::default(),
@@ -133,7 +140,7 @@ impl PostgresStore {
         options: &Options,
     ) -> Result<CheckReport, LockError> {
         let (address, process) = (Arc::new(address), Token::random(Nonce::new()));
-        let opening = connection::open(Arc::clone(&address), process, options.io_timeout);
+        let opening = connection::open(Arc::clone(&address), Some(process), options.io_timeout);
         let examined = match opening.await {
             Ok(mut opened) => check::examine(&mut opened, &address, options).await,
             Err(failure) => return check::unreachable(&address, failure),
@@ -195,8 +202,10 @@ impl PostgresStore {
         for Gathered { request, ordered } in self.gathered.drain(..) {
             packer.add(request, ordered);
         }
+        let skips = self.skips_until.is_some_and(|until| Instant::now() < until);
         for call in packer.finish() {
-            self.running.push(connection.call(call, self.process));
+            let call = connection.call(call, self.process, skips);
+            self.running.push(call);
         }
     }
 
@@ -275,11 +284,21 @@ impl PostgresStore {
                 let listens = self.listens();
                 for (id, result) in call.replies(&rows, listens) {
                     self.acquires.remove(&id);
+                    if leaves_out(&result) {
+                        self.skips_until = Some(Instant::now() + SKIPPING);
+                    }
                     self.events.push_back(StoreEvent::Reply(id, result));
                 }
             }
             Content::Call(call, Err(error)) => {
-                let failure = self.failure(&error, is_current);
+                let mut failure = self.failure(&error, is_current);
+                if failure.code() == failure::LOCKED && !seeded!(LockedRowFailsAll) {
+                    let skips = self.skips_until.replace(Instant::now() + SKIPPING);
+                    // The other requests of the call need not wait.
+                    if skips.is_none_or(|until| until <= Instant::now()) {
+                        failure.retry = Retry::Now;
+                    }
+                }
                 for id in call.ids() {
                     if !failure.executed {
                         self.acquires.remove(&id);
@@ -373,7 +392,20 @@ impl PostgresStore {
     }
 }
 
+/// True if the answer is that of a call that has left out a locked row.
+fn leaves_out(result: &Result<Reply, Failure>) -> bool {
+    match result {
+        Ok(Reply::RenewedInPart(_)) => true,
+        Ok(_) => false,
+        Err(failure) => failure.code() == failure::LOCKED,
+    }
+}
+
 impl LockStore for PostgresStore {
+    fn verifies(&self) -> bool {
+        !seeded!(PinsUnminded)
+    }
+
     fn is_away(&self) -> bool {
         self.out || self.connection.is_none()
     }

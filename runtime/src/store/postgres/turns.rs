@@ -1,7 +1,7 @@
 //! How the server tells the pool of its turns.
 //!
-//! A session that listens holds a share of an advisory lock, the process's beacon. A release passes
-//! over a process that waits and whose beacon is out.
+//! A session that listens lights the process's beacon. A release passes over a waiting process whose
+//! beacon is out.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::join;
 use tokio::time::{Instant, timeout};
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Error};
 
 use super::address::{Address, Turns};
@@ -28,33 +29,32 @@ const RETRY: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_secs(20);
 
 /// What a session that the pool has for itself keeps set.
-const SESSION: &str = "SELECT current_setting('plan_cache_mode') = 'force_generic_plan'
-    AND current_setting('default_transaction_isolation') = 'read committed' AS is_kept";
+const SESSION: &str = "SELECT pg_catalog.current_setting('plan_cache_mode') AS plans, \
+    pg_catalog.current_setting('default_transaction_isolation') AS isolation";
 
 /// Fails where a pooler has dropped the settings of the session.
 pub(super) async fn expect_session(client: &Client) -> Result<(), Failure> {
-    let kept = client.query_typed_one(SESSION, &[]).await;
-    let kept = kept.and_then(|row| row.try_get("is_kept"));
-    match kept {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(failure::unfit(failure::POOLER.to_owned())),
+    let session = client.query_typed_one(SESSION, &[]).await;
+    let set = session.and_then(|row| Ok([row.try_get("plans")?, row.try_get("isolation")?]));
+    match set {
+        Ok::<[String; 2], _>(set) if set == ["force_generic_plan", "read committed"] => Ok(()),
+        Ok(_) => Err(failure::unfit(failure::POOLER.to_owned())),
         Err(error) => Err(failure::of(&error)),
     }
 }
 
 /// Listens for `process` and lights its beacon; whether the server lets this session listen.
 pub(super) async fn listen(client: &Client, process: Token) -> Result<bool, Failure> {
-    let hex = process.hex();
-    let listen = format!("LISTEN leasehold_{hex}");
-    // By its name the functions know the beacon of their own session.
-    let light = format!(
-        "SET leasehold.process = '{hex}';
-         SELECT pg_advisory_lock_shared(1818583924, hashtext('{hex}'::uuid::text))"
-    );
-    let (listening, lit) = join(client.batch_execute(&listen), client.batch_execute(&light)).await;
-    lit.map_err(|error| failure::of(&error))?;
+    let listen = format!("LISTEN leasehold_{}", process.hex());
+    let me: (&(dyn ToSql + Sync), Type) = (&process, Type::UUID);
+    let light = client.query_typed("SELECT leasehold.light($1)", std::slice::from_ref(&me));
+    let (listening, lit) = join(client.batch_execute(&listen), light).await;
     // Some servers know no messages. The connection itself is sound.
-    Ok(listening.is_ok())
+    if listening.is_err() {
+        return Ok(false);
+    }
+    lit.map_err(|error| failure::of(&error))?;
+    Ok(true)
 }
 
 /// Half of a token, and the key.

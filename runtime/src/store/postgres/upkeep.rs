@@ -82,7 +82,7 @@ impl PostgresStore {
         self.reconnect_at = Some(now + pause);
         self.last_attempt = now;
         self.attempts = self.attempts.saturating_add(1);
-        let opening = connection::open(self.address.clone(), self.process, limit);
+        let opening = connection::open(self.address.clone(), Some(self.process), limit);
         self.connecting.push(Box::pin(opening));
     }
 

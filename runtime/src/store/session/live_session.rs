@@ -29,7 +29,7 @@ pub(super) fn pause_until(clock: Clock, until: Instant) -> Duration {
 /// A session that this process has opened.
 pub(super) struct LiveSession<S: Service> {
     pub(super) server: S::Session,
-    timeout: Timeout,
+    pub(super) timeout: Timeout,
     /// Until when the session is confirmed; none when it is over.
     confirmed: watch::Sender<Option<Instant>>,
     /// Until when a request wants it to be confirmed.

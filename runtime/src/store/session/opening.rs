@@ -29,7 +29,7 @@ impl<S: Service> Shared<S> {
             && !slot.session.is_over()
         {
             slot.used = self.clock.now();
-            return Ok(Arc::clone(&slot.session));
+            return self.that_serves(ttl, &slot.session);
         }
         let sent = self.clock.now();
         let (server, timeout) = self
@@ -42,10 +42,20 @@ impl<S: Service> Shared<S> {
             used: sent,
         });
         self.spawn(keep(Arc::clone(self), Arc::clone(&session)));
-        if ttl <= self.service.serves(timeout) {
-            return Ok(session);
+        self.that_serves(ttl, &session)
+    }
+
+    /// The session, if it serves `ttl`: the server may have granted less than was asked for.
+    fn that_serves(
+        &self,
+        ttl: Duration,
+        session: &Arc<LiveSession<S>>,
+    ) -> Result<Arc<LiveSession<S>>, Failure> {
+        let serves = self.service.serves(session.timeout);
+        if ttl <= serves {
+            return Ok(Arc::clone(session));
         }
-        Err(too_long::<S>(ttl, self.service.serves(timeout)))
+        Err(too_long::<S>(ttl, serves))
     }
 
     /// The class for leases of `ttl`.

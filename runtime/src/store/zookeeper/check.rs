@@ -23,17 +23,20 @@ pub(super) async fn examine(
     options: &Options,
 ) -> Result<CheckReport, Failure> {
     let mut findings = Vec::new();
-    let shortest = Timeout(ensemble.classes.shortest);
+    let shortest = Timeout(ensemble.servers.classes().shortest);
     let trial = try_out(ensemble, shortest, options, failure::garbled);
     if let Err(trouble) = trial.await {
         findings.push(broken(trouble));
     }
-    for server in ensemble.address.servers() {
+    for server in ensemble.servers.address.servers() {
         findings.extend(answers(ensemble, server, options.io_timeout).await);
     }
-    findings.extend(few(ensemble.address.servers().len()));
+    findings.extend(few(ensemble.servers.address.servers().len()));
     findings.extend(plain_text(ensemble));
-    Ok(CheckReport::new(ensemble.address.to_string(), findings))
+    Ok(CheckReport::new(
+        ensemble.servers.address.to_string(),
+        findings,
+    ))
 }
 
 fn broken(trouble: Trouble) -> Finding {
@@ -51,7 +54,8 @@ fn broken(trouble: Trouble) -> Finding {
 
 /// Whether one server gives sessions, within the bounds that all servers of the URL have in common.
 async fn answers(ensemble: &ZooKeeper, server: &str, limit: Duration) -> Option<Finding> {
-    let known = (ensemble.classes.shortest, ensemble.classes.longest);
+    let classes = ensemble.servers.classes();
+    let known = (classes.shortest, classes.longest);
     match handshake::bounds(server, limit).await {
         Ok(bounds) if bounds == known => None,
         Ok((shortest, longest)) => Some(Finding::error(
@@ -64,8 +68,9 @@ async fn answers(ensemble: &ZooKeeper, server: &str, limit: Duration) -> Option<
                 millis(known.1)
             ),
         )),
-        Err(failure) => {
-            let text = format!("{server} gives no session: {}", failure.text());
+        Err(error) => {
+            let text = failure::of(&error);
+            let text = format!("{server} gives no session: {}", text.text());
             Some(Finding::warning("node", text))
         }
     }
@@ -84,7 +89,7 @@ fn few(servers: usize) -> Option<Finding> {
 }
 
 fn plain_text(ensemble: &ZooKeeper) -> Option<Finding> {
-    let server = ensemble.address.readable()?;
+    let server = ensemble.servers.address.readable()?;
     Some(Finding::warning(
         "plain-text",
         format!(

@@ -41,6 +41,14 @@ impl Classes {
         }
     }
 
+    /// The same with the tick of `other`, if that is longer.
+    pub(super) fn with_tick_of(self, other: Self) -> Self {
+        Self {
+            half_tick: self.half_tick.max(other.half_tick),
+            ..self
+        }
+    }
+
     /// How long sessions can be asked to last, the shortest first.
     pub(super) fn all(self) -> Vec<Timeout> {
         let wanted = TICKS.iter().map(|ticks| self.shortest * *ticks / 2);

@@ -12,11 +12,13 @@
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use zookeeper_client::{Acls, Client, CreateMode, Error};
 
 use super::directory::{Directory, directory};
+use super::error::Error;
+use super::line::Line;
 use super::live::{Made, Session, answered, done};
 use super::names::{fence, number, prefix};
+use super::requests::{Kind, Users};
 use super::service::ZooKeeper;
 use super::{failure, heartbeat};
 use crate::base::seeded::seeded;
@@ -38,30 +40,30 @@ impl ZooKeeper {
         value: &str,
         patience: Duration,
     ) -> Answer<Entered> {
-        let client = session.client()?;
+        let line = session.line(patience).await?;
         let path = self.names.directory(&node.key);
-        let known = self.own(session, &client, node, patience).await?;
+        let known = self.own(session, &line, node, patience).await?;
         let is_new = known.is_none();
         if is_new && !queue {
             // A single try that finds a holder writes nothing.
-            let found = self.list(&client, &path, patience).await?;
+            let found = self.list(&line, &path, patience).await?;
             if found.first().is_some() {
-                let owner = self.owner(&client, &found, patience).await;
+                let owner = self.owner(&line, &found, patience).await;
                 return Ok(Entered::Held(owner));
             }
             if !found.is_there {
-                self.prepare(&client, &path, patience).await?;
+                self.prepare(&line, &path, patience).await?;
             }
         }
         let placing = async {
             let (made, found) = match known {
                 Some(made) => {
-                    let names = self.list_names(&client, &path, patience).await?;
+                    let names = self.list_names(&line, &path, patience).await?;
                     let names = names.unwrap_or_default();
                     let found = self.accepted(session, node, names, patience).await?;
                     (made, found)
                 }
-                None => self.create(session, &client, node, value, patience).await?,
+                None => self.create(session, &line, node, value, patience).await?,
             };
             match found.place(&made) {
                 None => {
@@ -75,7 +77,7 @@ impl ZooKeeper {
                     if !waits {
                         self.unmake(session, node, patience).await?;
                     }
-                    let owner = self.owner(&client, &found, patience).await;
+                    let owner = self.owner(&line, &found, patience).await;
                     Ok(if waits {
                         let fence = fence(made.transaction)?;
                         Entered::Behind { fence, owner }
@@ -104,19 +106,19 @@ impl ZooKeeper {
         if MOST < nodes.len() {
             return Ok(EnteredAll::Apart);
         }
-        let client = session.client()?;
-        let known = self.all_own(session, &client, nodes, patience).await?;
+        let line = session.line(patience).await?;
+        let known = self.all_own(session, &line, nodes, patience).await?;
         let known = nodes.iter().zip(known);
         let missing = known.filter(|(_, made)| made.is_none());
         let missing: Vec<_> = missing.map(|(node, _)| node.clone()).collect();
-        let lists = self.lists(&client, nodes, patience).await?;
+        let lists = self.lists(&line, nodes, patience).await?;
         for (at, (node, found)) in nodes.iter().zip(&lists).enumerate() {
             if missing.contains(node) && found.first().is_some() {
-                let owner = self.owner(&client, found, patience).await;
+                let owner = self.owner(&line, found, patience).await;
                 return Ok(EnteredAll::Held(at, owner));
             }
         }
-        let entering = self.all_first(session, &client, nodes, &missing, value, patience);
+        let entering = self.all_first(session, &line, nodes, &missing, value, patience);
         entering.await.map_err(|trouble| {
             if nodes.iter().any(|node| session.may_have(node.name)) {
                 failure::after_making(trouble)
@@ -130,19 +132,19 @@ impl ZooKeeper {
     async fn all_first(
         &self,
         session: &Session,
-        client: &Client,
+        line: &Line,
         nodes: &[Node],
         missing: &[Node],
         value: &str,
         patience: Duration,
     ) -> Answer<EnteredAll> {
-        self.create_all(session, client, missing, value, patience)
+        self.create_all(session, line, missing, value, patience)
             .await?;
         // The answer does not name the transaction (ZOOKEEPER-4026), so the nodes are looked up.
-        let made = self.all_own(session, client, nodes, patience).await?;
+        let made = self.all_own(session, line, nodes, patience).await?;
         let made = made.into_iter().collect::<Option<Vec<_>>>();
         let made = made.ok_or_else(failure::unsettled)?;
-        let lists = self.lists(client, nodes, patience).await?;
+        let lists = self.lists(line, nodes, patience).await?;
         for (at, (found, made)) in lists.iter().zip(&made).enumerate() {
             match found.place(made) {
                 Some(0) => {}
@@ -150,7 +152,7 @@ impl ZooKeeper {
                     for node in missing {
                         self.unmake(session, node, patience).await?;
                     }
-                    let owner = self.owner(client, found, patience).await;
+                    let owner = self.owner(line, found, patience).await;
                     return Ok(EnteredAll::Held(at, owner));
                 }
                 None => {
@@ -167,7 +169,7 @@ impl ZooKeeper {
     pub(super) async fn own(
         &self,
         session: &Session,
-        client: &Client,
+        line: &Line,
         node: &Node,
         patience: Duration,
     ) -> Answer<Option<Made>> {
@@ -177,16 +179,16 @@ impl ZooKeeper {
         if !session.is_doubted(node.name) && !seeded!(NodesOfAnySession) {
             return Ok(None);
         }
-        heartbeat::write(session, client, patience).await?;
+        heartbeat::write(session, line, patience).await?;
         let path = self.names.directory(&node.key);
-        let names = self.list_names(client, &path, patience).await?;
+        let names = self.list_names(line, &path, patience).await?;
         let prefix = prefix(node.name);
         let mut own: Option<Made> = None;
         for name in names.into_iter().flatten() {
             let Some(number) = number(&name).filter(|_| name.starts_with(&prefix)) else {
                 continue;
             };
-            let stat = done(patience, client.check_stat(&format!("{path}/{name}"))).await?;
+            let stat = done(patience, line.stat(&format!("{path}/{name}"))).await?;
             let Some(stat) = stat.filter(|stat| session.is_owner(stat.ephemeral_owner)) else {
                 continue;
             };
@@ -210,7 +212,7 @@ impl ZooKeeper {
     async fn create(
         &self,
         session: &Session,
-        client: &Client,
+        line: &Line,
         node: &Node,
         value: &str,
         patience: Duration,
@@ -218,21 +220,20 @@ impl ZooKeeper {
         let path = self.names.directory(&node.key);
         let prefix = prefix(node.name);
         let znode = format!("{path}/{prefix}");
-        let options = CreateMode::EphemeralSequential.with_acls(self.acls());
         for _ in 0..TRIES {
             session.doubt(node.name);
             // Both leave now, in this order.
-            let creating = client.create(&znode, value.as_bytes(), &options);
-            let listing = client.list_children(&path);
+            let data = value.as_bytes();
+            let creating = line.create(&znode, data, Kind::EphemeralSequential, self.users());
+            let listing = line.children(&path);
             let (created, listed) =
                 join(answered(patience, creating), answered(patience, listing)).await;
             match created {
-                Ok((stat, sequence)) => {
-                    let name = format!("{prefix}{sequence}");
-                    let number = number(&name).ok_or_else(failure::garbled)?;
-                    let transaction = stat.czxid;
+                Ok(created) => {
+                    let number = number(&created.name).ok_or_else(failure::garbled)?;
+                    let transaction = created.stat.czxid;
                     let made = Made {
-                        name,
+                        name: created.name,
                         number,
                         transaction,
                     };
@@ -243,7 +244,7 @@ impl ZooKeeper {
                 }
                 Err(Error::NoNode) => {
                     session.has_not(node.name);
-                    self.prepare(client, &path, patience).await?;
+                    self.prepare(line, &path, patience).await?;
                 }
                 Err(error) => return Err(not_made(session, node, &error)),
             }
@@ -274,29 +275,30 @@ impl ZooKeeper {
     async fn create_all(
         &self,
         session: &Session,
-        client: &Client,
+        line: &Line,
         nodes: &[Node],
         value: &str,
         patience: Duration,
     ) -> Answer<()> {
-        let options = CreateMode::EphemeralSequential.with_acls(self.acls());
+        let znodes = nodes.iter();
+        let znodes = znodes.map(|node| {
+            let directory = self.names.directory(&node.key);
+            format!("{directory}/{}", prefix(node.name))
+        });
+        let znodes: Vec<_> = znodes.collect();
         for _ in 0..TRIES {
-            let mut writer = client.new_multi_writer();
             for node in nodes {
                 session.doubt(node.name);
-                let znode = format!("{}/{}", self.names.directory(&node.key), prefix(node.name));
-                let added = writer.add_create(&znode, value.as_bytes(), &options);
-                added.map_err(|error| failure::trouble(&error))?;
             }
-            let committing = writer.commit();
-            let committing = async move { committing.await.map_err(Error::from) };
-            match answered(patience, committing).await {
-                Ok(_) => return Ok(()),
+            let data = value.as_bytes();
+            let creating = line.create_all(&znodes, data, Kind::EphemeralSequential, self.users());
+            match answered(patience, creating).await {
+                Ok(()) => return Ok(()),
                 Err(Error::NoNode) => {
                     for node in nodes {
                         session.has_not(node.name);
                         let path = self.names.directory(&node.key);
-                        self.prepare(client, &path, patience).await?;
+                        self.prepare(line, &path, patience).await?;
                     }
                 }
                 Err(error) => {
@@ -309,22 +311,15 @@ impl ZooKeeper {
     }
 
     /// Makes the directory of a lock, and what is above it.
-    pub(super) async fn prepare(
-        &self,
-        client: &Client,
-        path: &str,
-        patience: Duration,
-    ) -> Answer<()> {
+    pub(super) async fn prepare(&self, line: &Line, path: &str, patience: Duration) -> Answer<()> {
         let above = path.rsplit_once('/').map_or("", |(above, _)| above);
-        let container = CreateMode::Container.with_acls(self.acls());
         for _ in 0..TRIES {
-            let creating = client.create(path, &[], &container);
+            let creating = line.create(path, &[], Kind::Container, self.users());
             match answered(patience, creating).await {
                 Ok(_) | Err(Error::NodeExists) => return Ok(()),
                 Err(Error::NoNode) => {
                     // The chroot is for every user to see.
-                    let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
-                    done(patience, client.mkdir(above, &open)).await?;
+                    done(patience, line.make_path(above, Users::Anyone)).await?;
                 }
                 Err(error) => return Err(failure::trouble(&error)),
             }
@@ -332,14 +327,14 @@ impl ZooKeeper {
         Err(failure::unsettled().into())
     }
 
-    /// The znodes of a directory, as the server knows them that the client is connected to.
+    /// The znodes of a directory, as the server of the connection knows them.
     pub(super) async fn list(
         &self,
-        client: &Client,
+        line: &Line,
         path: &str,
         patience: Duration,
     ) -> Answer<Directory> {
-        match self.list_names(client, path, patience).await? {
+        match self.list_names(line, path, patience).await? {
             Some(names) => directory(path, names),
             None => Ok(Directory {
                 path: path.to_owned(),
@@ -352,11 +347,11 @@ impl ZooKeeper {
     /// The names in a directory; none if there is no directory.
     async fn list_names(
         &self,
-        client: &Client,
+        line: &Line,
         path: &str,
         patience: Duration,
     ) -> Answer<Option<Vec<String>>> {
-        match answered(patience, client.list_children(path)).await {
+        match answered(patience, line.children(path)).await {
             Ok(names) => Ok(Some(names)),
             Err(Error::NoNode) => Ok(None),
             Err(error) => Err(failure::trouble(&error)),
@@ -365,13 +360,13 @@ impl ZooKeeper {
 
     async fn lists(
         &self,
-        client: &Client,
+        line: &Line,
         nodes: &[Node],
         patience: Duration,
     ) -> Answer<Vec<Directory>> {
         let lists = nodes.iter().map(|node| async move {
             let path = self.names.directory(&node.key);
-            self.list(client, &path, patience).await
+            self.list(line, &path, patience).await
         });
         join_all(lists).await.into_iter().collect()
     }
@@ -379,19 +374,19 @@ impl ZooKeeper {
     async fn all_own(
         &self,
         session: &Session,
-        client: &Client,
+        line: &Line,
         nodes: &[Node],
         patience: Duration,
     ) -> Answer<Vec<Option<Made>>> {
         let own = nodes
             .iter()
-            .map(|node| self.own(session, client, node, patience));
+            .map(|node| self.own(session, line, node, patience));
         join_all(own).await.into_iter().collect()
     }
 
-    async fn owner(&self, client: &Client, found: &Directory, patience: Duration) -> Option<Owner> {
+    async fn owner(&self, line: &Line, found: &Directory, patience: Duration) -> Option<Owner> {
         let path = found.path_of(found.first()?);
-        let (data, _) = answered(patience, client.get_data(&path)).await.ok()?;
+        let (data, _) = answered(patience, line.data(&path)).await.ok()?;
         Owner::read(std::str::from_utf8(&data).ok()?)
     }
 }

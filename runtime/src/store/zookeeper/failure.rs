@@ -2,8 +2,7 @@
 
 use std::fmt::Display;
 
-use zookeeper_client::Error;
-
+use super::error::Error;
 use crate::error::LockError;
 use crate::store::session::service::Trouble;
 use crate::store::{Failure, Retry};
@@ -11,14 +10,15 @@ use crate::store::{Failure, Retry};
 /// Why a request was not answered as it should be.
 pub(super) fn trouble(error: &Error) -> Trouble {
     match error {
-        Error::SessionExpired | Error::SessionMoved | Error::ClientClosed => Trouble::Ended,
+        Error::SessionExpired => Trouble::Ended,
         error => Trouble::Failed(of(error)),
     }
 }
 
-fn of(error: &Error) -> Failure {
+pub(super) fn of(error: &Error) -> Failure {
     let (code, retry, executed, advice) = match error {
         Error::Timeout => return silent(),
+        Error::Garbled => return garbled(),
         Error::NoAuth => (
             "permission",
             Retry::Never,
@@ -61,22 +61,24 @@ fn of(error: &Error) -> Failure {
             true,
             "the request met other changes of the same znodes; it is repeated",
         ),
-        Error::InvalidAcl
-        | Error::BadArguments(_)
-        | Error::MarshallingError
-        | Error::NoChildrenForEphemerals
-        | Error::UnexpectedErrorCode(_) => (
+        Error::Refused(_) => (
             "ERR",
             Retry::Never,
             false,
             "the server cannot carry out the request; look at its log and its settings",
         ),
-        error => return disconnected(error),
+        Error::Other(_) => (
+            "ERR",
+            Retry::Later,
+            true,
+            "the server may have carried out the request; look at its log and its settings",
+        ),
+        Error::Disconnected(_) | Error::SessionExpired => return disconnected(error),
     };
     Failure::unavailable(code, format!("{advice} ({error})"), retry, executed)
 }
 
-pub(super) fn disconnected(said: &impl Display) -> Failure {
+fn disconnected(said: &impl Display) -> Failure {
     let text =
         format!("the connection failed: {said}; check that the server is up and the URL is right");
     Failure::unavailable("io", text, Retry::Later, true)
@@ -175,5 +177,33 @@ pub(super) fn not_sent(failure: Failure) -> Failure {
     Failure {
         executed: false,
         ..failure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if a request is taken for refused by an error that may come after it.
+    #[test]
+    fn what_is_certain() {
+        let executed = |error| of(&error).executed;
+        for error in [
+            Error::NoAuth,
+            Error::QuotaExceeded,
+            Error::Throttled,
+            Error::NotReadOnly,
+            Error::AuthFailed,
+            Error::Refused(-8),
+        ] {
+            assert!(!executed(error.clone()), "{error}");
+        }
+        for error in [
+            Error::Disconnected("cut".to_owned()),
+            Error::NodeExists,
+            Error::Other(-1),
+        ] {
+            assert!(executed(error.clone()), "{error}");
+        }
     }
 }

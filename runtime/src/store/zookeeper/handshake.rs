@@ -1,82 +1,118 @@
-//! The handshake that opens a session, to learn the bounds that a server has for sessions.
+//! The handshake that opens or resumes a session, and reads the bounds that a server has for it.
 //!
 //! A client asks for a time-out, and the server answers with the nearest that it allows. ZooKeeper
 //! has no request for the bounds.
 
 use std::time::Duration;
 
+use futures_util::future::join;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::failure;
-use crate::store::Failure;
+use super::error::Error;
+use super::jute::{In, Out};
 
-/// Protocol, last transaction seen, time-out, session, password and whether reading is enough.
-const REQUEST: usize = 4 + 8 + 4 + 8 + (4 + 16) + 1;
-
-/// The answer has the protocol, the time-out and the session, and then a password.
-const TIMEOUT_AT: usize = 4;
-const SESSION_AT: usize = 8;
-const FIXED: usize = 16;
+/// The length of a session's password.
+const PASSWORD: usize = 16;
 
 /// More than any answer to a handshake is long.
 const LONGEST: u32 = 1_024;
 
-/// A request with the number 1 that closes the session.
-const CLOSE: [u8; 12] = [0, 0, 0, 8, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xf5];
+/// The code of a request that closes the session.
+pub(super) const CLOSE: i32 = -11;
 
-/// The shortest and the longest session that the server allows.
+/// Names a session to a server.
+#[derive(Debug, Clone)]
+pub(super) struct Ticket {
+    pub(super) id: i64,
+    password: Vec<u8>,
+}
+
+/// A session as a server grants it.
+#[derive(Debug, Clone)]
+pub(super) struct Granted {
+    pub(super) lasts: Duration,
+    pub(super) ticket: Ticket,
+}
+
+/// The shortest and the longest session that the server allows now.
 pub(super) async fn bounds(
     server: &str,
     patience: Duration,
-) -> Result<(Duration, Duration), Failure> {
-    let asking = async {
-        let shortest = negotiated(server, 1).await?;
-        let longest = negotiated(server, i32::MAX).await?;
-        Ok((shortest, longest))
-    };
-    match timeout(patience, asking).await {
-        Ok(bounds) => bounds,
-        Err(_) => Err(failure::not_sent(failure::silent())),
-    }
+) -> Result<(Duration, Duration), Error> {
+    let asking = join(allowed(server, 1), allowed(server, i32::MAX));
+    let (shortest, longest) = timeout(patience, asking)
+        .await
+        .map_err(|_| Error::Timeout)?;
+    Ok((shortest?, longest?))
 }
 
-/// The time-out that the server allows in place of `wanted`. The session is closed again.
-async fn negotiated(server: &str, wanted: i32) -> Result<Duration, Failure> {
-    let broken = |error: std::io::Error| failure::not_sent(failure::disconnected(&error));
-    let mut stream = TcpStream::connect(server).await.map_err(broken)?;
-    stream.write_all(&request(wanted)).await.map_err(broken)?;
+/// The time-out that the server allows in place of `asked`. The session is closed again.
+async fn allowed(server: &str, asked: i32) -> Result<Duration, Error> {
+    let mut stream = connected(server).await?;
+    let granted = shake(&mut stream, asked, None).await?;
+    let mut close = Vec::new();
+    Out::default().int(1).int(CLOSE).frame_to(&mut close);
+    // Without this the session ends after its time.
+    let _ = stream.write_all(&close).await;
+    let _ = stream.read_u32().await;
+    Ok(granted.lasts)
+}
+
+pub(super) async fn connected(server: &str) -> Result<TcpStream, Error> {
+    let stream = TcpStream::connect(server).await;
+    let stream = stream.map_err(|error| Error::disconnected(&error))?;
+    // Delayed requests are late, and not wrong.
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
+}
+
+/// Opens a session that lasts `asked` milliseconds, or resumes one.
+pub(super) async fn shake(
+    stream: &mut TcpStream,
+    asked: i32,
+    resumed: Option<&Ticket>,
+) -> Result<Granted, Error> {
+    let (id, password) = match resumed {
+        Some(ticket) => (ticket.id, ticket.password.as_slice()),
+        None => (0, &[0; PASSWORD][..]),
+    };
+    // The protocol's version, no last transaction, and a server that can write.
+    let request = Out::default().int(0).long(0).int(asked).long(id);
+    exchange(stream, &request.bytes(password).flag(false))
+        .await
+        .and_then(|answer| granted(&answer))
+}
+
+/// Sends one request, and returns the answer.
+pub(super) async fn exchange(stream: &mut TcpStream, request: &Out) -> Result<Vec<u8>, Error> {
+    let broken = |error| Error::disconnected(&error);
+    let mut frame = Vec::new();
+    request.frame_to(&mut frame);
+    stream.write_all(&frame).await.map_err(broken)?;
     let length = stream.read_u32().await.map_err(broken)?;
     if LONGEST < length {
-        return Err(failure::garbled());
+        return Err(Error::Garbled);
     }
     let mut answer = vec![0; usize::try_from(length).unwrap_or(0)];
     stream.read_exact(&mut answer).await.map_err(broken)?;
-    let lasts = lasts(&answer).ok_or_else(failure::garbled)?;
-    // Without this the session ends by itself.
-    let _ = stream.write_all(&CLOSE).await;
-    let _ = stream.read_u32().await;
-    Ok(lasts)
+    Ok(answer)
 }
 
-fn request(wanted: i32) -> Vec<u8> {
-    let mut request = Vec::with_capacity(4 + REQUEST);
-    request.extend(u32::try_from(REQUEST).unwrap_or(0).to_be_bytes());
-    request.extend([0; 4 + 8]);
-    request.extend(wanted.to_be_bytes());
-    request.extend([0; 8]);
-    request.extend(16_u32.to_be_bytes());
-    request.extend([0; 16 + 1]);
-    request
-}
-
-/// The time-out in the answer, where that has a session.
-fn lasts(answer: &[u8]) -> Option<Duration> {
-    let lasts = answer.get(TIMEOUT_AT..SESSION_AT)?.try_into().ok()?;
-    let lasts = u64::try_from(i32::from_be_bytes(lasts)).ok()?;
-    let has_session = answer.get(SESSION_AT..FIXED)?.iter().any(|byte| *byte != 0);
-    (has_session && 0 < lasts).then(|| Duration::from_millis(lasts))
+fn granted(answer: &[u8]) -> Result<Granted, Error> {
+    let mut answer = In(answer);
+    let _version = answer.int()?;
+    let lasts = u64::try_from(answer.int()?).unwrap_or(0);
+    let id = answer.long()?;
+    if id == 0 || lasts == 0 {
+        return Err(Error::SessionExpired);
+    }
+    let password = answer.bytes()?.to_vec();
+    Ok(Granted {
+        lasts: Duration::from_millis(lasts),
+        ticket: Ticket { id, password },
+    })
 }
 
 #[cfg(test)]
@@ -85,12 +121,12 @@ mod tests {
 
     #[test]
     fn an_answer_without_a_session_is_none() {
-        let mut answer = vec![0; FIXED];
-        answer[TIMEOUT_AT..SESSION_AT].copy_from_slice(&4_000_i32.to_be_bytes());
-        assert_eq!(lasts(&answer), None);
-        answer[SESSION_AT] = 1;
-        assert_eq!(lasts(&answer), Some(Duration::from_secs(4)));
-        assert_eq!(lasts(&answer[..12]), None);
-        assert_eq!(request(1).len(), 4 + REQUEST);
+        let mut answer = vec![0; 4 + 4 + 8 + 4];
+        answer[4..8].copy_from_slice(&4_000_i32.to_be_bytes());
+        assert_eq!(granted(&answer).err(), Some(Error::SessionExpired));
+        answer[8] = 1;
+        let lasts = granted(&answer).map(|granted| granted.lasts);
+        assert_eq!(lasts, Ok(Duration::from_secs(4)));
+        assert_eq!(granted(&answer[..12]).err(), Some(Error::Garbled));
     }
 }

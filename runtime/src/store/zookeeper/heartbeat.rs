@@ -18,9 +18,9 @@
 
 use std::time::Duration;
 
-use zookeeper_client::{Client, Error};
-
+use super::error::Error;
 use super::failure;
+use super::line::Line;
 use super::live::{Session, answered};
 use crate::base::seeded::seeded;
 use crate::store::session::service::{Answer, Trouble};
@@ -28,23 +28,25 @@ use crate::store::session::service::{Answer, Trouble};
 /// Keeps the session alive. It is confirmed when this succeeds, and then counted from before this
 /// was called. The leader has heard of a heartbeat after `hearing`.
 pub(super) async fn beat(session: &Session, hearing: Duration, patience: Duration) -> Answer<()> {
-    let client = session.client()?;
-    write(session, &client, patience).await?;
+    let writes = || async {
+        let line = session.line(patience).await?;
+        write(session, &line, patience).await
+    };
+    writes().await?;
     if seeded!(HeartbeatBelieved) {
         return Ok(());
     }
     tokio::time::sleep(hearing).await;
-    write(session, &client, patience).await?;
-    write(session, &client, patience).await
+    writes().await?;
+    writes().await
 }
 
 /// Writes the session's own znode, which is there as long as the session. Then the server that the
 /// client is connected to has all that was carried out before, which `sync` does not promise: a
 /// leader that was replaced answers it by itself.
-pub(super) async fn write(session: &Session, client: &Client, patience: Duration) -> Answer<()> {
-    let writing = client.set_data(&session.own, &[], None);
-    match answered(patience, writing).await {
-        Ok(_) => Ok(()),
+pub(super) async fn write(session: &Session, line: &Line, patience: Duration) -> Answer<()> {
+    match answered(patience, line.touch(&session.own)).await {
+        Ok(()) => Ok(()),
         Err(Error::NoNode) => Err(Trouble::Ended),
         Err(error) => Err(failure::trouble(&error)),
     }

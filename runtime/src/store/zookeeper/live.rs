@@ -2,26 +2,32 @@
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::timeout;
-use zookeeper_client::{Client, Error};
 
+use super::error::Error;
 use super::failure;
+use super::following::{Current, follow};
+use super::handshake::Granted;
+use super::line::Line;
 use super::names::Number;
+use super::servers::Servers;
 use crate::base::seeded::seeded;
 use crate::base::token::Token;
 use crate::store::session::service::{Answer, Trouble};
 
 /// A session of the ensemble.
 ///
-/// The client sends requests in the order in which they are asked for, and the server carries the
-/// requests of a connection out in that order. A new connection ends what an old one has not
-/// carried out: another server refuses it, because the session has moved.
+/// The requests of a connection are carried out in the order in which they are asked for. A new
+/// connection ends what an old one has not carried out: the server closes the old one, and another
+/// server refuses its requests, because the session has moved.
 pub(crate) struct Session {
-    /// None when the session was closed.
-    client: Mutex<Option<Client>>,
+    current: watch::Receiver<Current>,
+    /// Closes the session, also when it is dropped.
+    closing: watch::Sender<bool>,
     pub(super) id: i64,
     /// The path of the session's own znode.
     pub(super) own: String,
@@ -46,23 +52,59 @@ pub(super) struct Made {
 }
 
 impl Session {
-    pub(super) fn new(client: Client, own: String) -> Self {
+    pub(super) fn new(servers: Arc<Servers>, granted: Granted, line: Line, own: String) -> Self {
+        let line = Arc::new(line);
+        let (sender, current) = watch::channel(Current::Up(Arc::clone(&line)));
+        let (closing, closes) = watch::channel(false);
+        let id = granted.ticket.id;
+        tokio::spawn(follow(
+            servers,
+            (granted, own.clone()),
+            line,
+            sender,
+            closes,
+        ));
         Self {
-            id: client.session_id().0,
-            client: Mutex::new(Some(client)),
+            current,
+            closing,
+            id,
             own,
             state: Mutex::default(),
         }
     }
 
-    /// The connection of the session.
-    pub(super) fn client(&self) -> Answer<Client> {
-        self.line().clone().ok_or(Trouble::Ended)
+    /// The connection of the session. Between two of them this waits for the next.
+    pub(super) async fn line(&self, patience: Duration) -> Answer<Arc<Line>> {
+        let mut current = self.current.clone();
+        let waiting = async {
+            loop {
+                match &*current.borrow_and_update() {
+                    _ if *self.closing.borrow() => return Err(Trouble::Ended),
+                    Current::Up(line) if !line.is_over() => return Ok(Arc::clone(line)),
+                    Current::Over => return Err(Trouble::Ended),
+                    Current::Up(_) | Current::Between => {}
+                }
+                if current.changed().await.is_err() {
+                    return Err(Trouble::Ended);
+                }
+            }
+        };
+        let unsent = || failure::not_sent(failure::silent()).into();
+        timeout(patience, waiting)
+            .await
+            .unwrap_or_else(|_| Err(unsent()))
+    }
+
+    /// Waits until the session is over for certain, or is closed.
+    pub(super) async fn over(&self) {
+        let mut current = self.current.clone();
+        // Without its task the session gets no further connection.
+        let _ = current.wait_for(|now| matches!(now, Current::Over)).await;
     }
 
     /// Closes the session as soon as no request needs it.
     pub(super) fn close(&self) {
-        drop(self.line().take());
+        self.closing.send_replace(true);
     }
 
     /// Whether a znode with this owner is one of the session.
@@ -111,10 +153,6 @@ impl Session {
         state.made.remove(&name);
     }
 
-    fn line(&self) -> MutexGuard<'_, Option<Client>> {
-        self.client.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -129,7 +167,7 @@ pub(super) async fn answered<T>(
     answer.unwrap_or(Err(Error::Timeout))
 }
 
-/// As [`answered`], where each error is in the way.
+/// Like [`answered`], where each error is in the way.
 pub(super) async fn done<T>(
     patience: Duration,
     asking: impl Future<Output = Result<T, Error>>,

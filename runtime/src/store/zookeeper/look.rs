@@ -1,27 +1,30 @@
 //! Looks at the locks of an ensemble.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::{join, join_all};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use tokio::time::timeout;
-use zookeeper_client::{Client, CreateMode, Error, Stat};
 
 use super::address::Address;
+use super::error::Error;
 use super::failure;
+use super::jute::Stat;
+use super::line::Line;
 use super::live::{answered, done};
 use super::names::{Names, fence, number, revoked, token};
-use super::service::{ZooKeeper, acls, connected};
+use super::requests::Kind;
+use super::service::{ZooKeeper, users};
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::owner::Owner;
 use crate::store::options::Options;
 use crate::store::session::look::{Directories, Look, Seen, decoded};
-use crate::store::session::service::{Answer, Service, Timeout, Trouble};
+use crate::store::session::service::{Answer, Service, Trouble};
 use crate::store::source::{MOST_TOLD, PAGE, Place};
 
 /// How long the session of a look lasts without a heartbeat.
-const SESSION: Timeout = Timeout(Duration::from_secs(10));
+const SESSION: Duration = Duration::from_secs(10);
 
 /// How often a znode is made again whose directory the server removes meanwhile.
 const TRIES: usize = 8;
@@ -34,7 +37,7 @@ pub(crate) struct ZooKeeperLook {
     address: Address,
     names: Names,
     limit: Duration,
-    client: Option<Client>,
+    line: Option<Arc<Line>>,
 }
 
 impl ZooKeeperLook {
@@ -43,38 +46,43 @@ impl ZooKeeperLook {
             names: address.names(),
             address,
             limit: options.io_timeout,
-            client: None,
+            line: None,
         }
     }
 
-    async fn client(&mut self) -> Answer<Client> {
-        if let Some(client) = &self.client
-            && !client.state().is_terminated()
-        {
-            return Ok(client.clone());
+    /// A connection with a session of its own. Each server gets its turn within the limit.
+    async fn line(&mut self) -> Answer<Arc<Line>> {
+        if let Some(line) = self.line.as_ref().filter(|line| !line.is_over()) {
+            return Ok(Arc::clone(line));
         }
-        // Each server gets its turn within the limit.
-        let servers = u32::try_from(self.address.servers().len()).unwrap_or(1);
-        let silence = self.limit / (servers + 1);
-        let connecting = timeout(self.limit, connected(&self.address, SESSION, silence));
-        let client = connecting
-            .await
-            .unwrap_or_else(|_| Err(failure::silent().into()))?;
-        self.client = Some(client.clone());
-        Ok(client)
+        let servers = self.address.servers();
+        let silence = self.limit / (u32::try_from(servers.len()).unwrap_or(1) + 1);
+        let digest = self.address.digest();
+        let mut reason = failure::silent().into();
+        for server in servers {
+            match Line::open(server, digest.as_deref(), SESSION, silence).await {
+                Ok((line, _)) => {
+                    let line = Arc::new(line);
+                    self.line = Some(Arc::clone(&line));
+                    return Ok(line);
+                }
+                Err(error) => reason = failure::trouble(&error),
+            }
+        }
+        Err(reason)
     }
 
-    /// Brings the server up to date that the client is connected to, and goes on with `then`, whose
-    /// requests leave behind that.
-    async fn synced<T>(&self, client: &Client, then: impl Future<Output = Answer<T>>) -> Answer<T> {
-        let syncing = client.sync(&self.names.above());
+    /// Brings the server of the connection up to date, and goes on with `then`, whose requests
+    /// leave behind that.
+    async fn synced<T>(&self, line: &Line, then: impl Future<Output = Answer<T>>) -> Answer<T> {
+        let syncing = line.sync(&self.names.above());
         let (synced, answer) = join(done(self.limit, syncing), then).await;
         synced.and(answer)
     }
 
     /// The names in a directory; none without one.
-    async fn list(&self, client: &Client, path: &str) -> Answer<Vec<String>> {
-        match answered(self.limit, client.list_children(path)).await {
+    async fn list(&self, line: &Line, path: &str) -> Answer<Vec<String>> {
+        match answered(self.limit, line.children(path)).await {
             Ok(names) => Ok(names),
             Err(Error::NoNode) => Ok(Vec::new()),
             Err(error) => Err(failure::trouble(&error)),
@@ -83,8 +91,8 @@ impl ZooKeeperLook {
 
     /// The nodes of a directory, the first of them first. Znodes of other recipes are left out:
     /// they are no locks of this kind.
-    async fn directory(&self, client: &Client, path: &str) -> Answer<Vec<Seen>> {
-        let names = self.list(client, path).await?;
+    async fn directory(&self, line: &Line, path: &str) -> Answer<Vec<Seen>> {
+        let names = self.list(line, path).await?;
         let znodes = names.into_iter();
         let znodes = znodes.filter_map(|name| Some((number(&name)?, name)));
         let mut znodes: Vec<_> = znodes.collect();
@@ -92,7 +100,7 @@ impl ZooKeeperLook {
         let znodes = znodes.iter().take(MOST_TOLD + 1);
         let looks = znodes.map(|(_, name)| async move {
             let znode = format!("{path}/{name}");
-            match answered(self.limit, client.get_data(&znode)).await {
+            match answered(self.limit, line.data(&znode)).await {
                 Ok((data, stat)) => seen(znode, token(name), &data, &stat).map(Some),
                 Err(Error::NoNode) => Ok(None),
                 Err(error) => Err(failure::trouble(&error)),
@@ -127,10 +135,10 @@ impl Look for ZooKeeperLook {
     const NAME: &'static str = <ZooKeeper as Service>::NAME;
 
     async fn nodes(&mut self, key: &FullKey) -> Answer<Vec<Seen>> {
-        let client = self.client().await?;
+        let line = self.line().await?;
         let path = self.names.directory(key);
-        let looking = self.directory(&client, &path);
-        self.synced(&client, looking).await
+        let looking = self.directory(&line, &path);
+        self.synced(&line, looking).await
     }
 
     /// The server lists all directories at once, and the locks are looked at page by page.
@@ -140,9 +148,9 @@ impl Look for ZooKeeperLook {
         wanted: impl Fn(&str) -> bool + Send + Sync,
         Place(place): Place,
     ) -> Answer<Directories> {
-        let client = self.client().await?;
+        let line = self.line().await?;
         let above = self.names.above();
-        let mut names = self.synced(&client, self.list(&client, &above)).await?;
+        let mut names = self.synced(&line, self.list(&line, &above)).await?;
         names.retain(|name| place < *name);
         names.sort_unstable();
         let keys = names.into_iter().filter_map(|name| {
@@ -156,8 +164,8 @@ impl Look for ZooKeeperLook {
         let next = next.map(|(name, _)| Place(name.clone()));
         let looking = &*self;
         let paths = page.iter().map(|(name, _)| format!("{above}/{name}"));
-        let client = &client;
-        let looks = paths.map(|path| async move { looking.directory(client, &path).await });
+        let line = &line;
+        let looks = paths.map(|path| async move { looking.directory(line, &path).await });
         let looks = stream::iter(looks.collect::<Vec<_>>()).buffered(AT_ONCE);
         let seen: Result<Vec<_>, Trouble> = looks.try_collect().await;
         let keys = page.into_iter().map(|(_, key)| key);
@@ -167,23 +175,22 @@ impl Look for ZooKeeperLook {
 
     /// The revocation goes with the session of this look.
     async fn revoke(&mut self, node: &Seen, session: i64, name: Token) -> Answer<bool> {
-        let client = self.client().await?;
+        let line = self.line().await?;
         let own = self.names.session(session);
-        if done(self.limit, client.check_stat(&own)).await?.is_none() {
+        if done(self.limit, line.stat(&own)).await?.is_none() {
             return Ok(false);
         }
         let directory = self.names.revocations(session);
         let revocation = format!("{directory}/{}", revoked(name, node.fence));
-        let ephemeral = CreateMode::Ephemeral.with_acls(acls(&self.address));
-        let container = CreateMode::Container.with_acls(acls(&self.address));
+        let users = users(&self.address);
         for _ in 0..TRIES {
-            let creating = client.create(&revocation, &[], &ephemeral);
+            let creating = line.create(&revocation, &[], Kind::Ephemeral, users);
             match answered(self.limit, creating).await {
                 Ok(_) | Err(Error::NodeExists) => return Ok(true),
                 Err(Error::NoNode) => {}
                 Err(error) => return Err(failure::trouble(&error)),
             }
-            let creating = client.create(&directory, &[], &container);
+            let creating = line.create(&directory, &[], Kind::Container, users);
             match answered(self.limit, creating).await {
                 Ok(_) | Err(Error::NodeExists) => {}
                 Err(error) => return Err(failure::trouble(&error)),
@@ -193,34 +200,34 @@ impl Look for ZooKeeperLook {
     }
 
     async fn gone(&mut self, node: &Seen) -> Answer<()> {
-        let client = self.client().await?;
+        let line = self.line().await?;
         loop {
-            let watching = client.check_and_watch_stat(&node.path);
+            let watching = line.watch_stat(&node.path);
             let (found, change) = done(self.limit, watching).await?;
             if !is_it(node, found.as_ref()) {
                 return Ok(());
             }
-            drop(change.changed().await);
-            if client.state().is_terminated() {
+            change.changed().await;
+            if line.is_over() {
                 return Err(Trouble::Ended);
             }
         }
     }
 
     async fn remove(&mut self, node: &Seen) -> Answer<()> {
-        let client = self.client().await?;
-        let found = done(self.limit, client.check_stat(&node.path)).await?;
+        let line = self.line().await?;
+        let found = done(self.limit, line.stat(&node.path)).await?;
         if is_it(node, found.as_ref()) {
-            return deleted(&client, &node.path, self.limit).await;
+            return deleted(&line, &node.path, self.limit).await;
         }
         Ok(())
     }
 
     async fn forget(&mut self, node: &Seen, session: i64, name: Token) -> Answer<()> {
-        let client = self.client().await?;
+        let line = self.line().await?;
         let directory = self.names.revocations(session);
         let revocation = format!("{directory}/{}", revoked(name, node.fence));
-        deleted(&client, &revocation, self.limit).await
+        deleted(&line, &revocation, self.limit).await
     }
 }
 
@@ -229,8 +236,8 @@ fn is_it(node: &Seen, found: Option<&Stat>) -> bool {
     found.is_some_and(|stat| fence(stat.czxid).is_ok_and(|fence| fence == node.fence))
 }
 
-async fn deleted(client: &Client, znode: &str, limit: Duration) -> Answer<()> {
-    match answered(limit, client.delete(znode, None)).await {
+async fn deleted(line: &Line, znode: &str, limit: Duration) -> Answer<()> {
+    match answered(limit, line.delete(znode)).await {
         Ok(()) | Err(Error::NoNode) => Ok(()),
         Err(error) => Err(failure::trouble(&error)),
     }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use zookeeper_client::Error;
-
 use super::entering::first;
+use super::error::Error;
 use super::failure;
 use super::live::{Session, answered};
 use super::service::ZooKeeper;
@@ -19,12 +18,12 @@ impl ZooKeeper {
         node: &Node,
         patience: Duration,
     ) -> Answer<bool> {
-        let client = session.client()?;
-        let own = self.own(session, &client, node, patience).await?;
+        let line = session.line(patience).await?;
+        let own = self.own(session, &line, node, patience).await?;
         let path = self.names.directory(&node.key);
         if seeded!(DeleteWithoutCompare) {
-            for (_, name) in self.list(&client, &path, patience).await?.znodes {
-                let deleting = client.delete(&format!("{path}/{name}"), None);
+            for (_, name) in self.list(&line, &path, patience).await?.znodes {
+                let deleting = line.delete(&format!("{path}/{name}"));
                 let _ = answered(patience, deleting).await;
             }
         }
@@ -32,7 +31,7 @@ impl ZooKeeper {
             return Ok(false);
         };
         let znode = format!("{path}/{}", made.name);
-        match answered(patience, client.delete(&znode, None)).await {
+        match answered(patience, line.delete(&znode)).await {
             Ok(()) => {
                 session.has_not(node.name);
                 Ok(true)
@@ -46,13 +45,14 @@ impl ZooKeeper {
     }
 
     /// Waits until the node is the first of its directory, or is gone. It watches the znode before
-    /// it, so that the end of a lock wakes one waiter.
+    /// it, so that the end of a lock wakes one waiter. The end of a connection wakes all, and each
+    /// looks again on the next one.
     pub(super) async fn turn_of(&self, session: &Session, node: &Node) -> Answer<Turn> {
-        let client = session.client()?;
         let path = self.names.directory(&node.key);
         loop {
-            let own = self.own(session, &client, node, self.patience).await?;
-            let found = self.list(&client, &path, self.patience).await?;
+            let line = session.line(self.patience).await?;
+            let own = self.own(session, &line, node, self.patience).await?;
+            let found = self.list(&line, &path, self.patience).await?;
             let Some(own) = own else {
                 return Ok(Turn::Gone);
             };
@@ -65,9 +65,10 @@ impl ZooKeeper {
                 Some(place) => &found.znodes[place - 1].1,
             };
             let watched = found.path_of(before);
-            let watching = client.get_and_watch_data(&watched);
+            let watching = line.watch_data(&watched);
+            drop(line);
             match answered(self.patience, watching).await {
-                Ok((_, _, change)) => drop(change.changed().await),
+                Ok(change) => change.changed().await,
                 Err(Error::NoNode) => {}
                 Err(error) => return Err(failure::trouble(&error)),
             }

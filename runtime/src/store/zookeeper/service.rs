@@ -1,18 +1,21 @@
 //! What the session store asks of ZooKeeper.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{Either, join_all, select};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, timeout};
-use zookeeper_client::{Acls, Client, CreateMode, Error, SessionState};
 
 use super::address::Address;
 use super::classes::Classes;
+use super::error::Error;
 use super::live::{Session, answered, done};
 use super::names::{self, Names};
+use super::requests::{Kind, Users};
+use super::servers::{LEAST_HANDSHAKE, PAUSE, Servers};
 use super::{failure, handshake, heartbeat};
 use crate::base::reporter;
 use crate::base::token::Token;
@@ -24,22 +27,10 @@ use crate::store::session::service::{
 };
 use crate::store::{Failure, StoreEvent};
 
-/// How long a server gets for an answer to the handshake, at least.
-const LEAST_HANDSHAKE: Duration = Duration::from_millis(500);
-
-/// The pause before the servers are asked again. Without a leader they hang up at once.
-const PAUSE: Duration = Duration::from_millis(100);
-
-/// How long a server may be silent before the session goes on with another: a fifth of the session,
-/// within these bounds.
-const LEAST_SILENCE: Duration = Duration::from_secs(1);
-const MOST_SILENCE: Duration = Duration::from_secs(3);
-
 /// An ensemble of ZooKeeper.
 pub(crate) struct ZooKeeper {
-    pub(super) address: Address,
+    pub(super) servers: Arc<Servers>,
     pub(super) names: Names,
-    pub(super) classes: Classes,
     /// How long a look gets that no request waits for.
     pub(super) patience: Duration,
     events: UnboundedSender<StoreEvent>,
@@ -56,18 +47,18 @@ impl ZooKeeper {
     ) -> Result<Self, Failure> {
         let bounds = common_bounds(address.servers(), options.io_timeout);
         let (shortest, longest) = bounds.await?;
+        let classes = Classes::new(shortest, longest, address.tick);
         Ok(Self {
             names: address.names(),
-            classes: Classes::new(shortest, longest, address.tick),
-            address,
+            servers: Arc::new(Servers::new(address, classes)),
             patience: options.io_timeout,
             events,
             out: AtomicBool::new(false),
         })
     }
 
-    pub(super) fn acls(&self) -> Acls<'static> {
-        acls(&self.address)
+    pub(super) fn users(&self) -> Users {
+        users(&self.servers.address)
     }
 
     /// Hears which nodes are wanted back by force, and waits until that list changes.
@@ -76,9 +67,9 @@ impl ZooKeeper {
         session: &Session,
         revoked: &(impl Fn(Token, Fence) + Send + Sync),
     ) -> Answer<()> {
-        let client = session.client()?;
+        let line = session.line(self.patience).await?;
         let directory = self.names.revocations(session.id);
-        let listing = client.list_and_watch_children(&directory);
+        let listing = line.watch_children(&directory);
         let change = match answered(self.patience, listing).await {
             Ok((znodes, change)) => {
                 let nodes = znodes.iter().filter_map(|znode| names::read_revoked(znode));
@@ -88,7 +79,7 @@ impl ZooKeeper {
             // None is wanted back. Or another user made the list, and that user cannot remove our
             // nodes.
             Err(absent @ (Error::NoNode | Error::NoAuth)) => {
-                let watching = client.check_and_watch_stat(&directory);
+                let watching = line.watch_stat(&directory);
                 let (found, change) = done(self.patience, watching).await?;
                 if absent == Error::NoNode && found.is_some() {
                     return Err(failure::unsettled().into());
@@ -97,29 +88,28 @@ impl ZooKeeper {
             }
             Err(error) => return Err(failure::trouble(&error)),
         };
-        // A session that is given up ends with its last client.
-        drop(client);
-        drop(change.changed().await);
+        // A session that is given up ends with the last owner of its connection.
+        drop(line);
+        change.changed().await;
         Ok(())
     }
 
     async fn opened(&self, timeout: Timeout) -> Answer<(Session, Timeout)> {
-        let silence = (timeout.0 / 5).clamp(LEAST_SILENCE, MOST_SILENCE);
-        let client = connected(&self.address, timeout, silence).await?;
-        let lasts = Timeout(client.session_timeout());
-        let directory = self.names.sessions();
-        let own = self.names.session(client.session_id().0);
-        let ephemeral = CreateMode::Ephemeral.with_acls(self.acls());
+        let opening = self.servers.open(timeout.0).await;
+        let (line, granted) = opening.map_err(|error| failure::trouble(&error))?;
+        let lasts = Timeout(granted.lasts);
+        let own = self.names.session(granted.ticket.id);
         let owner = Owner::written("");
-        let create = || client.create(&own, owner.as_bytes(), &ephemeral);
+        let create = || line.create(&own, owner.as_bytes(), Kind::Ephemeral, self.users());
         let mut created = answered(self.patience, create()).await;
         if created == Err(Error::NoNode) {
-            let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
-            done(self.patience, client.mkdir(&directory, &open)).await?;
+            let directory = self.names.sessions();
+            done(self.patience, line.make_path(&directory, Users::Anyone)).await?;
             created = answered(self.patience, create()).await;
         }
         created.map_err(|error| failure::trouble(&error))?;
-        Ok((Session::new(client, own), lasts))
+        let session = Session::new(Arc::clone(&self.servers), granted, line, own);
+        Ok((session, lasts))
     }
 
     /// Notes whether the ensemble can be reached, and tells the engine when it can again.
@@ -127,7 +117,7 @@ impl ZooKeeper {
         match &answer {
             Ok(_) => {
                 if self.out.swap(false, Ordering::Relaxed) {
-                    let server = self.address.to_string();
+                    let server = self.servers.address.to_string();
                     reporter::log(move || tracing::info!(server, "connected again"));
                     // Without a store there is no engine to tell.
                     let _ = self.events.send(StoreEvent::Connected);
@@ -135,7 +125,8 @@ impl ZooKeeper {
             }
             Err(Trouble::Failed(failure)) if matches!(failure.code(), "io" | "timeout") => {
                 if !self.out.swap(true, Ordering::Relaxed) {
-                    let (server, error) = (self.address.to_string(), failure.error.clone());
+                    let server = self.servers.address.to_string();
+                    let error = failure.error.clone();
                     reporter::log(
                         move || tracing::warn!(server, %error, "cannot connect; trying again"),
                     );
@@ -148,30 +139,12 @@ impl ZooKeeper {
     }
 }
 
-/// A session that lasts as long as `timeout`, or as long as the server says. It goes on with
-/// another server after such a `silence`.
-pub(super) async fn connected(
-    address: &Address,
-    timeout: Timeout,
-    silence: Duration,
-) -> Answer<Client> {
-    let mut connector = Client::connector()
-        .with_session_timeout(timeout.0)
-        .with_connection_timeout(silence);
-    if let Some(digest) = address.digest() {
-        connector = connector.with_auth("digest", digest.as_bytes());
-    }
-    let hosts = address.hosts();
-    let connecting = connector.connect(&hosts);
-    connecting.await.map_err(|error| failure::trouble(&error))
-}
-
-/// Which users may do what with the znodes.
-pub(super) fn acls(address: &Address) -> Acls<'static> {
+/// The users of the znodes.
+pub(super) fn users(address: &Address) -> Users {
     if address.digest().is_some() {
-        Acls::creator_all()
+        Users::Creator
     } else {
-        Acls::anyone_all()
+        Users::Anyone
     }
 }
 
@@ -193,7 +166,7 @@ async fn common_bounds(
                     let (most, least) = common.unwrap_or((shortest, longest));
                     common = Some((shortest.max(most), longest.min(least)));
                 }
-                Err(failure) => reason = failure,
+                Err(error) => reason = failure::not_sent(failure::of(&error)),
             }
         }
         match common {
@@ -211,15 +184,15 @@ impl Service for ZooKeeper {
     const NAME: &'static str = "zookeeper";
 
     fn classes(&self) -> Vec<Timeout> {
-        self.classes.all()
+        self.servers.classes().all()
     }
 
     fn serves(&self, timeout: Timeout) -> Duration {
-        self.classes.serves(timeout)
+        self.servers.classes().serves(timeout)
     }
 
     fn confirmed_within(&self) -> Duration {
-        self.classes.hearing() * 2
+        self.servers.classes().hearing() * 2
     }
 
     fn is_away(&self) -> bool {
@@ -241,28 +214,20 @@ impl Service for ZooKeeper {
     }
 
     async fn heartbeat(&self, session: &Session, patience: Duration) -> Answer<()> {
-        let hearing = self.classes.hearing();
+        let hearing = self.servers.classes().hearing();
         self.heard(heartbeat::beat(session, hearing, patience).await)
     }
 
-    /// The client is told of the end when it connects again.
     async fn ended(
         &self,
         session: &Session,
         revoked: impl Fn(Token, Fence) + Send + Sync,
     ) -> Answer<()> {
-        let mut state = session.client()?.state_watcher();
-        let mut over = pin!(async move {
-            while !state.peek_state().is_terminated() {
-                if state.changed().await == SessionState::Expired {
-                    break;
-                }
-            }
-        });
+        let mut over = pin!(session.over());
         loop {
             let hearing = pin!(self.hears_revocations(session, &revoked));
             match select(over.as_mut(), hearing).await {
-                Either::Left(_) => return Ok(()),
+                Either::Left(_) => return Err(Trouble::Ended),
                 Either::Right((heard, _)) => heard?,
             }
         }
@@ -302,16 +267,16 @@ impl Service for ZooKeeper {
         nodes: &[(Node, Fence)],
         patience: Duration,
     ) -> Answer<Vec<bool>> {
-        let client = session.client()?;
+        let line = session.line(patience).await?;
         let looks = nodes.iter().map(|(node, expected)| {
             let made = session.made(node.name);
-            let client = &client;
+            let line = &line;
             async move {
                 let Some(made) = made else {
                     return Ok(false);
                 };
                 let path = format!("{}/{}", self.names.directory(&node.key), made.name);
-                let stat = done(patience, client.check_stat(&path)).await?;
+                let stat = done(patience, line.stat(&path)).await?;
                 let stat = stat.filter(|stat| session.is_owner(stat.ephemeral_owner));
                 match stat {
                     Some(stat) => Ok(names::fence(stat.czxid)? == *expected),

@@ -142,6 +142,36 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a leader that was stopped goes on when another one leads, and answers a heartbeat",
     },
     Elsewhere {
+        bug: "OldTokenKept",
+        program: "behaviour",
+        test: "deployments::etcd::logins::a_new_role_ends_no_lease",
+        what: "roles are added to an etcd with signed tokens while leases are held",
+    },
+    Elsewhere {
+        bug: "FullIsRefused",
+        program: "behaviour",
+        test: "deployments::etcd::full::a_refused_acquire_leaves_no_node",
+        what: "an etcd is full before an acquire that its quota has passed, and the caller has gone",
+    },
+    Elsewhere {
+        bug: "ScriptsAreWhole",
+        program: "behaviour",
+        test: "deployments::tls_and_acl::acl::a_share_that_is_refused_blocks_nobody",
+        what: "a user lacks a command that a script needs after it has noted a share",
+    },
+    Elsewhere {
+        bug: "GrantedTimeReadOnce",
+        program: "behaviour",
+        test: "deployments::zookeeper::reconnecting::a_session_that_became_shorter_is_over",
+        what: "a server is restarted with shorter sessions, and the holder is cut off after it has connected again",
+    },
+    Elsewhere {
+        bug: "WatchesForgotten",
+        program: "behaviour",
+        test: "deployments::zookeeper::reconnecting::many_waiting_calls_survive_a_cut",
+        what: "5,000 calls wait while their connection ends",
+    },
+    Elsewhere {
         bug: "ReplicasAwayForgotten",
         program: "behaviour",
         test: "deployments::replicas::all_replicas_are_those_that_sentinels_know",
@@ -154,10 +184,28 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "callers come while PostgreSQL stands still",
     },
     Elsewhere {
+        bug: "SearchPathTrusted",
+        program: "behaviour",
+        test: "deployments::postgres::hostile::a_pool_runs_nothing_of_another_role",
+        what: "another role has made functions and operators in the schema `public` of PostgreSQL",
+    },
+    Elsewhere {
         bug: "GatheredPatiently",
         program: "behaviour",
         test: "deployments::postgres::gathering::a_renewal_does_not_wait_for_patient_calls",
         what: "a lease is renewed while two calls wait for a connection that is silent",
+    },
+    Elsewhere {
+        bug: "PinsUnminded",
+        program: "behaviour",
+        test: "deployments::postgres::outliving::the_next_call_of_the_process_waits_for_the_commit",
+        what: "a call ends before the transaction that has verified its lock",
+    },
+    Elsewhere {
+        bug: "LockedRowFailsAll",
+        program: "behaviour",
+        test: "deployments::postgres::locked_rows::a_locked_row_costs_no_other_lease",
+        what: "a person locks the row of one of twenty leases",
     },
     Elsewhere {
         bug: "SilenceUnread",

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use leasehold::{LockError, LockPool, distributed_lock};
-use leasehold_tests::on_every_store;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
+use leasehold_tests::{on_every_store, on_stores};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -263,6 +263,11 @@ on_every_store! {
     nested_in_another_lock,
     a_shutdown_waits,
 }
+
+on_stores!(sentinel cluster redlock: (
+    the_body_outlives_its_caller,
+    a_lost_lease_drops_the_body,
+));
 
 /// A handler whose client hangs up in the middle of the order.
 #[tokio::test]

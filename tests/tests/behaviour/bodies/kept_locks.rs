@@ -11,7 +11,7 @@ use leasehold_tests::lateness::Excuse;
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::{NO_OUTAGE, Store};
 use leasehold_tests::wait;
-use leasehold_tests::{on_etcd, on_every_store_of_leases};
+use leasehold_tests::{on_etcd, on_every_store_of_leases, on_stores};
 use tokio::time::{sleep, timeout};
 
 use super::{RELEASE, is_released};
@@ -283,6 +283,13 @@ on_etcd! {
     an_expression_is_checked_at_the_call,
     several_keys_detached_and_nested,
 }
+
+on_stores!(sentinel cluster redlock: (
+    a_late_double_click_is_refused,
+    after_a_failure_the_retry_gets_in,
+    who_waits_gets_in_when_the_hold_ends,
+    a_kept_lock_is_not_passed_on,
+));
 
 /// Fails if the hold is counted by a timer of ours: it must outlive the process.
 #[tokio::test]

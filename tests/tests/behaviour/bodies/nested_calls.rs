@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use leasehold::{Fence, LockError, LockGuard, LockPool, distributed_lock};
 use leasehold_tests::lateness::Excuse;
-use leasehold_tests::on_every_store;
 use leasehold_tests::proxy::{Mode, Proxy};
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::{NO_OUTAGE, Store};
 use leasehold_tests::wait;
+use leasehold_tests::{on_every_store, on_stores};
 use tokio::sync::{Barrier, oneshot};
 use tokio::time::sleep;
 
@@ -457,6 +457,18 @@ on_every_store! {
     a_lost_lease_ends_the_wait_for_a_turn,
     a_lost_lease_drops_the_inner_body,
 }
+
+on_stores!(sentinel cluster: (
+    a_recursive_call_enters,
+    only_the_outermost_call_releases,
+    a_lost_lease_is_seen_inside,
+));
+
+// Its locks have no fences.
+on_stores!(redlock: (
+    only_the_outermost_call_releases,
+    a_lost_lease_is_seen_inside,
+));
 
 /// Fails if entering sends anything: nothing comes through here.
 #[tokio::test]

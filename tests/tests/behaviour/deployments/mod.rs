@@ -11,8 +11,27 @@ mod session_servers;
 mod tls_and_acl;
 mod zookeeper;
 
+use std::time::Duration;
+
+use leasehold::LockGuard;
 #[cfg(feature = "tls")]
 use leasehold::{LockError, LockPool};
+use leasehold_tests::wait;
+
+/// Waits until each of these locks is renewed once more. Fails if one is lost.
+async fn all_are_renewed(guards: &[LockGuard]) {
+    for guard in guards {
+        let handle = guard.handle();
+        let first = leasehold::__test::deadline(&handle);
+        let renewed = async {
+            while leasehold::__test::deadline(&handle) == first {
+                handle.check().unwrap_or_else(|error| panic!("{error}"));
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        wait::within("a renewal", Duration::from_secs(30), renewed).await;
+    }
+}
 
 /// Connecting fails: the code and the text.
 #[cfg(feature = "tls")]

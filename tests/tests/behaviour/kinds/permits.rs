@@ -8,7 +8,7 @@ use futures_util::future::{Either, select};
 use leasehold::{LockError, LockPool, LockRequest, distributed_lock};
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::stores::Store;
-use leasehold_tests::{on_every_store_of_leases, wait};
+use leasehold_tests::{on_every_store_of_leases, on_stores, wait};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -27,6 +27,13 @@ on_every_store_of_leases!(
     who_comes_first_is_served_first,
     no_permits_at_all_is_an_error,
 );
+
+on_stores!(sentinel cluster: (
+    so_many_are_inside_together,
+    never_more_than_so_many,
+    a_dead_holder_gives_its_place_back,
+    who_comes_first_is_served_first,
+));
 
 fn place(pool: &LockPool, permits: u32) -> LockRequest {
     pool.lock("k").ttl(TTL).permits(permits)

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Fence, LockError, LockPool, distributed_lock};
 use leasehold_tests::lateness::Excuse;
-use leasehold_tests::on_every_store;
 use leasehold_tests::probe::Probe as _;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::{NO_OUTAGE, Store};
 use leasehold_tests::wait;
+use leasehold_tests::{on_every_store, on_stores};
 use tokio::time::sleep;
 
 const TTL: Duration = Duration::from_secs(20);
@@ -330,6 +330,15 @@ on_every_store! {
     the_attribute_takes_an_array,
     a_nested_call_takes_the_rest,
 }
+
+on_stores!(sentinel cluster redlock: (
+    all_or_nothing,
+    one_budget_for_all,
+    no_order_of_names_deadlocks,
+    the_earliest_deadline_counts,
+    old_leases_are_taken_anew,
+    a_watchdog_keeps_what_is_held,
+));
 
 /// Fails if the body goes on when one of its leases is lost, or if the other keys stay locked then.
 #[tokio::test]

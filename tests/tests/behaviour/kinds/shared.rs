@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use futures_util::future::{Either, select};
 use leasehold::{LockError, LockGuard, LockPool, LockRequest, distributed_lock};
 use leasehold_tests::lateness::Excuse;
-use leasehold_tests::on_every_store_of_leases;
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::{NO_OUTAGE, Store};
 use leasehold_tests::wait;
+use leasehold_tests::{on_every_store_of_leases, on_stores};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -38,6 +38,14 @@ on_every_store_of_leases!(
     a_downgraded_lock_is_renewed_and_released_as_a_share,
     what_is_lost_is_not_downgraded,
 );
+
+on_stores!(sentinel cluster: (
+    readers_are_inside_together,
+    a_writer_is_alone,
+    a_waiting_writer_stops_new_readers,
+    a_dead_reader_ends_with_its_own_lease,
+    a_downgrade_lets_readers_in_and_no_writer,
+));
 
 fn read(pool: &LockPool, key: &str) -> LockRequest {
     pool.lock(key).ttl(TTL).shared()

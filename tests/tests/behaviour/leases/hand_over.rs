@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold::{Baggage, LockError, LockGuard, LockPool};
-use leasehold_tests::on_every_store_of_leases;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
+use leasehold_tests::{on_every_store_of_leases, on_stores};
+use serde_json::Value;
 
 const TTL: Duration = Duration::from_secs(20);
 /// It ends during a test. A busy machine renews it all the same.
@@ -115,13 +116,115 @@ async fn who_waits_gets_it_from_the_worker(store: &Store) {
     near.and(far).expect("held");
 }
 
+/// The baggage with another value in one field.
+fn altered(baggage: &Baggage, field: &str, value: Value) -> Baggage {
+    let mut map = serde_json::to_value(baggage).expect("it goes on a queue");
+    map[field] = value;
+    serde_json::from_value(map).expect("it comes from the queue, altered")
+}
+
+/// Fails if a lock that no call holds alone is adopted with what stands for its token.
+async fn a_constant_is_no_token(store: &Store) {
+    let (handler, worker) = (store.pool().await, store.pool().await);
+    let baggage = take(&handler, TTL).await.hand_over().expect("held");
+    let held = worker.adopt(baggage.clone()).await.expect("still there");
+    held.release().await.expect("held");
+    let constants = ["0", "f"].map(|digit| {
+        let baggage = altered(&baggage, "token", digit.repeat(32).into());
+        altered(&baggage, "fence", 1.into())
+    });
+    let refuse = async |state| {
+        for baggage in &constants {
+            let refused = worker.adopt(baggage.clone()).await;
+            assert!(refused.is_err_and(|error| error.is_lost()), "{state}");
+        }
+    };
+    refuse("free").await;
+    let share = handler.lock("k").ttl(TTL).shared().acquire().await;
+    refuse("shared").await;
+    share.expect("free").release().await.expect("held");
+    let permit = handler.lock("k").ttl(TTL).permits(2).acquire().await;
+    refuse("permits").await;
+    permit.expect("free").release().await.expect("held");
+    let request = handler.lock("k").ttl(TTL).watchdog();
+    let kept = request.run_then_hold(TTL, async { Ok::<_, ()>(()) });
+    kept.await.expect("free").expect("it returns");
+    refuse("kept").await;
+    assert!(store.probe.exists("k"), "adopted and released");
+}
+
+/// Fails if a worker believes a fence that is not one of the lock's.
+async fn the_fence_is_the_one_of_the_store(store: &Store) {
+    let (handler, worker) = (store.pool().await, store.pool().await);
+    for forged in [
+        0.into(),
+        1.into(),
+        i64::MAX.into(),
+        u64::MAX.into(),
+        Value::Null,
+    ] {
+        let guard = take(&handler, TTL).await;
+        let fence = guard.fence();
+        let baggage = altered(&guard.hand_over().expect("held"), "fence", forged.clone());
+        let adopted = worker.adopt(baggage).await.expect("still there");
+        assert_eq!(adopted.fence(), fence, "forged: {forged}");
+        adopted.release().await.expect("still held");
+    }
+}
+
+/// Fails if baggage with an impossible value is not refused, or the value's neighbour is adopted.
+async fn impossible_baggage_is_refused(store: &Store) {
+    let (handler, worker) = (store.pool().await, store.pool().await);
+    let baggage = take(&handler, TTL).await.hand_over().expect("held");
+    let impossible: [(&str, Value); 8] = [
+        ("ttl", 0.into()),
+        ("ttl", u64::MAX.into()),
+        ("watchdog", 0.into()),
+        ("watchdog", u64::MAX.into()),
+        ("max_hold", 0.into()),
+        ("key", "".into()),
+        ("key", "x".repeat(100_000).into()),
+        ("namespace", "another".into()),
+    ];
+    for (field, value) in impossible {
+        let text = value.to_string();
+        let refused = worker.adopt(altered(&baggage, field, value)).await;
+        let refused = refused.expect_err(&text);
+        assert!(
+            matches!(
+                refused,
+                LockError::Config { .. } | LockError::InvalidKey { .. }
+            ),
+            "{field}: {refused}"
+        );
+    }
+    let neighbour = altered(&baggage, "key", "l".into());
+    let other = handler.lock("l").ttl(TTL).acquire().await.expect("free");
+    let refused = worker.adopt(neighbour).await.expect_err("another token");
+    assert!(refused.is_lost(), "{refused}");
+    other.release().await.expect("still held");
+    let adopted = worker.adopt(baggage).await.expect("still there");
+    adopted.release().await.expect("still held");
+}
+
 on_every_store_of_leases!(
+    a_constant_is_no_token,
+    the_fence_is_the_one_of_the_store,
+    impossible_baggage_is_refused,
     the_worker_has_the_same_lock,
     it_expires_without_a_worker,
     it_is_adopted_once,
     after_a_hand_over_inside_the_process,
     who_waits_gets_it_from_the_worker,
 );
+
+on_stores!(sentinel cluster: (
+    the_worker_has_the_same_lock,
+    it_expires_without_a_worker,
+    it_is_adopted_once,
+    after_a_hand_over_inside_the_process,
+    who_waits_gets_it_from_the_worker,
+));
 
 /// Fails if a lock that cannot be adopted is handed over, or stays locked.
 #[tokio::test]
@@ -205,6 +308,61 @@ fn a_lock_that_is_adopted_twice_is_found() {
         "AdoptedTwice",
         "leases::hand_over::redis::it_is_adopted_once",
     );
+}
+
+/// Fails if these tests would not see that a kept lock is adopted.
+#[test]
+fn a_kept_lock_that_is_adopted_is_found() {
+    let test = "leases::hand_over::redis::a_constant_is_no_token";
+    fails_with("ConstantAdopted", test);
+}
+
+/// Fails if these tests would not see that a worker believes its baggage.
+#[test]
+fn a_fence_from_the_baggage_is_found() {
+    let test = "leases::hand_over::redis::the_fence_is_the_one_of_the_store";
+    fails_with("BaggageBelieved", test);
+}
+
+/// Fails if the value of another client is taken for the lock of the baggage, or is changed.
+#[tokio::test]
+async fn the_value_of_another_client_is_not_adopted() {
+    let store = Store::redis("foreign_values");
+    let (handler, worker) = (store.pool().await, store.pool().await);
+    let baggage = take(&handler, TTL).await.hand_over().expect("held");
+    let map = serde_json::to_value(&baggage).expect("it is a map");
+    let token = map["token"].as_str().expect("it is text").to_owned();
+    let server = leasehold_tests::server::Server::start();
+    let pool = LockPool::builder()
+        .url(server.url())
+        .namespace("foreign_values");
+    let pool = wait::connected(pool).await;
+    let probe = server.probe();
+    let process = "a".repeat(32);
+    for value in [
+        token.clone(),
+        format!("{token}:claim"),
+        format!("{token}:7"),
+        format!("{token}:0x7:0:{process}:host 1 f"),
+        format!("{token}:-7:0:{process}:host 1 f"),
+        format!("{token}:7::{process}:host 1 f"),
+        format!("r{token}:7:0:{process}:host 1 f"),
+        format!("{}:7:0:{process}:host 1 f", &token[..31]),
+        format!("{}:7:0:{process}:host 1 f", token.to_uppercase()),
+        String::new(),
+    ] {
+        probe.overwrite("foreign_values:k", &value, TTL);
+        let refused = pool.adopt(baggage.clone()).await.expect_err(&value);
+        assert!(refused.is_lost(), "{value}: {refused}");
+        assert_eq!(probe.get("foreign_values:k"), Some(value));
+    }
+    worker
+        .adopt(baggage)
+        .await
+        .expect("still there")
+        .release()
+        .await
+        .expect("held");
 }
 
 /// Fails if these tests would not see that the first process goes on renewing.

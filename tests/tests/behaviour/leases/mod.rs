@@ -1,7 +1,12 @@
 //! A lease is kept while its body runs, and ends when it should.
 
+mod blocked_workers;
 mod full_server;
 mod hand_over;
+mod killed_processes;
+mod lost_answers;
+mod neighbours;
 mod orphans;
 mod paused_time;
+mod stopped_servers;
 mod watchdog;

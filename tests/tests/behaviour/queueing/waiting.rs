@@ -9,8 +9,8 @@ use leasehold_tests::lateness::Excuse;
 use leasehold_tests::probe::{MemoryProbe, Probe};
 use leasehold_tests::proxy::{Mode, Proxy};
 use leasehold_tests::server::Server;
-use leasehold_tests::stores::NO_OUTAGE;
-use leasehold_tests::wait;
+use leasehold_tests::stores::{NO_OUTAGE, Store};
+use leasehold_tests::{on_stores, wait};
 use tokio::task::JoinSet;
 
 use crate::bodies::is_released;
@@ -137,39 +137,38 @@ async fn queue(pool: &LockPool, key: &str) -> Acquire {
 }
 
 /// Fails if waiters race for the lock.
-#[tokio::test]
-async fn first_come_first_served() {
-    let stores = Stores::open("fifo").await;
-    for (pool, _) in &stores.stores {
-        let held = pool.lock("queue").ttl(TTL).acquire().await.expect("free");
-        let served = Arc::new(Mutex::new(Vec::new()));
-        let mut waiters = JoinSet::new();
-        for number in 0..20 {
-            let acquire = queue(pool, "queue").await;
-            let served = Arc::clone(&served);
-            waiters.spawn(async move {
-                let guard = acquire.await.expect("its turn comes");
-                served
-                    .lock()
-                    .expect("no panic")
-                    .push((number, guard.fence()));
-                tokio::task::yield_now().await;
-                guard.release().await.expect("still held");
-            });
-        }
-        drop(held);
-        while let Some(waiter) = waiters.join_next().await {
-            waiter.expect("no panic");
-        }
-        let served = served.lock().expect("no panic");
-        let order: Vec<_> = served.iter().map(|(number, _)| *number).collect();
-        assert_eq!(order, (0..20).collect::<Vec<_>>());
-        assert!(
-            served.is_sorted_by(|a, b| a.1 < b.1),
-            "fences grow: {served:?}"
-        );
+async fn first_come_first_served(store: &Store) {
+    let pool = store.pool().await;
+    let held = pool.lock("queue").ttl(TTL).acquire().await.expect("free");
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let mut waiters = JoinSet::new();
+    for number in 0..20 {
+        let acquire = queue(&pool, "queue").await;
+        let served = Arc::clone(&served);
+        waiters.spawn(async move {
+            let guard = acquire.await.expect("its turn comes");
+            let one = (number, guard.fence());
+            served.lock().expect("no panic").push(one);
+            tokio::task::yield_now().await;
+            guard.release().await.expect("still held");
+        });
     }
+    drop(held);
+    while let Some(waiter) = waiters.join_next().await {
+        waiter.expect("no panic");
+    }
+    let served = served.lock().expect("no panic");
+    let order: Vec<_> = served.iter().map(|(number, _)| *number).collect();
+    assert_eq!(order, (0..20).collect::<Vec<_>>());
+    let grow = served.is_sorted_by(|a, b| a.1 < b.1);
+    // A quorum gives none.
+    let has_fences = !store.url.starts_with("redlock://");
+    assert_eq!(grow, has_fences, "fences grow: {served:?}");
 }
+
+on_stores!(memory redis sentinel cluster redlock postgres etcd zookeeper: (
+    first_come_first_served,
+));
 
 /// Fails if a waiter that is gone is still given the lock.
 #[tokio::test]

@@ -6,7 +6,7 @@ use futures_util::future::{Either, select};
 use leasehold::{LockError, LockInfo, LockPool, LockState};
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::stores::Store;
-use leasehold_tests::{on_etcd, on_every_store_of_leases, on_zookeeper};
+use leasehold_tests::{on_etcd, on_every_store_of_leases, on_stores, on_zookeeper};
 
 use super::{BEYOND, HOLDER, LONG, TTL, holds, is_here, seen, shows, while_held};
 
@@ -41,6 +41,18 @@ on_zookeeper!(
     processes_that_wait,
     keys_that_no_lock_can_have,
 );
+
+on_stores!(sentinel cluster: (
+    a_free_lock,
+    a_lock_that_one_call_has,
+    an_annotated_function_is_named,
+));
+
+// It shows on how many nodes a lock is: `seeing::deployments`.
+on_stores!(redlock: (
+    a_free_lock,
+    an_annotated_function_is_named,
+));
 
 async fn look(pool: &LockPool, key: &str) -> LockInfo {
     pool.inspect(key).await.expect("the store answers")

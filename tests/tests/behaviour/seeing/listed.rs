@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::{LockGuard, LockPool, LockState};
 use leasehold_tests::stores::Store;
-use leasehold_tests::{on_etcd, on_every_store_of_leases, on_zookeeper};
+use leasehold_tests::{on_etcd, on_every_store_of_leases, on_stores, on_zookeeper};
 
 use super::seen;
 
@@ -32,6 +32,16 @@ on_zookeeper!(
     a_list_without_locks,
     locks_that_are_released_meanwhile,
 );
+
+on_stores!(sentinel cluster: (
+    locks_that_match,
+    more_locks_than_a_page,
+));
+
+// Its locks are not shared.
+on_stores!(redlock: (
+    locks_that_match,
+));
 
 async fn take(pool: &LockPool, key: &str) -> LockGuard {
     let guard = pool.lock(key).ttl(TTL).acquire().await;

@@ -10,6 +10,7 @@ use leasehold_tests::random::Random;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::server::Server;
 use leasehold_tests::session_server::{SessionProbe as _, SessionServer};
+use leasehold_tests::stores::Store;
 use leasehold_tests::zookeeper::Zookeeper;
 
 /// The counter of the namespace's fences.
@@ -63,6 +64,13 @@ async fn redis() {
     conformance(&server.url()).await;
     conformance_of_queues(&server.url()).await;
     assert_eq!(probe.keys("*"), [FENCES], "nothing is left");
+}
+
+#[tokio::test]
+async fn sentinel() {
+    let store = Store::sentinel("conformance");
+    conformance(&store.url).await;
+    conformance_of_queues(&store.url).await;
 }
 
 /// How many rows there are.

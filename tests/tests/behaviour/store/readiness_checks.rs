@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use ::redis::cmd;
 use leasehold::{CheckReport, LockError, LockPool, Severity};
 use leasehold_tests::server::{Server, ServerOptions};
-use leasehold_tests::stores::NO_OUTAGE;
-use leasehold_tests::wait;
-use redis::cmd;
+use leasehold_tests::stores::{NO_OUTAGE, Store};
+use leasehold_tests::{on_stores, wait};
 
 const CANARY: &str = "canary-hunter2";
 
@@ -66,12 +66,12 @@ async fn an_eviction_policy_that_drops_locks() {
     }
 }
 
-#[tokio::test]
-async fn no_persistence() {
-    let server = Server::start();
-    let report = check(&server.url()).await;
+async fn no_persistence(store: &Store) {
+    let report = check(&store.url).await;
     expect(&report, "persistence", Severity::Warning, &["appendonly"]);
 }
+
+on_stores!(redis sentinel cluster redlock: (no_persistence));
 
 #[tokio::test]
 async fn a_full_server() {

@@ -13,8 +13,20 @@ pub(crate) struct Args {
     pub(crate) urls: Vec<String>,
 
     /// The SQLite file of the services
-    #[arg(long, value_name = "FILE")]
-    pub(crate) database: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "store")]
+    pub(crate) database: Option<PathBuf>,
+
+    /// The PostgreSQL database of the services, instead of `--database`
+    #[arg(long, value_name = "URL", conflicts_with = "database")]
+    pub(crate) store: Option<String>,
+
+    /// So many of 100 buyers hang up within 200 ms; only buyers come, for `--minutes`
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(..=100))]
+    pub(crate) hang_up: Option<u64>,
+
+    /// With `--hang-up`
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=60))]
+    pub(crate) minutes: u64,
 
     /// How many different orders
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]

@@ -72,6 +72,12 @@ impl Answers {
         times.push(answer.took);
     }
 
+    pub(crate) fn append(&mut self, other: Self) {
+        for (status, times) in other.by_status {
+            self.by_status.entry(status).or_default().extend(times);
+        }
+    }
+
     pub(crate) fn with_status(&self, status: u16) -> i64 {
         let count = self.by_status.get(&status).map_or(0, Vec::len);
         i64::try_from(count).unwrap_or(i64::MAX)

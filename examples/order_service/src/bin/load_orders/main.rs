@@ -8,6 +8,7 @@
 mod args;
 mod buys;
 mod client;
+mod hang_ups;
 mod ledger;
 mod orders;
 mod report;
@@ -35,8 +36,13 @@ async fn main() -> ExitCode {
 }
 
 async fn run(args: &Args) -> Result<bool, Failure> {
-    let ledger = Ledger::open(&args.database).await?;
+    let ledger = Ledger::open(args).await?;
     let client = Client::new(&args.urls);
+    if args.hang_up.is_some() {
+        let report = hang_ups::run(&client, &ledger, args).await?;
+        report.print();
+        return Ok(report.all_as_expected());
+    }
     let mut report = Report::default();
 
     let before = ledger.stock(&args.order_sku).await?;

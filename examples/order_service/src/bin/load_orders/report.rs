@@ -32,6 +32,11 @@ impl Report {
             .push(format!("{name:<8}took {:.1} s", took.as_secs_f64()));
     }
 
+    /// Keeps a number for the table.
+    pub(crate) fn note(&mut self, what: &'static str, number: u64) {
+        self.lines.push(format!("{what}: {number}"));
+    }
+
     /// Keeps what was found beside what must be.
     pub(crate) fn expect(&mut self, what: &'static str, found: i64, expected: impl Into<i64>) {
         self.checks.push(Check {

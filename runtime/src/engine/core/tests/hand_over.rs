@@ -98,6 +98,21 @@ fn a_turn_is_as_long_as_others_allow() {
     }
 }
 
+/// Fails if a lock that a transaction may hold goes to the next call without the store.
+#[test]
+fn what_a_transaction_may_hold_goes_by_the_store() {
+    let mut core = core();
+    holding(&mut core, 3, false);
+    core.may_be_pinned(TicketId(1));
+    assert!(!hands_over(&mut core, 1, START));
+    let mut core = self::core();
+    holding(&mut core, 3, false);
+    core.may_be_pinned(TicketId(2));
+    assert!(hands_over(&mut core, 1, START), "2 does not hold it yet");
+    core.may_be_pinned(TicketId(2));
+    assert!(!hands_over(&mut core, 2, START));
+}
+
 /// Fails if a lock is handed over with less than half of its ttl. Also fails if a request is under
 /// way that could change the lock.
 #[test]

@@ -158,7 +158,7 @@ fn an_adopted_lock_is_held() {
     core.adopt(id, acquire(2, ONE_TRY), adoption, START);
     let op = adopts(&mut core, START);
     let now = START + Duration::from_millis(100);
-    core.reply(op, taken(3), now);
+    core.reply(op, taken(7), now);
     let terms = Terms::new(TTL).expect("a usual ttl");
     let granted = Signal::Granted {
         ticket: id,
@@ -170,6 +170,26 @@ fn an_adopted_lock_is_held() {
     assert!(core.take_signals().iter().any(|s| is_contended(s, second)));
     core.release(id, None, now);
     assert_eq!(releases(&core.take_requests(now)), 1);
+}
+
+/// Fails if an adopter gets a fence that the store has not given to this acquisition.
+#[test]
+fn the_baggage_selects_among_the_fences_of_the_store() {
+    let (token, first) = (Token::fixed(1), Some(Fence::new(7)));
+    for (fence, expected) in [
+        (Some(7), 7),
+        (Some(9), 9),
+        (Some(10), 10),
+        (Some(6), 10),
+        (Some(11), 10),
+        (Some(u64::MAX), 10),
+        (None, 10),
+    ] {
+        let fence = fence.map(Fence::new);
+        let adoption = Adoption { from: token, fence };
+        assert_eq!(adoption.fence_among(first, 3), Some(Fence::new(expected)));
+        assert_eq!(adoption.fence_among(None, 0), None);
+    }
 }
 
 /// Fails if a lock that is gone is adopted, or looked for again.

@@ -38,16 +38,17 @@ impl EngineState {
                 self.core.acquire(id, acquire, now);
             }
             Command::AcquireAll { acquires, wait } => self.acquire_all(acquires, wait, now),
-            Command::Release { id, keep } => self.core.release(id, keep, now),
+            Command::Release { id, keep } => self.release(id, keep, now),
             Command::ReleaseWith { id, keep, record } => {
                 self.core.release_with(id, keep, record, now);
             }
             Command::ReleaseAll { ids, keep } => {
                 for id in ids {
-                    self.core.release(id, keep, now);
+                    self.release(id, keep, now);
                 }
             }
             Command::Abandon(id) => {
+                self.note_pins(id);
                 self.forget_cell(id);
                 self.core.abandon(id, now);
             }
@@ -88,6 +89,18 @@ impl EngineState {
             Command::Hear => self.drive(false),
             #[cfg(feature = "__test")]
             Command::Inside(code) => code(),
+        }
+    }
+
+    fn release(&mut self, id: TicketId, keep: Option<Duration>, now: Instant) {
+        self.note_pins(id);
+        self.core.release(id, keep, now);
+    }
+
+    /// The holder has released. What a transaction may still hold is not handed over.
+    fn note_pins(&mut self, id: TicketId) {
+        if self.cells.get(&id).is_some_and(|cell| cell.may_be_pinned()) {
+            self.core.may_be_pinned(id);
         }
     }
 

@@ -25,9 +25,17 @@ END $$;
 -- The same for locks that are kept elsewhere, in Redis for example. Raises LH002 if a later fence
 -- has been here. After it, no earlier fence gets in, and no fence at all before the transaction has
 -- ended.
+--
+-- Stores count fences by the clock in microseconds, or slower. A fence far ahead of this clock comes
+-- from no holder, and would refuse all holders for good. Synchronized clocks differ by
+-- less than an hour, and after an hour at most the fences of holders are higher again.
 CREATE FUNCTION leasehold.guard(k text, f bigint) RETURNS void LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+  IF f > (extract(epoch FROM clock_timestamp() + interval '1 hour') * 1000000)::bigint THEN
+    RAISE EXCEPTION 'the fence % of % lies more than an hour ahead of the clock of this database', f, k USING ERRCODE = '22023',
+      HINT = 'Pass the fence of a held lock. If it is one, set the clocks of the lock store and of this server.';
+  END IF;
   INSERT INTO leasehold.guards AS g (key, fence, used_at) VALUES (k, f, clock_timestamp())
     ON CONFLICT (key) DO UPDATE SET fence = excluded.fence, used_at = excluded.used_at WHERE g.fence <= excluded.fence;
   IF NOT FOUND THEN

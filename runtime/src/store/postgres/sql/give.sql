@@ -95,20 +95,21 @@ END $$;
 
 -- Releases, shares given back and places in queues given up, in this order. One row for each:
 -- whether the token had it. A release need not be on disk before it is answered: lost in a crash,
--- it lets the lock last its ttl. A hold must be.
+-- it lets the lock last its ttl. A hold must be. `had` is null for a row that was left out.
 CREATE FUNCTION leasehold.give(me uuid, verbs text[], keys text[], tokens uuid[], keeps integer[])
-RETURNS TABLE (had boolean) LANGUAGE plpgsql AS $$
+RETURNS TABLE (had boolean) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   freed boolean[];
+  left_out text[];
 BEGIN
   IF array_remove(keeps, NULL) = '{}' THEN PERFORM set_config('synchronous_commit', 'off', true); END IF;
-  IF cardinality(keys) > 1 THEN
-    PERFORM leasehold._lock(keys, false);
+  IF cardinality(keys) > 1 OR leasehold._skips() THEN
+    left_out := leasehold._lock(keys, false);
     freed := leasehold._release_open(verbs, keys, tokens, keeps);
   END IF;
   FOR i IN 1 .. cardinality(keys) LOOP
     had := freed[i];
-    IF had IS NULL THEN CASE verbs[i]
+    IF had IS NULL AND keys[i] = ANY (left_out) IS NOT TRUE THEN CASE verbs[i]
       WHEN 'release' THEN had := leasehold._release(keys[i], tokens[i], keeps[i]);
       WHEN 'part' THEN had := leasehold._part(keys[i], tokens[i], keeps[i]);
       WHEN 'leave' THEN PERFORM leasehold._leave(me, keys[i]); had := false;
@@ -120,12 +121,14 @@ END $$;
 -- Removes at most `at_most` rows that were not used for as long as `idle`, and says how many. Pools
 -- call it now and then.
 CREATE FUNCTION leasehold.sweep(idle interval DEFAULT '1 minute', at_most integer DEFAULT 1000) RETURNS integer
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   removed integer;
   last bigint;
 BEGIN
-  IF NOT pg_try_advisory_xact_lock(1818583923, 1) THEN RETURN 0; END IF;
+  -- One sweep at a time. Only a role with UPDATE on this table can hold the row.
+  PERFORM FROM leasehold.meta m FOR NO KEY UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN RETURN 0; END IF;
   PERFORM set_config('synchronous_commit', 'off', true), set_config('enable_seqscan', 'on', true);
   WITH idlers AS (
     SELECT l.key FROM leasehold.locks l
@@ -141,5 +144,8 @@ BEGIN
   )
   SELECT count(*), max(g.last) INTO removed, last FROM gone g;
   IF removed > 0 THEN UPDATE leasehold.meta m SET floor = greatest(m.floor, last); END IF;
+  DELETE FROM leasehold.beacons b USING (
+    SELECT d.process, d.pid FROM leasehold.beacons d WHERE NOT leasehold._is_lit(d) FOR UPDATE SKIP LOCKED
+  ) d WHERE b.process = d.process AND b.pid = d.pid;
   RETURN removed;
 END $$;

@@ -10,7 +10,7 @@ END $$;
 CREATE FUNCTION leasehold.look(names text[])
 RETURNS TABLE (key text, part text, place bigint, state text, fence bigint, most integer, owner text, since bigint,
   ends bigint, now bigint)
-LANGUAGE sql VOLATILE AS $$
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
   SELECT l.key, 'lock', 0::bigint, l.state::text, l.fence, l.most, l.function, l.fence,
       leasehold._micros(l.expires_at), leasehold._micros(clock_timestamp())
     FROM leasehold.locks l
@@ -68,7 +68,7 @@ END $$;
 CREATE FUNCTION leasehold.take_away(k text)
 RETURNS TABLE (key text, part text, place bigint, state text, fence bigint, most integer, owner text, since bigint,
   ends bigint, now bigint)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   l leasehold.locks;
 BEGIN

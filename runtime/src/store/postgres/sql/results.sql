@@ -19,7 +19,7 @@ END $$;
 -- the row of the lock was locked; the first spares most calls the lock.
 CREATE FUNCTION leasehold.recall(me uuid, k text, t uuid, ttl integer, queues boolean, fn text)
 RETURNS TABLE (result text, taken boolean, fence bigint, number integer, wanted boolean, left_ms bigint, holder text)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   result := leasehold._result(k);
   IF result IS NULL THEN
@@ -38,7 +38,7 @@ END $$;
 -- A release, and `kept` stays beside the lock if `t` had it. Each call removes some results that have
 -- ended, more than it adds.
 CREATE FUNCTION leasehold.record(k text, t uuid, keep integer, kept text, stays bigint, OUT had boolean)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now_ timestamptz := clock_timestamp();
 BEGIN
@@ -51,7 +51,8 @@ BEGIN
 END $$;
 
 -- Whether there was a result of `k`, which is gone now.
-CREATE FUNCTION leasehold.forget(k text) RETURNS TABLE (had boolean) LANGUAGE plpgsql AS $$
+CREATE FUNCTION leasehold.forget(k text) RETURNS TABLE (had boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   had := false;
   DELETE FROM leasehold.results r WHERE r.key = k RETURNING r.expires_at > clock_timestamp() INTO had;
@@ -59,14 +60,21 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- Gives the lock that `was` has to `t`, with its fence. The same acquisition goes on, so a pin by
--- `verify` does not keep it up.
+-- Gives the lock that `was` has to `t`, with its fence. A transaction that verified the lock for
+-- the process before ends first: until then the answer is `pinned`.
 CREATE FUNCTION leasehold.adopt(me uuid, k text, was uuid, t uuid, ttl integer, fn text)
-RETURNS TABLE (taken boolean, fence bigint, number integer, wanted boolean) LANGUAGE plpgsql AS $$
+RETURNS TABLE (taken boolean, fence bigint, number integer, wanted boolean, pinned boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+  PERFORM FROM leasehold.locks l WHERE l.key = k FOR NO KEY UPDATE;
+  PERFORM FROM leasehold.locks l WHERE l.key = k FOR UPDATE SKIP LOCKED;
+  pinned := NOT FOUND;
   UPDATE leasehold.locks l SET token = t, process = me, function = fn, expires_at = leasehold._after(ttl)
-    WHERE l.key = k AND l.token IN (was, t) AND l.state = 'held' AND l.expires_at > clock_timestamp()
+    WHERE l.key = k AND (l.token = t OR l.token = was AND NOT pinned) AND l.state = 'held'
+      AND l.expires_at > clock_timestamp()
     RETURNING l.fence, l.reserved, l.queued INTO fence, number, wanted;
   taken := FOUND;
+  pinned := NOT taken AND EXISTS (
+    SELECT FROM leasehold.locks l WHERE l.key = k AND l.token = was AND l.state = 'held' AND l.expires_at > clock_timestamp());
   RETURN NEXT;
 END $$;

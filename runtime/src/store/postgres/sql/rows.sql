@@ -16,12 +16,28 @@ BEGIN
   PERFORM pg_notify('leasehold_' || replace(p::text, '-', ''), message);
 END $$;
 
--- Whether no session keeps the beacon of `p` lit. A session may take a lock of which it has a share,
--- so it does not ask for its own.
+-- Lights the beacon of `me` in this session.
+CREATE FUNCTION leasehold.light(me uuid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
+  INSERT INTO leasehold.beacons AS b (process, pid, role, began)
+    SELECT me, a.pid, a.usesysid, a.backend_start FROM pg_stat_get_activity(pg_backend_pid()) a
+    ON CONFLICT (process, pid) DO UPDATE SET role = excluded.role, began = excluded.began, lit_at = excluded.lit_at;
+END $$;
+
+-- True while the session of the beacon lasts. A role that may not read the start of another role's
+-- session goes by its pid and its role. The server shows a transaction the sessions of one moment,
+-- so a beacon from after the transaction's start counts as lit.
+CREATE FUNCTION leasehold._is_lit(b leasehold.beacons) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  RETURN b.pid = pg_backend_pid() OR b.lit_at >= now() OR EXISTS (
+    SELECT FROM pg_stat_get_activity(b.pid) a WHERE a.usesysid = b.role AND coalesce(a.backend_start, b.began) = b.began);
+END $$;
+
+-- True if no session keeps a beacon of `p` lit.
 CREATE FUNCTION leasehold._is_dark(p uuid) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-  RETURN p IS DISTINCT FROM nullif(current_setting('leasehold.process', true), '')::uuid
-    AND pg_try_advisory_xact_lock(1818583924, hashtext(p::text));
+  RETURN NOT EXISTS (SELECT FROM leasehold.beacons b WHERE b.process = ANY (ARRAY[p]) AND leasehold._is_lit(b));
 END $$;
 
 -- The process that has waited longest for `k`. Processes that have not asked for 3 seconds are
@@ -84,16 +100,30 @@ BEGIN
   RETURN EXISTS (SELECT FROM leasehold.waiters w WHERE w.key = k);
 END $$;
 
+-- True if the call leaves out rows that others have locked, instead of waiting for them.
+CREATE FUNCTION leasehold._skips() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN current_setting('leasehold.skips', true) = 'on';
+END $$;
+
 -- Makes the rows that are missing, and locks the rows of these keys: the only waits of a call with
--- several keys.
-CREATE FUNCTION leasehold._lock(keys text[], makes boolean) RETURNS void LANGUAGE plpgsql AS $$
+-- several keys. Returns the keys of rows that it left out.
+CREATE FUNCTION leasehold._lock(keys text[], makes boolean) RETURNS text[] LANGUAGE plpgsql AS $$
 BEGIN
   IF makes THEN
     INSERT INTO leasehold.locks (key)
       SELECT k FROM unnest(keys) AS k WHERE NOT EXISTS (SELECT FROM leasehold.locks l WHERE l.key = k OFFSET 0)
       GROUP BY k ORDER BY k COLLATE "C" ON CONFLICT DO NOTHING;
   END IF;
+  IF leasehold._skips() THEN
+    RETURN ARRAY(
+      WITH locked AS MATERIALIZED (
+        SELECT l.key FROM leasehold.locks l WHERE l.key = ANY (keys) ORDER BY l.key FOR NO KEY UPDATE SKIP LOCKED
+      )
+      SELECT l.key FROM leasehold.locks l WHERE l.key = ANY (keys) AND NOT EXISTS (SELECT FROM locked x WHERE x.key = l.key));
+  END IF;
   PERFORM 1 FROM leasehold.locks l WHERE l.key = ANY (keys) ORDER BY l.key FOR NO KEY UPDATE;
+  RETURN '{}';
 END $$;
 
 -- The row of `k`, made where it is missing, locked, and as it is now: what has ended is free, and

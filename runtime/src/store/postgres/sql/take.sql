@@ -146,15 +146,16 @@ END $$;
 
 -- Acquires, joins, renewals of both, in this order; each as if it were alone. One row for each.
 -- `numbers`: how many fences an acquire reserves, or the limit of a join. `number` in the answer
--- likewise.
+-- likewise. `taken` is null for a renewal of a row that was left out.
 CREATE FUNCTION leasehold.take(me uuid, verbs text[], keys text[], tokens uuid[], ttls integer[], numbers integer[],
   queues boolean[], functions text[])
 RETURNS TABLE (taken boolean, fence bigint, number integer, wanted boolean, left_ms bigint, holder text)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  alone boolean := cardinality(keys) = 1;
+  alone boolean := cardinality(keys) = 1 AND NOT leasehold._skips();
   any_taken boolean := false;
   touched text[];
+  left_out text[];
   fences bigint[];
 BEGIN
   IF NOT alone THEN
@@ -163,7 +164,7 @@ BEGIN
       LEFT JOIN leasehold.locks l ON l.key = ANY (ARRAY[a.key])
       WHERE a.verb <> 'acquire' OR a.queues OR l.key IS NULL OR l.state = 'free' OR l.token = a.token
         OR l.expires_at <= clock_timestamp() OR l.state = 'handed' AND l.process = me);
-    PERFORM leasehold._lock(touched, verbs && ARRAY['acquire', 'join']);
+    left_out := leasehold._lock(touched, verbs && ARRAY['acquire', 'join']);
     IF 'acquire' = ANY (verbs) THEN
       fences := leasehold._acquire_open(me, verbs, keys, tokens, ttls, numbers, functions);
     END IF;
@@ -173,6 +174,8 @@ BEGIN
     fence := fences[i];
     IF fence IS NOT NULL THEN
       taken := true; number := numbers[i]; wanted := false;
+    ELSIF keys[i] = ANY (left_out) AND verbs[i] IN ('renew', 'stay') THEN
+      taken := NULL;
     ELSE CASE verbs[i]
       WHEN 'acquire' THEN
         SELECT a.taken, a.fence, a.number, a.wanted, a.left_ms, a.holder
@@ -191,7 +194,7 @@ BEGIN
       WHEN 'stay' THEN
         taken := leasehold._stay(keys[i], tokens[i], ttls[i]);
     END CASE; END IF;
-    any_taken := any_taken OR taken;
+    any_taken := any_taken OR taken IS TRUE;
     RETURN NEXT;
   END LOOP;
   -- A place in a queue need not be on disk.
@@ -202,7 +205,7 @@ END $$;
 -- which one, from 0.
 CREATE FUNCTION leasehold.take_all(me uuid, keys text[], tokens uuid[], ttl integer, fn text)
 RETURNS TABLE (refused integer, fence bigint, number integer, wanted boolean, left_ms bigint, holder text)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   l leasehold.locks;
   pinned boolean;

@@ -2,6 +2,7 @@
 
 use redis::{ErrorKind, RedisError};
 
+use crate::base::seeded::seeded;
 use crate::store::redis::acl;
 use crate::store::redis::garbage;
 use crate::store::{Failure, Retry};
@@ -64,9 +65,10 @@ const CODES: &[(&str, Retry, &str)] = &[
         Retry::Never,
         "the server has too few replicas and refuses writes",
     ),
+    // On a connection that has logged in: the next one does so again.
     (
         "NOAUTH",
-        Retry::Never,
+        Retry::Now,
         "the server asks for a password; put it into the URL, redis://user:password@host/",
     ),
     (
@@ -89,7 +91,15 @@ const CODES: &[(&str, Retry, &str)] = &[
     ("EXECABORT", Retry::Never, "the server refused the request"),
 ];
 
-/// An error that the server answered with: it did not do what was asked.
+/// Codes that refuse the first write of a script, if a script meets them at all.
+const BEFORE_A_WRITE: &[&str] = &["READONLY", "OOM", "MISCONF", "NOREPLICAS"];
+
+/// True if a command of a script was refused, perhaps after other commands had changed something.
+fn is_of_a_script(code: &str, details: &str) -> bool {
+    details.contains("@user_script") && !BEFORE_A_WRITE.contains(&code)
+}
+
+/// An error that the server answered with: it did not do what was asked, or broke a script off.
 pub(crate) fn server_error(code: &str, details: Option<&str>) -> Failure {
     let details = details.unwrap_or_default();
     let known = CODES
@@ -117,7 +127,7 @@ pub(crate) fn server_error(code: &str, details: Option<&str>) -> Failure {
         code,
         format!("{advice} ({code}: {})", first_line(details)),
         retry,
-        false,
+        is_of_a_script(code, details) && !seeded!(ScriptsAreWhole),
     )
 }
 
@@ -169,7 +179,11 @@ pub(crate) fn broken(error: &RedisError) -> Failure {
             } else {
                 "WRONGPASS"
             };
-            server_error(code, error.detail())
+            // Another login on another connection would be refused, too.
+            Failure {
+                retry: Retry::Never,
+                ..server_error(code, error.detail())
+            }
         }
         ErrorKind::Server(_) | ErrorKind::Extension => {
             server_error(error.code().unwrap_or("ERR"), error.detail())
@@ -234,4 +248,42 @@ fn first_line(text: &str) -> String {
         .chars()
         .take(120)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if an error in the middle of a script counts as if nothing had happened.
+    #[test]
+    fn what_is_certain() {
+        let of_7 =
+            "User x has no permissions to run the 'zadd' command script: 3af, on @user_script:9.";
+        let of_6 = "Error running script (call to f_3af): @user_script:9: @user_script: 9: -NOPERM this user has no permissions";
+        let non_local = "Script attempted to access a non local key in a cluster node script: 3af, on @user_script:9.";
+        for (code, details) in [("NOPERM", of_7), ("ERR", of_6), ("ERR", non_local)] {
+            assert!(server_error(code, Some(details)).executed, "{details}");
+        }
+        let full =
+            "command not allowed when used memory > 'maxmemory'. script: 3af, on @user_script:9.";
+        for (code, details) in [
+            ("OOM", full),
+            (
+                "NOPERM",
+                "User x has no permissions to run the 'evalsha' command",
+            ),
+            ("LOADING", "Redis is loading the dataset in memory"),
+        ] {
+            assert!(!server_error(code, Some(details)).executed, "{details}");
+        }
+    }
+
+    /// Fails if a connection without its login is used on, or a refused login is repeated at once.
+    #[test]
+    fn who_logs_in_again() {
+        assert_eq!(server_error("NOAUTH", None).retry, Retry::Now);
+        let refused =
+            RedisError::from((ErrorKind::AuthenticationFailed, "no", "NOAUTH".to_owned()));
+        assert_eq!(broken(&refused).retry, Retry::Never);
+    }
 }

@@ -12,12 +12,16 @@
 -- - A key that is gone is not created, and a key with another value is not touched.
 -- - Of several processes that adopt a lock, one gets it: the rest do not find the token any more.
 -- - With the same tokens the script succeeds again. So a retry after a lost reply is not refused.
+-- - A kept lock is not adopted. Its value has a constant for a token, and so may the baggage.
 -- - The fence stays. The lock lives its full ttl from now.
 -- - The script works when memory is full.
 local found = redis.call('MGET', KEYS[1], KEYS[2])
 local value = found[1]
 local token = value and string.sub(value, 1, 32)
 if not value or token ~= ARGV[1] and token ~= ARGV[2] then
+  return {5}
+end
+if token == string.rep('0', 32) then
   return {5}
 end
 local fence, reserve = string.match(value, '^%x+:(%d+):(%d+):')

@@ -35,8 +35,9 @@ local function take(fence)
     -- Shares that are left of a lock that was deleted are worth nothing.
     redis.call('DEL', KEYS[4])
   end
-  redis.call('SET', KEYS[1], SHARED .. ':' .. string.format('%.0f', math.max(limit or 0, most)), 'PX', ARGV[2])
+  -- First what a user may lack the permission for: without a share the lock is free.
   redis.call('ZADD', KEYS[4], string.format('%.0f', now + ARGV[2]), ARGV[1])
+  redis.call('SET', KEYS[1], SHARED .. ':' .. string.format('%.0f', math.max(limit or 0, most)), 'PX', ARGV[2])
   note_owner(KEYS[3], ARGV[1], fence, ARGV[4], ARGV[7], ARGV[2])
   outlast(KEYS[1], KEYS[4], now)
   return {1, fence, 0, #line}

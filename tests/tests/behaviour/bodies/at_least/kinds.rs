@@ -5,7 +5,7 @@ use std::time::Instant;
 use leasehold::{LockError, LockPool, distributed_lock};
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
-use leasehold_tests::{on_etcd, on_every_store_of_leases};
+use leasehold_tests::{on_etcd, on_every_store_of_leases, on_stores};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -25,6 +25,13 @@ on_etcd! {
     all_of_several_keys_stay,
     several_keys_are_counted_from_the_last,
 }
+
+on_stores!(redlock: (all_of_several_keys_stay));
+
+on_stores!(sentinel cluster: (
+    all_of_several_keys_stay,
+    a_permit_stays_in_use,
+));
 
 #[distributed_lock(key = ["a", "b"], ttl = "20s", at_least = "800ms", pool = pool)]
 async fn both(pool: &LockPool) -> Result<(), LockError> {

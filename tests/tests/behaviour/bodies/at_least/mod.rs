@@ -1,6 +1,5 @@
 //! `at_least`: locks that stay for a while counted from the body's start, whatever the result.
 
-mod deployments;
 mod kinds;
 mod neighbours;
 mod results;

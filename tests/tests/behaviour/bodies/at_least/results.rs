@@ -13,7 +13,7 @@ use leasehold_tests::rerun::fails_with;
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::{NO_OUTAGE, Store};
 use leasehold_tests::wait;
-use leasehold_tests::{on_etcd, on_every_store_of_leases};
+use leasehold_tests::{on_etcd, on_every_store_of_leases, on_stores};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -41,6 +41,12 @@ on_etcd! {
     a_caller_that_goes_away_changes_nothing,
     what_is_not_possible_is_refused,
 }
+
+on_stores!(sentinel cluster redlock: (
+    whatever_the_result_the_lock_stays,
+    the_later_of_hold_and_at_least_counts,
+    a_caller_that_goes_away_changes_nothing,
+));
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Ending {

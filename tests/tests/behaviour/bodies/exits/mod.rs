@@ -15,11 +15,14 @@ use tokio::sync::Notify;
 
 use super::RELEASE;
 
+mod cluster;
 mod endings;
 mod etcd;
 mod memory;
 mod postgres;
 mod redis;
+mod redlock;
+mod sentinel;
 mod ways;
 mod zookeeper;
 pub(crate) use endings::{runtime_dropped, workers_blocked};

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use leasehold::{LockError, LockPool, watch_replays};
-use leasehold_tests::on_every_store_of_leases;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
+use leasehold_tests::{on_every_store_of_leases, on_stores};
 
 use super::{DAY, End, HANG, OrderError, Shop, TTL, click, order, patient_click};
 use crate::bodies::is_released;
@@ -180,6 +180,14 @@ on_every_store_of_leases!(
     other_calls_take_the_lock_as_ever,
     a_detached_body_keeps_its_result,
 );
+
+on_stores!(sentinel cluster: (
+    a_later_click_gets_the_first_result,
+    meanwhile_it_is_refused,
+    who_waits_gets_the_result,
+    after_a_failure_the_next_click_runs,
+    a_lost_lock_keeps_nothing,
+));
 
 /// Fails if these tests would not see that an error is kept.
 #[test]

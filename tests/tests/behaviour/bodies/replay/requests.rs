@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool, distributed_lock};
-use leasehold_tests::on_every_store_of_leases;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
+use leasehold_tests::{on_every_store_of_leases, on_stores};
 use serde::Serialize;
 
 use super::{DAY, End, HANG, Order, OrderError, Shop, TTL, click, order};
@@ -115,6 +115,12 @@ on_every_store_of_leases!(
     a_forgotten_result_is_gone,
     a_result_has_an_end,
 );
+
+on_stores!(sentinel cluster: (
+    another_request_is_refused,
+    a_forgotten_result_is_gone,
+    a_result_has_an_end,
+));
 
 /// Fails if these tests would not see that fingerprints are not compared.
 #[test]

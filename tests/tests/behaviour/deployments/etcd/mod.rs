@@ -8,8 +8,11 @@ use super::session_servers::Times;
 
 mod connecting;
 mod faults;
+mod full;
 mod gathering;
+mod logins;
 mod names;
+mod neighbours;
 mod orphans;
 mod processes;
 mod sessions;

@@ -1,4 +1,4 @@
-//! Beacons: the locks by which sessions show that a process hears. They say which process can be
+//! Beacons: the rows by which sessions show that a process listens. They say which process can be
 //! told, and never that a lease has ended.
 
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ async fn behind_a_proxy(database: &Database) -> (LockPool, Proxy) {
 }
 
 /// Cuts a pool off, and waits until the server has ended its session. `left` other pools have one.
-async fn cut_off(database: &Database, proxy: &Proxy, left: u32) {
+pub(super) async fn cut_off(database: &Database, proxy: &Proxy, left: u32) {
     let probe = database.probe("lock:");
     proxy.set(Mode::Refuse);
     let dark = || {
@@ -34,7 +34,7 @@ async fn cut_off(database: &Database, proxy: &Proxy, left: u32) {
 
 /// What was taken away from a holder that is told stays locked for 3 seconds at most. Here it stays
 /// for a minute, so a late look finds it.
-fn prolong(probe: &PostgresProbe) {
+pub(super) fn prolong(probe: &PostgresProbe) {
     for (table, revoked) in [
         ("shares", "revoked"),
         ("locks", "state IN ('revoked', 'shared')"),

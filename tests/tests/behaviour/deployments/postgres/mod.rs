@@ -12,13 +12,17 @@ mod beacons;
 mod clock;
 mod connecting;
 mod deadlocks;
+mod dropped_calls;
 mod exact_commits;
 mod fail_over;
 mod faults;
 mod gathering;
+mod hostile;
 mod kills;
 mod listening;
+mod locked_rows;
 mod mutants;
+mod neighbours;
 mod network;
 mod orphans;
 mod outliving;
@@ -33,7 +37,7 @@ const TTL: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(60);
 
 /// The sessions that show that they hear, in the database that is asked.
-const BEACONS: &str = "pg_locks l JOIN pg_database d ON d.oid = l.database WHERE l.locktype = 'advisory' AND l.classid = 1818583924 AND d.datname = current_database()";
+const BEACONS: &str = "leasehold.beacons l JOIN pg_stat_activity a ON a.pid = l.pid AND a.backend_start = l.began WHERE true";
 
 /// Claims last an hour, and no process that waits is forgotten.
 const WITHOUT_HASTE: &str = "

@@ -24,8 +24,20 @@ fn verify_keeps_nothing_under_load() {
 }
 
 #[test]
+fn pins_are_overtaken_by_adopters() {
+    let test = of("outliving::an_adopter_waits_for_the_commit");
+    fails_with("AdoptersOvertakePins", &test);
+}
+
+#[test]
+fn locked_rows_fail_whole_batches() {
+    let test = of("locked_rows::a_locked_row_costs_no_other_lease");
+    fails_with("LockedRowsAreNotLeftOut", &test);
+}
+
+#[test]
 fn verify_keeps_nothing_of_a_dropped_call() {
-    let test = of("outliving::a_transaction_of_a_dropped_call");
+    let test = of("dropped_calls::a_transaction_of_a_dropped_call");
     fails_with("VerifyKeepsNothing", &test);
 }
 
@@ -183,4 +195,35 @@ fn batches_read_the_whole_table() {
 #[test]
 fn revoked_shares_are_taken_again() {
     fails_with("RevokedSharesAreTakenAgain", &of(BATCHES));
+}
+
+#[test]
+fn functions_trust_the_search_path() {
+    let test = of("hostile::functions_run_nothing_of_another_role");
+    fails_with("TakesTrustThePath", &test);
+    fails_with("SweepsTrustThePath", &test);
+}
+
+#[test]
+fn sweeps_need_an_advisory_lock() {
+    let test = of("neighbours::a_role_that_may_connect_holds_nothing_up");
+    fails_with("SweepsNeedAnAdvisoryLock", &test);
+}
+
+#[test]
+fn ended_sessions_stay_lit() {
+    let test = of("neighbours::a_role_that_may_connect_holds_nothing_up");
+    fails_with("EndedSessionsStayLit", &test);
+}
+
+#[test]
+fn any_session_keeps_a_beacon() {
+    let test = of("neighbours::a_session_of_another_role_keeps_no_beacon_lit");
+    fails_with("AnySessionKeepsABeacon", &test);
+}
+
+#[test]
+fn guard_takes_any_fence() {
+    let test = of("neighbours::a_role_with_usage_spoils_no_key");
+    fails_with("GuardTakesAnyFence", &test);
 }

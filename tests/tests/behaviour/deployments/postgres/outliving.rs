@@ -1,165 +1,144 @@
-//! Transactions that outlive the call that has verified them: the next call of the same process
-//! reads what they have committed, or they are not committed.
+//! Transactions that outlive the call that verified the lock: no other call gets it before they end.
 
-use std::time::Duration;
+use std::pin::Pin;
 
-use leasehold::{Fence, LockGuard, LockPool};
-use leasehold_tests::postgres::{Database, Postgres};
-use leasehold_tests::proxy::{Mode, Proxy};
-use leasehold_tests::wait;
-use tokio::task::JoinHandle;
-use tokio_postgres::{Client, Error, IsolationLevel, NoTls};
+use leasehold::postgres::LEASE_OVER;
+use leasehold::{LockError, LockGuard, LockPool};
+use leasehold_tests::postgres::Database;
+use leasehold_tests::{rerun::fails_with, wait};
+use tokio_postgres::IsolationLevel;
 
-use super::{LONG, connect, take};
+use super::verifying::{begin, code, fence, verify};
+use super::{LONG, TTL, fresh, patient, queued, take};
 
-/// The next call has time to come in beside the transaction, if it may.
-const LOOK: Duration = Duration::from_secs(1);
-
-const LEVELS: [IsolationLevel; 3] = [
-    IsolationLevel::ReadCommitted,
-    IsolationLevel::RepeatableRead,
-    IsolationLevel::Serializable,
-];
-
-/// A database with numbers, each of which is one more than the last, and no row in which two
-/// transactions meet.
-async fn numbers(server: &Postgres) -> (Database, LockPool, Client) {
-    let database = server.migrated();
-    let client = database.client().await;
-    let made = "CREATE TABLE numbers (number bigint)";
-    client.batch_execute(made).await.expect("a new table");
-    let pool = connect(&database).await;
-    (database, pool, client)
+/// How the call that verified the lock ends.
+#[derive(Debug, Clone, Copy)]
+enum Ends {
+    Dropped,
+    Released,
 }
 
-/// Begins a transaction with `verify`, and reads the last number.
-async fn begin(client: &Client, level: IsolationLevel, lock: &LockGuard) -> Result<i64, Error> {
-    let level = match level {
-        IsolationLevel::RepeatableRead => "REPEATABLE READ",
-        IsolationLevel::Serializable => "SERIALIZABLE",
-        _ => "READ COMMITTED",
-    };
-    let begin = format!("BEGIN ISOLATION LEVEL {level}");
-    client.batch_execute(&begin).await?;
-    let fence = lock.fence().map(Fence::as_i64);
-    let verify = "SELECT leasehold.verify($1, $2)";
-    client.query(verify, &[&lock.full_key(), &fence]).await?;
-    let read = "SELECT coalesce(max(number), 0) FROM numbers";
-    Ok(client.query_one(read, &[]).await?.get(0))
-}
+type Next = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>>>>;
 
-async fn write(client: &Client, number: i64) -> Result<(), Error> {
-    let write = "INSERT INTO numbers VALUES ($1)";
-    client.execute(write, &[&number]).await.map(drop)
-}
-
-/// Takes the lock for one call, and starts the next one. Both have waited, so that the process has a
-/// fence for each.
-async fn two_calls(
-    database: &Database,
-    pool: &LockPool,
-    level: IsolationLevel,
-) -> (LockGuard, JoinHandle<()>) {
-    let earlier = take(pool, "numbers").await;
-    let first = wait::started(take(pool, "numbers")).await;
-    let next = next_call(pool.clone(), database.client().await, level);
+/// One call has the lock, and another of the same pool waits. The first one got it while the second
+/// waited, so it has fences in reserve for it.
+async fn two_calls(database: &Database, pool: &LockPool, key: &'static str) -> (LockGuard, Next) {
+    let other = patient(database).await;
+    let before = take(&other, key).await;
+    let first = wait::started(pool.lock(key).ttl(TTL).wait(LONG).acquire()).await;
+    let next = pool.lock(key).ttl(TTL).wait(LONG).acquire();
     let next = wait::started(next).await;
-    earlier.release().await.expect("still held");
-    (first.await, tokio::spawn(next))
+    queued(&database.probe("lock:"), key, 1).await;
+    before.release().await.expect("still held");
+    let first = wait::within("it is let in", LONG, first).await;
+    (first.expect("it is free"), next)
 }
 
-/// The whole of the next call: it may be refused, and must not read an old number.
-async fn next_call(pool: LockPool, client: Client, level: IsolationLevel) {
-    let guard = take(&pool, "numbers").await;
-    let ended = async {
-        let last = begin(&client, level, &guard).await?;
-        write(&client, last + 1).await?;
-        client.batch_execute("COMMIT").await
+/// Fails if a call of the same pool gets the lock of a call that has gone, and both commit.
+#[tokio::test]
+async fn the_next_call_of_the_process_waits_for_the_commit() {
+    for ends in [Ends::Dropped, Ends::Released] {
+        for isolation in [
+            IsolationLevel::ReadCommitted,
+            IsolationLevel::RepeatableRead,
+            IsolationLevel::Serializable,
+        ] {
+            counts_both(ends, isolation).await;
+        }
+    }
+}
+
+/// Two calls of one pool each add one to a counter. The first is gone before its commit.
+async fn counts_both(ends: Ends, isolation: IsolationLevel) {
+    let (database, pool) = fresh().await;
+    let mut client = database.client().await;
+    let table = "CREATE TABLE stock (count bigint NOT NULL); INSERT INTO stock VALUES (0)";
+    client.batch_execute(table).await.expect("an owner may");
+    let (first, mut next) = two_calls(&database, &pool, "stock").await;
+
+    let builder = client.build_transaction().isolation_level(isolation);
+    let transaction = builder.start().await.expect("it begins");
+    let verified = verify(&transaction, first.full_key(), fence(&first)).await;
+    verified.expect("it holds it");
+    let write = "UPDATE stock SET count = 1 WHERE count = 0";
+    transaction.execute(write, &[]).await.expect("it is free");
+    match ends {
+        Ends::Released => first.release().await.expect("still held"),
+        Ends::Dropped => drop(first),
+    }
+    let probe = database.probe("lock:");
+    tokio::select! {
+        early = &mut next => panic!("{ends:?}, {isolation:?}: let in before the commit: {early:?}"),
+        () = queued(&probe, "stock", 1) => {}
+    }
+    transaction.commit().await.expect("nothing is in its way");
+
+    let next = wait::within("it is let in", LONG, next).await;
+    let next = next.unwrap_or_else(|error| panic!("{ends:?}, {isolation:?}: {error}"));
+    let transaction = begin(&mut client).await;
+    let verified = verify(&transaction, next.full_key(), fence(&next)).await;
+    verified.expect("it holds it");
+    let count = transaction.query_one("SELECT count FROM stock", &[]).await;
+    let count: i64 = count.expect("a row").get(0);
+    assert_eq!(count, 1, "{ends:?}, {isolation:?}");
+}
+
+/// Fails if a handle that outlives its call shows a fence that verifies beside the next call's.
+#[tokio::test]
+async fn a_fence_that_is_read_too_late_is_withheld() {
+    let (database, pool) = fresh().await;
+    let mut client = database.client().await;
+    let (first, next) = two_calls(&database, &pool, "late").await;
+    let (handle, key) = (first.handle(), first.full_key().to_owned());
+    drop(first);
+    let next = wait::within("it is let in", LONG, next).await;
+    let next = next.expect("the lock is handed over");
+    let late = handle.fence();
+    assert!(late.is_none(), "{late:?} was handed over to {next:?}");
+    // A fence that was read stays readable, and ends with its call.
+    let (handle, read) = (next.handle(), fence(&next));
+    next.release().await.expect("still held");
+    let again = handle.fence().expect("it was read").as_i64();
+    assert_eq!(again, read);
+    let transaction = begin(&mut client).await;
+    assert_eq!(code(verify(&transaction, &key, read).await), LEASE_OVER);
+}
+
+/// Fails if a process adopts a lock while a transaction of the process before is under way.
+#[tokio::test]
+async fn an_adopter_waits_for_the_commit() {
+    let (database, pool) = fresh().await;
+    let other = patient(&database).await;
+    let mut client = database.client().await;
+    let first = take(&pool, "given").await;
+    let transaction = begin(&mut client).await;
+    let verified = verify(&transaction, first.full_key(), fence(&first)).await;
+    verified.expect("it holds it");
+    let given = first.hand_over().expect("still held");
+    let adopting = wait::started(other.adopt(given)).await;
+    let asked = async {
+        let row = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%' AND query LIKE '%leasehold.adopt%'";
+        let probe = database.probe("lock:");
+        wait::until_async("it asks", LONG, || probe.value(row) != "0").await;
     };
-    ended.await.expect("it has the lock");
-    guard.release().await.expect("still held");
-}
-
-/// Fails if two transactions have read the same number, or one of the two is missing.
-async fn none_is_lost(client: &Client, level: IsolationLevel) {
-    let read = "SELECT count(*), count(DISTINCT number) FROM numbers";
-    let row = client.query_one(read, &[]).await.expect("a count");
-    assert_eq!(
-        (row.get::<_, i64>(0), row.get::<_, i64>(1)),
-        (2, 2),
-        "{level:?}"
-    );
-}
-
-/// Fails if a call commits beside a transaction that a dropped call of its process has left behind.
-#[tokio::test]
-async fn a_transaction_of_a_dropped_call() {
-    for level in LEVELS {
-        let (database, pool, client) = numbers(Postgres::shared()).await;
-        let (dropped, next) = two_calls(&database, &pool, level).await;
-        let last = begin(&client, level, &dropped)
-            .await
-            .expect("it has the lock");
-        drop(dropped);
-        tokio::time::sleep(LOOK).await;
-        let ended = async {
-            write(&client, last + 1).await?;
-            client.batch_execute("COMMIT").await
-        };
-        ended.await.expect("no other holder was let in");
-        let next = wait::within("the next call ends", LONG, next).await;
-        next.expect("no panic");
-        none_is_lost(&database.client().await, level).await;
+    let mut adopting = adopting;
+    tokio::select! {
+        early = &mut adopting => panic!("adopted before the commit: {early:?}"),
+        () = asked => {}
     }
+    transaction.commit().await.expect("nothing is in its way");
+    let adopted = wait::within("it is adopted", LONG, adopting).await;
+    let adopted = adopted.expect("the transaction has ended");
+    adopted.release().await.expect("still held");
 }
 
-/// Fails if a call commits beside a prepared transaction of a call that has returned.
-#[tokio::test]
-async fn a_prepared_transaction() {
-    let settings = ["fsync=off", "max_prepared_transactions=4"];
-    let server = Postgres::start_with(&settings);
-    for level in LEVELS {
-        let (database, pool, client) = numbers(&server).await;
-        let (returned, next) = two_calls(&database, &pool, level).await;
-        let last = begin(&client, level, &returned)
-            .await
-            .expect("it has the lock");
-        write(&client, last + 1).await.expect("an open transaction");
-        let prepare = "PREPARE TRANSACTION 'first'";
-        client.batch_execute(prepare).await.expect("a first phase");
-        returned.release().await.expect("still held");
-        tokio::time::sleep(LOOK).await;
-        let commit = "COMMIT PREPARED 'first'";
-        client.batch_execute(commit).await.expect("a second phase");
-        let next = wait::within("the next call ends", LONG, next).await;
-        next.expect("no panic");
-        none_is_lost(&client, level).await;
-    }
-}
-
-/// Fails if a call commits before a `COMMIT` that is on its way when its call is dropped.
-#[tokio::test]
-async fn a_commit_on_its_way() {
-    for level in LEVELS {
-        let (database, pool, _client) = numbers(Postgres::shared()).await;
-        let proxy = Proxy::start_postgres(database.address());
-        let url = database.url_over(proxy.address());
-        let connected = tokio_postgres::connect(&url, NoTls).await;
-        let (client, connection) = connected.expect("the server answers");
-        tokio::spawn(connection);
-        let (dropped, next) = two_calls(&database, &pool, level).await;
-        let last = begin(&client, level, &dropped)
-            .await
-            .expect("it has the lock");
-        write(&client, last + 1).await.expect("an open transaction");
-        proxy.set(Mode::Stall);
-        let commit = wait::started(client.batch_execute("COMMIT")).await;
-        drop(dropped);
-        tokio::time::sleep(LOOK).await;
-        proxy.pass();
-        commit.await.expect("no other holder was let in");
-        let next = wait::within("the next call ends", LONG, next).await;
-        next.expect("no panic");
-        none_is_lost(&database.client().await, level).await;
+/// Fails if the tests of this file do not see that the process hands on what a transaction holds.
+#[test]
+fn a_pin_that_is_not_minded_is_found() {
+    for test in [
+        "deployments::postgres::outliving::the_next_call_of_the_process_waits_for_the_commit",
+        "deployments::postgres::outliving::a_fence_that_is_read_too_late_is_withheld",
+    ] {
+        fails_with("PinsUnminded", test);
     }
 }

@@ -19,22 +19,26 @@ const LOOKS: Duration = Duration::from_secs(3);
 /// Of a lease that a watchdog keeps, on a busy machine too.
 const KEPT: Duration = Duration::from_secs(10);
 
-async fn verify(transaction: &Transaction<'_>, key: &str, fence: i64) -> Result<(), Error> {
+pub(super) async fn verify(
+    transaction: &Transaction<'_>,
+    key: &str,
+    fence: i64,
+) -> Result<(), Error> {
     let verify = "SELECT leasehold.verify($1, $2)";
     transaction.query(verify, &[&key, &fence]).await.map(drop)
 }
 
-fn code(ended: Result<(), Error>) -> String {
+pub(super) fn code(ended: Result<(), Error>) -> String {
     let error = ended.expect_err("it is refused");
     error.code().map_or("", SqlState::code).to_owned()
 }
 
-fn fence(guard: &LockGuard) -> i64 {
+pub(super) fn fence(guard: &LockGuard) -> i64 {
     let fence = guard.fence().expect("PostgreSQL gives fences");
     i64::try_from(fence.get()).expect("a fence fits a bigint")
 }
 
-async fn begin(client: &mut Client) -> Transaction<'_> {
+pub(super) async fn begin(client: &mut Client) -> Transaction<'_> {
     client.transaction().await.expect("a transaction begins")
 }
 

@@ -4,23 +4,15 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold::{LockError, LockGuard, LockPool, Severity};
+use leasehold_tests::rerun::fails_with;
 use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
 use redis::cmd;
 
 use super::{IO_TIMEOUT, PATIENCE, TTL, connect, works};
 
-/// Makes the user `few` and gives the URL for it.
 fn user(server: &Server, rules: &[&str]) -> String {
-    let mut acl = cmd("ACL");
-    acl.arg("SETUSER")
-        .arg("few")
-        .arg("reset")
-        .arg("on")
-        .arg(">few")
-        .arg(rules);
-    server.probe().run::<()>(&acl);
-    format!("redis://few:few@127.0.0.1:{}/", server.port())
+    super::user(server, "few", rules)
 }
 
 fn smallest() -> (&'static [&'static str], String) {
@@ -124,6 +116,62 @@ async fn a_key_that_is_forbidden_concerns_nobody_else() {
             released.expect("released");
         }
     }
+}
+
+/// Fails if a share that a user lacks a permission for blocks its lock: the server breaks the script
+/// off, after it has noted the share where the command is one of the last.
+#[tokio::test]
+async fn a_share_that_is_refused_blocks_nobody() {
+    let server = Server::start();
+    let (_, rule) = smallest();
+    for command in ["+zadd", "+zrange"] {
+        let rules: Vec<_> = rule.split(' ').filter(|rule| *rule != command).collect();
+        let pool = connect(&user(&server, &rules)).await;
+        let request = pool.lock(command).shared().ttl(PATIENCE * 10);
+        let refused = request.acquire().await.map(drop);
+        let error = refused.expect_err("a command is missing");
+        assert!(error.is_unavailable(), "{error}");
+        let rest = pool.lock(command).ttl(TTL).wait(PATIENCE).acquire().await;
+        rest.expect("no share is left")
+            .release()
+            .await
+            .expect("held");
+    }
+}
+
+#[test]
+fn a_share_that_is_left_is_found() {
+    let test = "deployments::tls_and_acl::acl::a_share_that_is_refused_blocks_nobody";
+    fails_with("ScriptsAreWhole", test);
+}
+
+/// Fails if a password that the server refuses for a moment costs a lease, or if the pool does not
+/// log in by itself once the server takes it again.
+#[tokio::test]
+async fn a_password_that_is_refused_for_a_moment_ends_no_lease() {
+    let server = Server::start();
+    let (_, rule) = smallest();
+    let rules: Vec<_> = rule.split(' ').collect();
+    let pool = connect(&user(&server, &rules)).await;
+    let held = pool.lock("held").ttl(PATIENCE).watchdog().acquire().await;
+    let held = held.expect("it is free");
+    let probe = server.probe();
+    let set = |change: &str| {
+        let mut acl = cmd("ACL");
+        probe.run::<()>(acl.arg("SETUSER").arg("few").arg(change));
+    };
+    set("<few");
+    probe.run::<u32>(cmd("CLIENT").arg("KILL").arg("USER").arg("few"));
+    let is_refused = async || {
+        let refused = pool.lock("k").ttl(TTL).acquire().await.map(drop);
+        refused.is_err_and(|error| error.to_string().contains("WRONGPASS"))
+    };
+    while !is_refused().await {}
+    set(">few");
+    let request = pool.lock("k").ttl(TTL);
+    let logs_in = async { while request.clone().acquire().await.is_err() {} };
+    wait::within("it logs in", PATIENCE, logs_in).await;
+    held.release().await.expect("its lease was kept");
 }
 
 /// What happens where one permission of the set is missing.

@@ -2,6 +2,8 @@
 //! permissions.
 
 mod acl;
+mod neighbours;
+mod odd_keys;
 #[cfg(feature = "tls")]
 mod sentinels;
 #[cfg(feature = "tls")]
@@ -10,7 +12,9 @@ mod tls;
 use std::time::Duration;
 
 use leasehold::{LockError, LockPool};
+use leasehold_tests::server::Server;
 use leasehold_tests::wait;
+use redis::cmd;
 
 /// Longer than any step of a test takes on a busy machine.
 const TTL: Duration = Duration::from_secs(20);
@@ -18,6 +22,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// For an answer: a busy machine wakes each thread of a call up to two seconds late.
 const IO_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Makes a user whose password is its name, and gives the URL for it.
+fn user(server: &Server, name: &str, rules: &[&str]) -> String {
+    let mut acl = cmd("ACL");
+    acl.arg("SETUSER").arg(name).arg("reset").arg("on");
+    acl.arg(format!(">{name}")).arg(rules);
+    server.probe().run::<()>(&acl);
+    format!("redis://{name}:{name}@127.0.0.1:{}/", server.port())
+}
 
 async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url).io_timeout(IO_TIMEOUT)).await

@@ -9,8 +9,10 @@ use super::session_servers::Times;
 mod connecting;
 mod curator;
 mod faults;
+mod neighbours;
 mod orphans;
 mod processes;
+mod reconnecting;
 mod sessions;
 
 /// Of the sessions that a server allows whose tick is half a second, the longest serve this.

@@ -6,29 +6,30 @@ use std::time::{Duration, Instant};
 use leasehold::LockError;
 use leasehold_tests::probe::Probe;
 use leasehold_tests::server::Server;
-use leasehold_tests::wait;
+use leasehold_tests::stores::Store;
+use leasehold_tests::{on_stores, wait};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::{LONG, Line, TTL, connect, connect_with, queued, settle, take};
 
 /// Fails if processes race for a lock that comes free, or a queue is served from its end.
-#[tokio::test]
-async fn processes_are_served_in_the_order_in_which_they_began_to_wait() {
-    let server = Server::start();
-    for url in [&*server.url(), "memory://queue-order"] {
-        let held = take(&connect(url).await, "order").await;
-        let mut line = Line::new("order");
-        let names = ["a", "b", "c", "d", "e", "f"];
-        for name in names {
-            line.join(&connect(url).await, name).await;
-        }
-        let released = Instant::now();
-        held.release().await.expect("still held");
-        println!("{url}");
-        line.served_as(released, &names).await;
+async fn processes_are_served_in_the_order_in_which_they_began_to_wait(store: &Store) {
+    const KEY: &str = "queue-of-processes";
+    let held = take(&connect(&store.url).await, KEY).await;
+    let mut line = Line::new(KEY);
+    let names = ["a", "b", "c", "d", "e", "f"];
+    for name in names {
+        line.join(&connect(&store.url).await, name).await;
     }
+    let released = Instant::now();
+    held.release().await.expect("still held");
+    line.served_as(released, &names).await;
 }
+
+on_stores!(memory redis sentinel cluster postgres: (
+    processes_are_served_in_the_order_in_which_they_began_to_wait,
+));
 
 /// Fails if a process that asks again, as it does from time to time, goes to the end of the queue.
 #[tokio::test]

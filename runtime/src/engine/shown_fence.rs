@@ -1,0 +1,90 @@
+//! The fence of a lease cell, and the program's use of it.
+
+use crate::base::sync::{atomic::AtomicU8, atomic::AtomicU64, atomic::Ordering};
+use crate::fence::Fence;
+
+/// No store issues this number: a fence fits a `BIGINT`.
+const NO_FENCE: u64 = u64::MAX;
+
+/// The program has read the fence.
+const READ: u8 = 1;
+
+/// The holder has released.
+const CLOSED: u8 = 2;
+
+/// The fence of one acquisition.
+pub(super) struct ShownFence {
+    /// [`NO_FENCE`] while there is none.
+    number: AtomicU64,
+    /// See [`LockStore::verifies`](crate::store::LockStore::verifies).
+    verifies: bool,
+    /// [`READ`] and [`CLOSED`], each set once.
+    used: AtomicU8,
+}
+
+impl ShownFence {
+    pub(super) fn new(verifies: bool) -> Self {
+        Self {
+            number: AtomicU64::new(NO_FENCE),
+            verifies,
+            used: AtomicU8::new(0),
+        }
+    }
+
+    pub(super) fn set(&self, fence: Option<Fence>) {
+        let number = fence.map_or(NO_FENCE, Fence::get);
+        self.number.store(number, Ordering::Release);
+    }
+
+    /// The fence, for spans and the like, which start no transaction.
+    pub(super) fn peek(&self) -> Option<Fence> {
+        let number = self.number.load(Ordering::Acquire);
+        (number != NO_FENCE).then(|| Fence::new(number))
+    }
+
+    /// The fence, for the program. On a store that verifies, none if the program first asks after
+    /// the release: the next call may have the lock by then, and both fences would verify.
+    pub(super) fn read(&self) -> Option<Fence> {
+        let note = |used| (used != CLOSED).then_some(used | READ);
+        let noted = self
+            .used
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, note);
+        self.peek().filter(|_| noted.is_ok() || !self.verifies)
+    }
+
+    /// The holder releases.
+    pub(super) fn close(&self) {
+        self.used.fetch_or(CLOSED, Ordering::SeqCst);
+    }
+
+    /// True if a transaction may hold the lock, although its holder has released it.
+    pub(super) fn may_pin(&self) -> bool {
+        self.verifies && self.used.load(Ordering::SeqCst) & READ != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if a fence is shown that the next call's transactions would stand beside.
+    #[test]
+    fn a_fence_that_is_first_read_after_the_release_is_withheld_where_it_verifies() {
+        let fence = Some(Fence::new(7));
+        for (verifies, reads) in [(true, true), (true, false), (false, true), (false, false)] {
+            let shown = ShownFence::new(verifies);
+            shown.set(fence);
+            if reads {
+                assert_eq!(shown.read(), fence);
+            }
+            assert_eq!(shown.may_pin(), verifies && reads);
+            shown.close();
+            for _ in 0..2 {
+                let late = fence.filter(|_| reads || !verifies);
+                assert_eq!(shown.read(), late, "{verifies} {reads}");
+                assert_eq!(shown.may_pin(), verifies && reads);
+            }
+            assert_eq!(shown.peek(), fence, "spans show it");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Errors of a server and of a connection.
+
+/// The reason for a missing answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Error {
+    #[error("{0}")]
+    Disconnected(String),
+    #[error("no answer in time")]
+    Timeout,
+    #[error("an answer that is not of ZooKeeper")]
+    Garbled,
+    #[error("the session has expired")]
+    SessionExpired,
+    #[error("authentication failed")]
+    AuthFailed,
+    #[error("no node")]
+    NoNode,
+    #[error("node exists")]
+    NodeExists,
+    #[error("bad version")]
+    BadVersion,
+    #[error("no permission")]
+    NoAuth,
+    #[error("quota exceeded")]
+    QuotaExceeded,
+    #[error("throttled")]
+    Throttled,
+    #[error("unimplemented")]
+    Unimplemented,
+    #[error("the server is read-only")]
+    NotReadOnly,
+    /// A request that the server refuses each time.
+    #[error("error {0}")]
+    Refused(i32),
+    /// An error that does not exclude that the request was carried out.
+    #[error("error {0}")]
+    Other(i32),
+}
+
+impl Error {
+    /// The meaning of a code that is not 0 (`KeeperException.java`).
+    pub(super) fn of_code(code: i32) -> Self {
+        match code {
+            -6 => Self::Unimplemented,
+            // Marshalling, arguments, children of ephemeral znodes, and access lists.
+            -5 | -8 | -108 | -114 => Self::Refused(code),
+            -101 => Self::NoNode,
+            -102 => Self::NoAuth,
+            -103 => Self::BadVersion,
+            -110 => Self::NodeExists,
+            -112 => Self::SessionExpired,
+            -115 | -124 => Self::AuthFailed,
+            -119 => Self::NotReadOnly,
+            -125 => Self::QuotaExceeded,
+            -127 => Self::Throttled,
+            code => Self::Other(code),
+        }
+    }
+
+    pub(super) fn disconnected(reason: &std::io::Error) -> Self {
+        Self::Disconnected(reason.to_string())
+    }
+}

@@ -1,0 +1,244 @@
+//! One connection to a server: requests with their answers, and watches.
+//!
+//! Requests leave in the order in which they are asked for, and the server carries them out in that
+//! order. A connection ends once, with all of its requests and watches. Nothing is sent again: the
+//! next connection of the session begins without them, however many there were.
+
+use std::future::pending;
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::asked::{Asked, Change, Request, header};
+use super::error::Error;
+use super::handshake::{self, CLOSE, Granted, Ticket};
+use super::jute::{In, Out};
+
+const PING: i32 = 11;
+const AUTH: i32 = 100;
+
+/// Numbers of requests that have no number of their own.
+const PING_NUMBER: i32 = -2;
+const AUTH_NUMBER: i32 = -4;
+
+/// Further requests wait for the next write once this many bytes leave.
+const BATCH: usize = 64 * 1_024;
+
+/// The space for each read.
+const READ: usize = 16 * 1_024;
+
+/// The longest answer: a list of a few million names.
+const LONGEST: usize = 256 * 1_024 * 1_024;
+
+/// A connection. The session is closed when the last owner of its connection drops that.
+#[derive(Debug)]
+pub(super) struct Line {
+    requests: UnboundedSender<Request>,
+}
+
+/// Waits for one change of a znode.
+#[derive(Debug)]
+pub(super) struct Watch(oneshot::Receiver<()>);
+
+impl Watch {
+    /// Returns after the change, or at the end of the connection.
+    pub(super) async fn changed(self) {
+        let _ = self.0.await;
+    }
+}
+
+impl Line {
+    /// Connects to a server and opens a session, or resumes one. A server that is silent for
+    /// `silence` loses the connection.
+    pub(super) async fn open(
+        server: &str,
+        digest: Option<&str>,
+        asked: Duration,
+        silence: Duration,
+    ) -> Result<(Self, Granted), Error> {
+        let connecting = timeout(silence, handshake::connected(server));
+        let stream = connecting.await.map_err(|_| Error::Timeout)??;
+        Self::begin(stream, digest, asked, None, silence).await
+    }
+
+    /// Opens or resumes a session on an unused connection.
+    pub(super) async fn begin(
+        mut stream: TcpStream,
+        digest: Option<&str>,
+        asked: Duration,
+        resumed: Option<&Ticket>,
+        silence: Duration,
+    ) -> Result<(Self, Granted), Error> {
+        let asked = i32::try_from(asked.as_millis()).unwrap_or(i32::MAX);
+        let shaking = timeout(silence, handshake::shake(&mut stream, asked, resumed));
+        let granted = shaking.await.map_err(|_| Error::Timeout)??;
+        if let Some(digest) = digest {
+            let request = Out::default().int(AUTH_NUMBER).int(AUTH).int(0);
+            let request = request.text("digest").text(digest);
+            let introducing = timeout(silence, handshake::exchange(&mut stream, &request));
+            let answer = introducing.await.map_err(|_| Error::Timeout)??;
+            header(&mut In(&answer)).and_then(|(_, outcome)| outcome)?;
+        }
+        let (sender, requests) = unbounded_channel();
+        tokio::spawn(serve(stream, requests, silence));
+        Ok((Self { requests: sender }, granted))
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.requests.is_closed()
+    }
+
+    /// Waits for the end of the connection.
+    pub(super) async fn over(&self) {
+        self.requests.closed().await;
+    }
+
+    /// Sends a request before this returns, and returns its answer.
+    pub(super) fn ask(
+        &self,
+        code: i32,
+        body: Out,
+    ) -> impl Future<Output = Result<Vec<u8>, Error>> + Send + use<> {
+        self.send(code, body, None)
+    }
+
+    /// The same for a request that watches a path.
+    pub(super) fn watch(
+        &self,
+        code: i32,
+        path: &str,
+    ) -> (
+        impl Future<Output = Result<Vec<u8>, Error>> + Send + use<>,
+        Watch,
+    ) {
+        let (change, watch) = oneshot::channel();
+        let body = Out::default().text(path).flag(true);
+        let asking = self.send(code, body, Some((path.to_owned(), change)));
+        (asking, Watch(watch))
+    }
+
+    fn send(
+        &self,
+        code: i32,
+        body: Out,
+        watch: Option<(String, Change)>,
+    ) -> impl Future<Output = Result<Vec<u8>, Error>> + Send + use<> {
+        let (answer, answered) = oneshot::channel();
+        let request = Request {
+            code,
+            body,
+            answer,
+            watch,
+        };
+        // On a connection that is over the request is dropped, and the answer with it.
+        let _ = self.requests.send(request);
+        async move {
+            let lost = || Error::Disconnected("it had ended before".to_owned());
+            answered.await.unwrap_or_else(|_| Err(lost()))
+        }
+    }
+}
+
+fn locked(asked: &Mutex<Asked>) -> MutexGuard<'_, Asked> {
+    asked.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Serves a connection until it ends.
+async fn serve(stream: TcpStream, mut requests: UnboundedReceiver<Request>, silence: Duration) {
+    let asked = Mutex::new(Asked::default());
+    let error = {
+        let (reading, writing) = stream.into_split();
+        let reads = pin!(read(reading, &asked, silence));
+        let writes = pin!(write(writing, &mut requests, &asked, silence));
+        match select(reads, writes).await {
+            Either::Left((error, _)) | Either::Right((error, _)) => error,
+        }
+    };
+    // Whoever gets an error finds the connection over.
+    requests.close();
+    while let Ok(request) = requests.try_recv() {
+        let _ = request.answer.send(Err(error.clone()));
+    }
+    asked
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+        .end(&error);
+}
+
+async fn write(
+    mut writing: OwnedWriteHalf,
+    requests: &mut UnboundedReceiver<Request>,
+    asked: &Mutex<Asked>,
+    silence: Duration,
+) -> Error {
+    let mut frames = Vec::new();
+    loop {
+        frames.clear();
+        let next = timeout(silence * 3 / 8, requests.recv()).await;
+        let closes = matches!(next, Ok(None));
+        match next {
+            Ok(Some(request)) => locked(asked).request(request, &mut frames),
+            Ok(None) => locked(asked).signal(0, CLOSE, &mut frames),
+            Err(_) => locked(asked).signal(PING_NUMBER, PING, &mut frames),
+        }
+        while frames.len() < BATCH
+            && let Ok(request) = requests.try_recv()
+        {
+            locked(asked).request(request, &mut frames);
+        }
+        if let Err(error) = writing.write_all(&frames).await {
+            return Error::disconnected(&error);
+        }
+        if closes {
+            // The server answers, and ends the connection.
+            return pending().await;
+        }
+    }
+}
+
+async fn read(mut reading: OwnedReadHalf, asked: &Mutex<Asked>, silence: Duration) -> Error {
+    let mut buffer = Vec::new();
+    loop {
+        buffer.reserve(READ);
+        let left = locked(asked).left(silence);
+        match timeout(left, reading.read_buf(&mut buffer)).await {
+            Ok(Ok(0)) => return Error::Disconnected("the server closed it".to_owned()),
+            Ok(Ok(_)) => locked(asked).heard(),
+            Ok(Err(error)) => return Error::disconnected(&error),
+            // A request may have left after the wait began.
+            Err(_) if locked(asked).left(silence).is_zero() => {
+                return Error::Disconnected("the server was silent".to_owned());
+            }
+            Err(_) => {}
+        }
+        if let Err(error) = receive(&mut buffer, asked) {
+            return error;
+        }
+    }
+}
+
+/// Takes the whole frames out of the buffer.
+fn receive(buffer: &mut Vec<u8>, asked: &Mutex<Asked>) -> Result<(), Error> {
+    let mut rest = buffer.as_slice();
+    while let Some((length, behind)) = rest.split_first_chunk() {
+        let length = usize::try_from(i32::from_be_bytes(*length));
+        let length = length.ok().filter(|length| *length <= LONGEST);
+        let length = length.ok_or(Error::Garbled)?;
+        let Some((frame, behind)) = behind.split_at_checked(length) else {
+            break;
+        };
+        locked(asked).receive(frame)?;
+        rest = behind;
+    }
+    let taken = buffer.len() - rest.len();
+    buffer.drain(..taken);
+    Ok(())
+}

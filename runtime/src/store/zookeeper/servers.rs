@@ -1,0 +1,148 @@
+//! Connections to the servers of an ensemble, and what the servers allow.
+//!
+//! What a server has granted once counts until the connection ends: it may have been restarted with
+//! other settings. So the bounds are read again before each connection counts. A session is resumed
+//! on a connection that was open before that, so that the process that is asked to resume it is the
+//! one that has told its bounds. Otherwise a lost answer could shorten the session.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use super::address::Address;
+use super::classes::Classes;
+use super::error::Error;
+use super::handshake::{self, Granted, Ticket};
+use super::line::Line;
+use crate::base::seeded::seeded;
+
+/// The least time that a server gets for an answer to the handshake.
+pub(super) const LEAST_HANDSHAKE: Duration = Duration::from_millis(500);
+
+/// The pause before the servers are asked again. Without a leader they hang up at once.
+pub(super) const PAUSE: Duration = Duration::from_millis(100);
+
+/// Bounds of the time that a server may be silent before a session goes on with another: a fifth of
+/// the session.
+const LEAST_SILENCE: Duration = Duration::from_secs(1);
+const MOST_SILENCE: Duration = Duration::from_secs(3);
+
+/// The servers of an ensemble.
+pub(super) struct Servers {
+    pub(super) address: Address,
+    classes: Mutex<Classes>,
+    /// The next server to try.
+    next: AtomicUsize,
+}
+
+/// A session of this process that goes on with another connection.
+pub(super) struct Resumed<'a> {
+    pub(super) ticket: &'a Ticket,
+    pub(super) lasts: Duration,
+    /// The path of the session's own znode.
+    pub(super) own: &'a str,
+}
+
+/// The reason why a server does not serve a session.
+enum Refusal {
+    /// It grants less time than the session was granted before.
+    Shorter,
+    Failed(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Servers {
+    pub(super) fn new(address: Address, classes: Classes) -> Self {
+        Self {
+            address,
+            classes: Mutex::new(classes),
+            // Processes that start together take different servers.
+            next: AtomicUsize::new(usize::from(rand::random::<u16>())),
+        }
+    }
+
+    pub(super) fn classes(&self) -> Classes {
+        *self.classes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a session at the first server that grants one. Tries until this is dropped.
+    pub(super) async fn open(&self, asked: Duration) -> Result<(Line, Granted), Error> {
+        loop {
+            for _ in 0..self.address.servers().len() {
+                match self.reach(asked, None).await {
+                    Err(Refusal::Failed(Error::AuthFailed)) => return Err(Error::AuthFailed),
+                    Ok(opened) => return Ok(opened),
+                    Err(_) => {}
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Resumes a session. None if it is over, or no server that answers grants its time.
+    pub(super) async fn resume(&self, session: &Resumed<'_>) -> Option<Line> {
+        let begun = Instant::now();
+        // The servers have ended it by then.
+        while begun.elapsed() < session.lasts * 2 {
+            let mut shorter = false;
+            for _ in 0..self.address.servers().len() {
+                match self.reach(session.lasts, Some(session)).await {
+                    Ok((line, _)) => return Some(line),
+                    Err(Refusal::Failed(Error::SessionExpired)) => return None,
+                    Err(Refusal::Shorter) => shorter = true,
+                    Err(Refusal::Failed(_)) => {}
+                }
+            }
+            if shorter {
+                return None;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        None
+    }
+
+    async fn reach(
+        &self,
+        asked: Duration,
+        resumed: Option<&Resumed<'_>>,
+    ) -> Result<(Line, Granted), Refusal> {
+        let servers = self.address.servers();
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
+        let server = &servers[next % servers.len()];
+        let silence = (asked / 5).clamp(LEAST_SILENCE, MOST_SILENCE);
+        let connecting = timeout(silence, handshake::connected(server));
+        let stream = connecting.await.map_err(|_| Error::Timeout)??;
+        let (shortest, longest) = handshake::bounds(server, silence).await?;
+        self.learn(shortest, longest);
+        if resumed.is_some() && longest < asked && !seeded!(GrantedTimeReadOnce) {
+            return Err(Refusal::Shorter);
+        }
+        let digest = self.address.digest();
+        let ticket = resumed.map(|session| session.ticket);
+        let beginning = Line::begin(stream, digest.as_deref(), asked, ticket, silence);
+        let (line, granted) = beginning.await?;
+        if let Some(session) = resumed {
+            if granted.lasts < session.lasts && !seeded!(GrantedTimeReadOnce) {
+                return Err(Refusal::Shorter);
+            }
+            // The server may be behind the one before. This brings it up to date.
+            let touching = timeout(silence, line.touch(session.own));
+            touching.await.map_err(|_| Error::Timeout)??;
+        }
+        Ok((line, granted))
+    }
+
+    /// The tick of a server may be longer than before its restart.
+    fn learn(&self, shortest: Duration, longest: Duration) {
+        let tick = self.address.tick;
+        let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
+        *classes = classes.with_tick_of(Classes::new(shortest, longest, tick));
+    }
+}

@@ -1,0 +1,20 @@
+//! Every way out of an annotated function, with the locks in a real Redis Cluster.
+
+use std::sync::{Arc, LazyLock};
+
+use leasehold_tests::stores;
+
+use super::{Store, ways_out};
+
+static STORE: LazyLock<Store> = LazyLock::new(|| {
+    let store = stores::Store::cluster("lock");
+    Store {
+        url: store.url,
+        probe: Arc::clone(&store.probe),
+    }
+});
+
+ways_out! {
+    *STORE,
+    the_lock_is_stolen: Stolen,
+}

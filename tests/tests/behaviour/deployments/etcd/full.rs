@@ -1,0 +1,64 @@
+//! A database that is full: the server refuses transactions that it has carried out.
+
+use std::time::Duration;
+
+use leasehold_tests::etcd::Etcd;
+use leasehold_tests::rerun::fails_with;
+use leasehold_tests::session_server::{SessionProbe as _, SessionServer as _, leader};
+use leasehold_tests::wait;
+
+use super::TTL;
+use crate::deployments::session_servers::{LONG, connect_patiently, works};
+
+/// One part fits into the database, and two do not.
+const QUOTA: &str = "--quota-backend-bytes=1500000";
+const PART: usize = 800_000;
+
+/// The leader goes on without its follower for so long, and commits what it has once that is back.
+const ELECTION: [&str; 2] = ["--election-timeout=10000", "--heartbeat-interval=500"];
+
+/// Fails if nodes are left of an acquire that the server carried out and refused, and whose caller
+/// has gone. All three writes pass the quota while nothing is committed. Then they are carried out
+/// in their order, and the database is full before the acquire.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_acquire_leaves_no_node() {
+    let cluster = Etcd::cluster_with(
+        2,
+        &[QUOTA, "--backend-batch-limit=1", ELECTION[0], ELECTION[1]],
+    );
+    let leading = leader(&cluster, None);
+    let (server, follower) = (&cluster[leading], &cluster[1 - leading]);
+    let (gateway, probe) = (server.gateway(), server.probe("full", "lock:"));
+    let pool = connect_patiently(&server.url("full")).await;
+    works::<Etcd>(&pool, "before").await;
+    // It keeps the session, with which the nodes would go.
+    let held = pool.lock("held").ttl(TTL).watchdog().acquire().await;
+    let held = held.expect("it is free");
+
+    let wait_for = async |proposed: i64| {
+        let is_proposed = || gateway.proposals() == proposed;
+        wait::until_async("it is proposed", Duration::from_secs(5), is_proposed).await;
+    };
+    wait_for(0).await;
+    follower.pause();
+    let parts = ["part1", "part2"].map(|key| std::thread::spawn(move || gateway.fill(key, PART)));
+    wait_for(2).await;
+    let acquire = wait::started(pool.lock_all(["a", "b"]).ttl(TTL).acquire()).await;
+    wait_for(3).await;
+    drop(acquire);
+    follower.resume();
+    for part in parts {
+        part.join().expect("it is answered");
+    }
+    let is_full = || gateway.fill("more", 1).is_none();
+    wait::until_async("the database is full", LONG, is_full).await;
+    let left = || probe.nodes("a").len() + probe.nodes("b").len();
+    wait::until_async("nothing is left", LONG, || left() == 0).await;
+    held.check().expect("its lease goes on");
+}
+
+#[test]
+fn a_node_that_is_left_is_found() {
+    let test = "deployments::etcd::full::a_refused_acquire_leaves_no_node";
+    fails_with("FullIsRefused", test);
+}

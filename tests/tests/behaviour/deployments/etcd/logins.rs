@@ -1,0 +1,72 @@
+//! Users whose tokens a server refuses: the pool logs in again, and loses no lease by it.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{LockGuard, LockPool};
+use leasehold_tests::etcd::Etcd;
+use leasehold_tests::rerun::fails_with;
+use leasehold_tests::session_server::SessionServer as _;
+use leasehold_tests::wait;
+
+use super::TTL;
+use crate::deployments::session_servers::{LONG, Times as _, connect, works};
+
+/// How many roles are added.
+const ROLES: usize = 3;
+
+/// Fails if a lease ends, or a call fails, because another team has added a role: the server
+/// refuses each token that it signed before.
+#[tokio::test]
+async fn a_new_role_ends_no_lease() {
+    let server = Etcd::with_signed_tokens();
+    let gateway = server.gateway();
+    gateway.add_user("root", "root", "root");
+    gateway.add_role("locks", "shop/");
+    gateway.add_user("service", "hunter2", "locks");
+    gateway.enable_users();
+    let root = gateway.as_user("root", "root");
+    let url = server.url("shop");
+    let pool = connect(&url.replace("etcd://", "etcd://service:hunter2@")).await;
+    let mut held = Vec::new();
+    for (key, ttl) in [("short", Etcd::LEASE), ("long", TTL)] {
+        let request = pool.lock(key).ttl(ttl).watchdog().wait(LONG);
+        held.push(request.acquire().await.expect("it is free"));
+    }
+    for number in 0..ROLES {
+        root.add_role(&format!("team{number}"), "elsewhere/");
+        is_renewed(&held).await;
+        root.add_role(&format!("other-team{number}"), "elsewhere/");
+        is_taken_at_once(&pool).await;
+    }
+    for guard in held {
+        guard.release().await.expect("its lease was kept");
+    }
+}
+
+/// Waits until each lease ends later than now.
+async fn is_renewed(held: &[LockGuard]) {
+    for guard in held {
+        let end = || Instant::now() + guard.remaining();
+        // A deadline that is read twice differs by what lies between the two readings.
+        let later = end() + Duration::from_secs(1);
+        let is_renewed = || later < end() || guard.check().is_err();
+        wait::until_async("the lease is renewed", LONG, is_renewed).await;
+        guard.check().expect("its lease was kept");
+    }
+}
+
+/// A call that has no time to wait is not refused, and neither is a look at its lock.
+async fn is_taken_at_once(pool: &LockPool) {
+    let guard = pool.lock("k").ttl(TTL).acquire().await;
+    let guard = guard.expect("the pool has logged in again");
+    let lock = pool.inspect("k").await.expect("the server answers");
+    assert_eq!(lock.holders.len(), 1, "{lock:?}");
+    guard.release().await.expect("held");
+    works::<Etcd>(pool, "again").await;
+}
+
+#[test]
+fn a_token_that_is_kept_is_found() {
+    let test = "deployments::etcd::logins::a_new_role_ends_no_lease";
+    fails_with("OldTokenKept", test);
+}

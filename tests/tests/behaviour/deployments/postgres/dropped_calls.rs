@@ -1,0 +1,165 @@
+//! Transactions that outlive the call that has verified them: the next call of the same process
+//! reads what they have committed, or they are not committed.
+
+use std::time::Duration;
+
+use leasehold::{Fence, LockGuard, LockPool};
+use leasehold_tests::postgres::{Database, Postgres};
+use leasehold_tests::proxy::{Mode, Proxy};
+use leasehold_tests::wait;
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, Error, IsolationLevel, NoTls};
+
+use super::{LONG, connect, take};
+
+/// The next call has time to come in beside the transaction, if it may.
+const LOOK: Duration = Duration::from_secs(1);
+
+const LEVELS: [IsolationLevel; 3] = [
+    IsolationLevel::ReadCommitted,
+    IsolationLevel::RepeatableRead,
+    IsolationLevel::Serializable,
+];
+
+/// A database with numbers, each of which is one more than the last, and no row in which two
+/// transactions meet.
+async fn numbers(server: &Postgres) -> (Database, LockPool, Client) {
+    let database = server.migrated();
+    let client = database.client().await;
+    let made = "CREATE TABLE numbers (number bigint)";
+    client.batch_execute(made).await.expect("a new table");
+    let pool = connect(&database).await;
+    (database, pool, client)
+}
+
+/// Begins a transaction with `verify`, and reads the last number.
+async fn begin(client: &Client, level: IsolationLevel, lock: &LockGuard) -> Result<i64, Error> {
+    let level = match level {
+        IsolationLevel::RepeatableRead => "REPEATABLE READ",
+        IsolationLevel::Serializable => "SERIALIZABLE",
+        _ => "READ COMMITTED",
+    };
+    let begin = format!("BEGIN ISOLATION LEVEL {level}");
+    client.batch_execute(&begin).await?;
+    let fence = lock.fence().map(Fence::as_i64);
+    let verify = "SELECT leasehold.verify($1, $2)";
+    client.query(verify, &[&lock.full_key(), &fence]).await?;
+    let read = "SELECT coalesce(max(number), 0) FROM numbers";
+    Ok(client.query_one(read, &[]).await?.get(0))
+}
+
+async fn write(client: &Client, number: i64) -> Result<(), Error> {
+    let write = "INSERT INTO numbers VALUES ($1)";
+    client.execute(write, &[&number]).await.map(drop)
+}
+
+/// Takes the lock for one call, and starts the next one. Both have waited, so that the process has a
+/// fence for each.
+async fn two_calls(
+    database: &Database,
+    pool: &LockPool,
+    level: IsolationLevel,
+) -> (LockGuard, JoinHandle<()>) {
+    let earlier = take(pool, "numbers").await;
+    let first = wait::started(take(pool, "numbers")).await;
+    let next = next_call(pool.clone(), database.client().await, level);
+    let next = wait::started(next).await;
+    earlier.release().await.expect("still held");
+    (first.await, tokio::spawn(next))
+}
+
+/// The whole of the next call: it may be refused, and must not read an old number.
+async fn next_call(pool: LockPool, client: Client, level: IsolationLevel) {
+    let guard = take(&pool, "numbers").await;
+    let ended = async {
+        let last = begin(&client, level, &guard).await?;
+        write(&client, last + 1).await?;
+        client.batch_execute("COMMIT").await
+    };
+    ended.await.expect("it has the lock");
+    guard.release().await.expect("still held");
+}
+
+/// Fails if two transactions have read the same number, or one of the two is missing.
+async fn none_is_lost(client: &Client, level: IsolationLevel) {
+    let read = "SELECT count(*), count(DISTINCT number) FROM numbers";
+    let row = client.query_one(read, &[]).await.expect("a count");
+    assert_eq!(
+        (row.get::<_, i64>(0), row.get::<_, i64>(1)),
+        (2, 2),
+        "{level:?}"
+    );
+}
+
+/// Fails if a call commits beside a transaction that a dropped call of its process has left behind.
+#[tokio::test]
+async fn a_transaction_of_a_dropped_call() {
+    for level in LEVELS {
+        let (database, pool, client) = numbers(Postgres::shared()).await;
+        let (dropped, next) = two_calls(&database, &pool, level).await;
+        let last = begin(&client, level, &dropped)
+            .await
+            .expect("it has the lock");
+        drop(dropped);
+        tokio::time::sleep(LOOK).await;
+        let ended = async {
+            write(&client, last + 1).await?;
+            client.batch_execute("COMMIT").await
+        };
+        ended.await.expect("no other holder was let in");
+        let next = wait::within("the next call ends", LONG, next).await;
+        next.expect("no panic");
+        none_is_lost(&database.client().await, level).await;
+    }
+}
+
+/// Fails if a call commits beside a prepared transaction of a call that has returned.
+#[tokio::test]
+async fn a_prepared_transaction() {
+    let settings = ["fsync=off", "max_prepared_transactions=4"];
+    let server = Postgres::start_with(&settings);
+    for level in LEVELS {
+        let (database, pool, client) = numbers(&server).await;
+        let (returned, next) = two_calls(&database, &pool, level).await;
+        let last = begin(&client, level, &returned)
+            .await
+            .expect("it has the lock");
+        write(&client, last + 1).await.expect("an open transaction");
+        let prepare = "PREPARE TRANSACTION 'first'";
+        client.batch_execute(prepare).await.expect("a first phase");
+        returned.release().await.expect("still held");
+        tokio::time::sleep(LOOK).await;
+        let commit = "COMMIT PREPARED 'first'";
+        client.batch_execute(commit).await.expect("a second phase");
+        let next = wait::within("the next call ends", LONG, next).await;
+        next.expect("no panic");
+        none_is_lost(&client, level).await;
+    }
+}
+
+/// Fails if a call commits before a `COMMIT` that is on its way when its call is dropped.
+#[tokio::test]
+async fn a_commit_on_its_way() {
+    for level in LEVELS {
+        let (database, pool, _client) = numbers(Postgres::shared()).await;
+        let proxy = Proxy::start_postgres(database.address());
+        let url = database.url_over(proxy.address());
+        let connected = tokio_postgres::connect(&url, NoTls).await;
+        let (client, connection) = connected.expect("the server answers");
+        tokio::spawn(connection);
+        let (dropped, next) = two_calls(&database, &pool, level).await;
+        let last = begin(&client, level, &dropped)
+            .await
+            .expect("it has the lock");
+        write(&client, last + 1).await.expect("an open transaction");
+        proxy.set(Mode::Stall);
+        let commit = wait::started(client.batch_execute("COMMIT")).await;
+        drop(dropped);
+        tokio::time::sleep(LOOK).await;
+        proxy.pass();
+        commit.await.expect("no other holder was let in");
+        let next = wait::within("the next call ends", LONG, next).await;
+        next.expect("no panic");
+        none_is_lost(&database.client().await, level).await;
+    }
+}

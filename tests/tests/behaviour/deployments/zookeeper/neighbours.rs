@@ -1,0 +1,35 @@
+//! Other clients of the same ensemble, where the pool has a user.
+
+use std::time::Duration;
+
+use leasehold_tests::session_server::SessionServer as _;
+use leasehold_tests::zookeeper::Zookeeper;
+
+use super::TTL;
+use crate::deployments::all_are_renewed;
+use crate::deployments::session_servers::{LONG, connect_patiently};
+
+/// Fails if a client without the pool's user can take a holder's znode away, or put one before it.
+#[tokio::test]
+async fn who_is_another_user_cannot_touch_a_lock() {
+    let server = Zookeeper::start();
+    let url = server.url("shop");
+    let url = url.replace("zookeeper://", "zookeeper://service:hunter2@");
+    let pool = connect_patiently(&url).await;
+    let request = pool.lock("k").ttl(TTL).wait(LONG);
+    let request = request.watchdog_every(Duration::from_millis(200));
+    let guards = [request.acquire().await.expect("free")];
+    let (owner, nobody, another) = (server.client(), server.client(), server.client());
+    owner.introduce("service", "hunter2");
+    another.introduce("another", "hunter2");
+    let directory = "/shop/lock:k";
+    let names = owner.names(directory);
+    let [held] = &names[..] else {
+        panic!("one holder was expected: {names:?}");
+    };
+    for client in [nobody, another] {
+        assert!(client.may_not_delete(&format!("{directory}/{held}")));
+        assert!(client.may_not_make(&format!("{directory}/_c_x-lock-0000000000")));
+    }
+    all_are_renewed(&guards).await;
+}

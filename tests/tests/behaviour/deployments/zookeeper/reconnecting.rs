@@ -1,0 +1,154 @@
+//! Reconnections: the server may grant less than before, and many calls may wait.
+
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool};
+use leasehold_tests::pipe::{Flow, Pipe};
+use leasehold_tests::rerun::fails_with;
+use leasehold_tests::session_server::{SessionProbe as _, SessionServer as _};
+use leasehold_tests::wait;
+use leasehold_tests::zookeeper::{Settings, Zookeeper};
+
+use crate::deployments::session_servers::{LONG, connect, connect_patiently};
+
+/// A lease that is longer than a restart takes, in a session that serves it.
+const KEPT: Duration = Duration::from_secs(9);
+const SERVES_KEPT: Duration = Duration::from_secs(16);
+
+/// The longest session after the restart.
+const SHORTER: Duration = Duration::from_secs(1);
+
+/// A ttl that it serves.
+const SHORT: Duration = Duration::from_millis(100);
+
+/// Restarts the server with shorter sessions, cuts the holder off while `flow` passes, and fails if
+/// its lock is free before its lease is over.
+async fn a_shorter_session_is_over(flow: Flow) {
+    let mut server = Settings::new().longest_session(SERVES_KEPT).start();
+    let pipe = Pipe::start(server.address());
+    let pool = connect(&Zookeeper::url_of_all([pipe.address()], "shorter")).await;
+    let probe = server.probe("shorter", "lock:");
+    let held = pool.lock("k").ttl(KEPT).watchdog().wait(LONG);
+    let held = held.acquire().await.expect("it is free");
+    let name = format!("sid=0x{:x},", probe.nodes("k")[0].session);
+    server.kill();
+    pipe.set(flow);
+    server.set_longest_session(SHORTER);
+    server.spawn();
+    server.serves();
+    let attached = || {
+        let connections = server.word("cons");
+        connections.is_some_and(|connections| connections.contains(&name))
+    };
+    // The pool must not take the session up again, so it has its time to try that.
+    wait::try_until_async(KEPT / 3, || held.check().is_err() || attached()).await;
+    pipe.set(Flow::BlackHole);
+    wait::until_async("the lock is free, or its lease is over", LONG, || {
+        held.check().is_err() || probe.nodes("k").is_empty()
+    })
+    .await;
+    assert!(held.check().is_err(), "held without a node");
+    pipe.set(Flow::Pass);
+    pipe.cut();
+    for _ in 0..2 {
+        let refused = pool.lock("other").ttl(KEPT).wait(LONG).acquire().await;
+        let error = refused.map(drop).expect_err("no session serves it");
+        assert!(matches!(error, LockError::Config { .. }), "{error}");
+    }
+    let short = pool.lock("short").ttl(SHORT).wait(LONG).acquire().await;
+    drop(short.expect("a session serves it"));
+}
+
+/// Fails if a session counts as long as it was granted once, and not as long as the server grants
+/// when the client connects again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_became_shorter_is_over() {
+    a_shorter_session_is_over(Flow::Pass).await;
+}
+
+/// Fails if a server can shorten a session by an answer that is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_lost_answer_shortens_a_session() {
+    a_shorter_session_is_over(Flow::LoseAnswers).await;
+}
+
+#[test]
+fn a_granted_time_that_is_read_once_is_found() {
+    let test = "deployments::zookeeper::reconnecting::a_session_that_became_shorter_is_over";
+    fails_with("GrantedTimeReadOnce", test);
+}
+
+/// More paths than one request to a server can name.
+const CALLS: usize = 5_000;
+
+/// Their ttl, which a busy machine does not miss.
+const WAITING: Duration = Duration::from_secs(20);
+
+/// How many keys a call may name.
+const AT_ONCE: usize = 16;
+
+fn long_key(number: usize) -> String {
+    format!("{number:0>240}")
+}
+
+/// Holds all keys until the returned guards are dropped.
+async fn hold_all(pool: &LockPool) -> Vec<leasehold::LockGuard> {
+    let keys: Vec<String> = (0..CALLS).map(long_key).collect();
+    let held = keys.chunks(AT_ONCE).map(|keys| {
+        let held = pool.lock_all(keys.iter().cloned()).ttl(LONG).wait(LONG);
+        async move { held.acquire().await.expect("they are free") }
+    });
+    futures_util::future::join_all(held).await
+}
+
+/// Fails if calls that wait cost the session when its connection ends, or wait for ever after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_waiting_calls_survive_a_cut() {
+    let server = Settings::new().longest_session(LONG * 4).start();
+    let pipe = Pipe::start(server.address());
+    let holder = connect_patiently(&server.url("many")).await;
+    let pool = connect_patiently(&Zookeeper::url_of_all([pipe.address()], "many")).await;
+    let mut held = hold_all(&holder).await;
+    let take = |key: String| pool.lock(key).ttl(WAITING).wait(LONG * 4);
+    let own = take("own".to_owned()).watchdog().acquire().await;
+    let own = own.expect("it is free");
+    let calls = (0..CALLS).map(|number| tokio::spawn(take(long_key(number)).acquire()));
+    let mut calls: Vec<_> = calls.collect();
+    let probe = server.probe("many", "lock:");
+    let all_watch = || CALLS < watches(&server);
+    wait::until_async("all watch", LONG, all_watch).await;
+    let session = probe.nodes("own")[0].session;
+    pipe.cut();
+    let between = take("between".to_owned()).acquire().await;
+    between.expect("it is free").release().await.expect("held");
+    wait::until_async("all watch again", LONG, all_watch).await;
+    assert!(own.check().is_ok(), "the cut cost no lease");
+    assert_eq!(probe.nodes("own")[0].session, session);
+    let freed = held.pop().expect("they are held");
+    freed.release().await.expect("held");
+    for call in calls.split_off(CALLS - CALLS % AT_ONCE) {
+        let got = wait::within("its turn comes", LONG, call).await;
+        drop(got.expect("no panic").expect("it is free"));
+    }
+    for call in calls {
+        call.abort();
+    }
+    own.release().await.expect("held");
+}
+
+/// How many watches the clients of a server have.
+fn watches(server: &Zookeeper) -> usize {
+    let told = server.word("wchs").unwrap_or_default();
+    let total = told
+        .lines()
+        .find_map(|line| line.strip_prefix("Total watches:"));
+    total
+        .and_then(|total| total.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+#[test]
+fn watches_that_are_forgotten_are_found() {
+    let test = "deployments::zookeeper::reconnecting::many_waiting_calls_survive_a_cut";
+    fails_with("WatchesForgotten", test);
+}

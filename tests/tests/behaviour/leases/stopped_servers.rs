@@ -1,0 +1,293 @@
+//! Leases in each store while all of its servers stand still.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockHandle, LockPool, distributed_lock};
+use leasehold_tests::cluster::{Cluster, MASTERS, Setup};
+use leasehold_tests::etcd::Etcd;
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::postgres::Postgres;
+use leasehold_tests::quorum::Quorum;
+use leasehold_tests::rerun::fails_with;
+use leasehold_tests::sentinel::{Deployment, Setup as Sentinels};
+use leasehold_tests::server::Server;
+use leasehold_tests::session_server::SessionServer as _;
+use leasehold_tests::stores::NO_OUTAGE;
+use leasehold_tests::zookeeper::Zookeeper;
+use leasehold_tests::{clock, wait};
+
+const LONG: Duration = Duration::from_secs(30);
+
+/// The servers of one store.
+enum Servers {
+    Redis(Server),
+    Sentinel(Deployment),
+    Cluster(Cluster),
+    Redlock(Quorum),
+    Postgres(Postgres),
+    Etcd(Etcd),
+    Zookeeper(Zookeeper),
+}
+
+impl Servers {
+    fn redis() -> Self {
+        Self::Redis(Server::start())
+    }
+
+    fn sentinel() -> Self {
+        Self::Sentinel(Sentinels::new().start_naming(Server::start()))
+    }
+
+    fn cluster() -> Self {
+        Self::Cluster(Setup::new().start())
+    }
+
+    fn redlock() -> Self {
+        Self::Redlock(Quorum::old(3))
+    }
+
+    fn postgres() -> Self {
+        Self::Postgres(Postgres::start())
+    }
+
+    fn etcd() -> Self {
+        Self::Etcd(Etcd::start())
+    }
+
+    fn zookeeper() -> Self {
+        Self::Zookeeper(Zookeeper::start())
+    }
+
+    /// A pool, which waits longer for an answer than any stop lasts.
+    async fn pool(&self) -> LockPool {
+        let url = match self {
+            Self::Redis(server) => server.url(),
+            Self::Sentinel(deployment) => deployment.url(),
+            Self::Cluster(cluster) => cluster.url(),
+            Self::Redlock(quorum) => quorum.url_with("max_ttl=100ms&node_timeout=1s"),
+            Self::Postgres(server) => server.migrated().url(),
+            Self::Etcd(server) => server.url("stopped"),
+            Self::Zookeeper(server) => server.url("stopped"),
+        };
+        wait::connected(LockPool::builder().url(&url).io_timeout(NO_OUTAGE)).await
+    }
+
+    /// Stops all servers that have locks.
+    fn pause(&mut self) {
+        match self {
+            Self::Redis(server) => server.pause(),
+            Self::Sentinel(deployment) => deployment.master().pause(),
+            Self::Cluster(cluster) => (0..MASTERS).for_each(|node| cluster.pause(node)),
+            Self::Redlock(quorum) => quorum.servers.iter().for_each(Server::pause),
+            Self::Postgres(server) => server.pause(),
+            Self::Etcd(server) => server.pause(),
+            Self::Zookeeper(server) => server.pause(),
+        }
+    }
+
+    fn resume(&mut self) {
+        match self {
+            Self::Redis(server) => server.resume(),
+            Self::Sentinel(deployment) => deployment.master().resume(),
+            Self::Cluster(cluster) => (0..MASTERS).for_each(|node| cluster.resume(node)),
+            Self::Redlock(quorum) => quorum.servers.iter().for_each(Server::resume),
+            Self::Postgres(server) => server.resume(),
+            Self::Etcd(server) => server.resume(),
+            Self::Zookeeper(server) => server.resume(),
+        }
+    }
+}
+
+/// Fails if a deadline counts from the answer.
+async fn a_lease_counts_from_before_its_request(mut servers: Servers) {
+    const TTL: Duration = Duration::from_secs(4);
+    const STOP: Duration = Duration::from_millis(600);
+    let pool = servers.pool().await;
+    let request = |key| pool.lock(key).ttl(TTL).wait(LONG).acquire();
+    let warm = request("warm").await.expect("it is free");
+    warm.release().await.expect("held");
+    for key in ["one", "two", "three"] {
+        servers.pause();
+        let request = wait::started(request(key)).await;
+        let stopped = Instant::now();
+        tokio::time::sleep(STOP).await;
+        let stop = stopped.elapsed();
+        servers.resume();
+        let guard = request.await.expect("late, but granted");
+        let left = guard.remaining();
+        let end = left + stop + Duration::from_millis(2);
+        assert!(end <= TTL * 99 / 100, "{left:?} after {stop:?}");
+        // A busy machine may have let it end.
+        let _ = guard.release().await;
+    }
+}
+
+/// The last poll of a body, its end, and the last deadline that it saw.
+#[derive(Debug, Default)]
+struct Trace {
+    polled: u64,
+    dropped: u64,
+    deadline: u64,
+}
+
+type SharedTrace = Arc<Mutex<Trace>>;
+
+struct Ends(SharedTrace);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.lock().expect("no panic").dropped = clock::now();
+    }
+}
+
+fn note(trace: &SharedTrace, lock: &LockHandle) {
+    let mut trace = trace.lock().expect("no panic");
+    trace.polled = clock::now();
+    if lock.check().is_ok() {
+        trace.deadline = clock::in_future(lock.remaining());
+    }
+}
+
+#[distributed_lock(key = "traced", ttl = "3s", watchdog, guard = lock, pool = pool)]
+async fn traced(pool: &LockPool, trace: &SharedTrace) -> Result<(), LockError> {
+    let _ends = Ends(Arc::clone(trace));
+    loop {
+        note(trace, &lock);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Fails if a body is polled at its deadline or later, or if its caller is notified late.
+async fn a_body_ends_before_its_lease(mut servers: Servers) {
+    let pool = servers.pool().await;
+    let (trace, excuse) = (SharedTrace::default(), Excuse::begin());
+    let call = async {
+        let ended = wait::within("the loss", LONG, traced(&pool, &trace)).await;
+        (ended, clock::now())
+    };
+    let stop = async {
+        // In the middle of a lease that was renewed.
+        tokio::time::sleep(Duration::from_millis(3_500)).await;
+        servers.pause();
+    };
+    let ((ended, returned), ()) = tokio::join!(call, stop);
+    servers.resume();
+    assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
+    let trace = trace.lock().expect("no panic");
+    // A thread that was let in may be put aside before it looks at the clock itself.
+    let end = trace.deadline + clock::micros(excuse.so_far());
+    assert!(trace.deadline > 0 && trace.polled < end, "{trace:?}");
+    assert!(trace.dropped < end, "{trace:?}");
+    let late = returned.saturating_sub(end);
+    assert!(late < 100_000, "notified {late} us after the lease");
+}
+
+/// Fails if a lease is given up because of a stop of a quarter of its ttl. A busy machine may add
+/// as much; then the round does not count.
+async fn a_short_stop_costs_no_lease(mut servers: Servers) {
+    const TTL: Duration = Duration::from_secs(4);
+    let pool = servers.pool().await;
+    let mut counted = 0;
+    for round in 0..20 {
+        let request = pool.lock(format!("short-{round}")).ttl(TTL).watchdog();
+        let guard = request.wait(LONG).acquire().await.expect("it is free");
+        let excuse = Excuse::begin();
+        servers.pause();
+        tokio::time::sleep(TTL / 4).await;
+        servers.resume();
+        // Longer than a lease that is not renewed.
+        tokio::time::sleep(TTL * 5 / 4).await;
+        if excuse.longest() < TTL / 4 {
+            guard.check().expect("it was renewed");
+            guard.release().await.expect("still held");
+            counted += 1;
+        }
+        if counted == 2 {
+            return;
+        }
+    }
+    panic!("{counted} rounds count: the machine is too busy");
+}
+
+/// Fails if a stopped server blocks callers beyond their budget.
+async fn a_stop_costs_the_budget_and_no_more(mut servers: Servers) {
+    const BUDGET: Duration = Duration::from_millis(600);
+    const TTL: Duration = Duration::from_secs(20);
+    let pool = servers.pool().await;
+    for round in 0..3 {
+        servers.pause();
+        let (started, excuse) = (Instant::now(), Excuse::begin());
+        let request = pool.lock("stopped").ttl(TTL).wait(BUDGET).acquire();
+        let error = request.await.map(drop).expect_err("no answer comes");
+        let took = started.elapsed();
+        servers.resume();
+        assert!(error.is_unavailable(), "{error}");
+        let most = BUDGET + Duration::from_millis(250) + excuse.so_far();
+        assert!(took < most, "round {round}: {took:?}");
+        // Far shorter than the ttl of a lock that is left behind.
+        let after = pool.lock("stopped").ttl(TTL).wait(TTL / 2).acquire();
+        let after = after.await.expect("nothing is left");
+        after.release().await.expect("held");
+    }
+}
+
+/// Makes a test of each scene in the brackets for each store before them. `tests/tests/docs/test_names.rs`
+/// reads it.
+macro_rules! on_stopped {
+    ($($store:ident)+: $names:tt) => {
+        $(
+            mod $store {
+                super::on_stopped!(@each $store $names);
+            }
+        )+
+    };
+    (@each $store:ident ($($name:ident),+ $(,)?)) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(super::Servers::$store()).await;
+            }
+        )+
+    };
+}
+use on_stopped;
+
+on_stopped!(sentinel cluster: (
+    a_lease_counts_from_before_its_request,
+    a_body_ends_before_its_lease,
+    a_short_stop_costs_no_lease,
+    a_stop_costs_the_budget_and_no_more,
+));
+
+on_stopped!(redis postgres etcd zookeeper: (
+    a_lease_counts_from_before_its_request,
+    a_body_ends_before_its_lease,
+    a_short_stop_costs_no_lease,
+));
+
+// A node that answers late has no vote: the lease counts from a later try.
+on_stopped!(redlock: (
+    a_body_ends_before_its_lease,
+    a_short_stop_costs_no_lease,
+    a_stop_costs_the_budget_and_no_more,
+));
+
+/// Fails if the scenes do not see a late deadline, a late poll, a missing renewal, or a late end.
+#[test]
+fn broken_leases_are_found() {
+    for (bug, scene) in [
+        (
+            "CountedFromReply",
+            "redis::a_lease_counts_from_before_its_request",
+        ),
+        ("NoGate", "redis::a_body_ends_before_its_lease"),
+        ("WatchdogAsleep", "redis::a_short_stop_costs_no_lease"),
+        (
+            "BudgetIgnored",
+            "redlock::a_stop_costs_the_budget_and_no_more",
+        ),
+    ] {
+        fails_with(bug, &format!("leases::stopped_servers::{scene}"));
+    }
+}

@@ -1,0 +1,282 @@
+//! `docs/reliability/promises.md` shows which tests hold each promise on each store.
+//!
+//! The part between its markers is made of `tests/promises.txt`. After a change there run
+//! `PROMISES=overwrite cargo test -p leasehold-tests --test docs promises`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::sync::LazyLock;
+
+use leasehold_tests::chaos::REQUIREMENTS;
+
+use super::test_names::tests_of;
+use super::{anchor, read, root};
+
+const PAGE: &str = "docs/reliability/promises.md";
+const SOURCE: &str = "tests/promises.txt";
+const BEGIN: &str = "<!-- generated from tests/promises.txt: begin -->\n";
+const END: &str = "<!-- generated from tests/promises.txt: end -->\n";
+
+/// A lock store, a column of the matrix.
+struct Store {
+    name: String,
+    schemes: Vec<String>,
+}
+
+/// A row of the matrix.
+#[derive(Default)]
+struct Promise {
+    title: String,
+    text: Vec<String>,
+    cells: BTreeMap<String, Cell>,
+}
+
+#[derive(Default)]
+struct Cell {
+    shown_by: Vec<String>,
+    not_promised: Option<String>,
+}
+
+impl Cell {
+    fn is_empty(&self) -> bool {
+        self.shown_by.is_empty() && self.not_promised.is_none()
+    }
+}
+
+struct Matrix {
+    stores: Vec<Store>,
+    promises: Vec<Promise>,
+}
+
+impl Matrix {
+    fn read() -> Self {
+        Self::parse(&read(&root().join(SOURCE)))
+    }
+
+    fn parse(text: &str) -> Self {
+        let (mut stores, mut promises) = (Vec::new(), Vec::<Promise>::new());
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            let (sign, rest) = line.split_once(' ').unwrap_or((line, ""));
+            let parts = || {
+                let (names, rest) = rest.split_once(':').expect("a colon after the stores");
+                let names = names.split_whitespace().map(str::to_owned);
+                (names.collect::<Vec<_>>(), rest.trim())
+            };
+            match sign {
+                "//" => {}
+                "store" => {
+                    let (name, schemes) = parts();
+                    let schemes = schemes.split_whitespace().map(str::to_owned).collect();
+                    let name = name.concat();
+                    stores.push(Store { name, schemes });
+                }
+                "#" => promises.push(Promise {
+                    title: rest.to_owned(),
+                    ..Promise::default()
+                }),
+                "+" | "-" => {
+                    let (names, rest) = parts();
+                    let promise = promises.last_mut().expect("a promise before its cells");
+                    for store in names {
+                        let cell = promise.cells.entry(store.clone()).or_default();
+                        if sign == "-" {
+                            cell.not_promised = Some(rest.to_owned());
+                        } else {
+                            let tests = rest.split_whitespace();
+                            let tests = tests.map(|test| test.replace("<store>", &store));
+                            cell.shown_by.extend(tests);
+                        }
+                    }
+                }
+                _ => {
+                    let promise = promises.last_mut().expect("a promise before its text");
+                    promise.text.push(line.to_owned());
+                }
+            }
+        }
+        Self { stores, promises }
+    }
+
+    /// The part of the page.
+    fn page(&self) -> String {
+        let mut page = String::from("\n|");
+        for store in &self.stores {
+            write!(page, " | {}", store.name).expect("a string");
+        }
+        writeln!(page, " |\n|---{} |", "|---".repeat(self.stores.len())).expect("a string");
+        for promise in &self.promises {
+            let title = &promise.title;
+            write!(page, "| [{title}](#{})", anchor(title)).expect("a string");
+            for store in &self.stores {
+                let cell = promise.cells.get(&store.name);
+                let is_promised = cell.is_some_and(|cell| cell.not_promised.is_none());
+                page += if is_promised { " | yes" } else { " | –" };
+            }
+            page += " |\n";
+        }
+        for promise in &self.promises {
+            write!(page, "\n### {}\n\n", promise.title).expect("a string");
+            writeln!(page, "{}\n", promise.text.join("\n")).expect("a string");
+            page += "| store | shown by |\n|---|---|\n";
+            for (stores, text) in self.rows(promise) {
+                writeln!(page, "| {} | {text} |", stores.join(", ")).expect("a string");
+            }
+        }
+        page.push('\n');
+        page
+    }
+
+    /// The cells of a promise. Stores of the same text share one.
+    fn rows(&self, promise: &Promise) -> Vec<(Vec<&str>, String)> {
+        let mut rows: Vec<(Vec<&str>, String)> = Vec::new();
+        for store in &self.stores {
+            let text = promise.cells.get(&store.name).map(Cell::text);
+            let text = text.unwrap_or_default();
+            match rows.iter_mut().find(|(_, other)| *other == text) {
+                Some((stores, _)) => stores.push(&store.name),
+                None => rows.push((vec![&store.name], text)),
+            }
+        }
+        rows
+    }
+}
+
+impl Cell {
+    fn text(&self) -> String {
+        if let Some(reason) = &self.not_promised {
+            return format!("*not promised:* {reason}");
+        }
+        let tests = self.shown_by.iter().map(|test| match test.split_once('/') {
+            Some(("chaos", number)) => format!("[requirement {number}][requirements]"),
+            _ => format!("`{test}`"),
+        });
+        tests.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Fails if the page is not what the source says.
+#[test]
+fn the_page_shows_the_matrix() {
+    let path = root().join(PAGE);
+    let page = read(&path);
+    let (before, rest) = page.split_once(BEGIN).expect("the first marker");
+    let (shown, after) = rest.split_once(END).expect("the second marker");
+    let matrix = Matrix::read().page();
+    if std::env::var("PROMISES").is_ok_and(|value| value == "overwrite") {
+        let page = [before, BEGIN, &matrix, END, after].concat();
+        fs::write(&path, page).expect("the page can be written");
+        return;
+    }
+    let differs = shown.lines().zip(matrix.lines()).find(|(is, be)| is != be);
+    assert!(
+        shown == matrix,
+        "{PAGE} is not what {SOURCE} says; run `PROMISES=overwrite cargo test -p leasehold-tests --test \
+         docs promises`. The first difference: {differs:#?}"
+    );
+}
+
+/// The programs that a cell may name, with their tests.
+static PROGRAMS: LazyLock<[(&str, BTreeSet<String>); 4]> = LazyLock::new(|| {
+    let programs = [
+        ("behaviour", "tests/tests/behaviour/main.rs"),
+        ("harness", "tests/tests/harness/main.rs"),
+        ("kit", "tests/tests/kit/main.rs"),
+        ("leasehold", "runtime/src/lib.rs"),
+    ];
+    programs.map(|(name, main)| (name, tests_of(main)))
+});
+
+/// Everything that is wrong with a matrix.
+fn faults(matrix: &Matrix) -> Vec<String> {
+    let mut faults = Vec::new();
+    for promise in &matrix.promises {
+        let title = &promise.title;
+        for store in promise.cells.keys() {
+            if !matrix.stores.iter().any(|known| known.name == *store) {
+                faults.push(format!("{title}: `{store}` is no store"));
+            }
+        }
+        for store in &matrix.stores {
+            let store = &store.name;
+            let cell = promise.cells.get(store);
+            let Some(cell) = cell.filter(|cell| !cell.is_empty()) else {
+                faults.push(format!("{title}: nothing for {store}"));
+                continue;
+            };
+            if !cell.shown_by.is_empty() && cell.not_promised.is_some() {
+                faults.push(format!("{title}: {store} has tests and no promise"));
+            }
+            for test in &cell.shown_by {
+                if !exists(store, test) {
+                    faults.push(format!("{title}: {store}: no test `{test}`"));
+                }
+            }
+        }
+    }
+    faults
+}
+
+/// True for a test, a module with tests, and a requirement that runs on this store.
+fn exists(store: &str, test: &str) -> bool {
+    let (program, name) = test.split_once('/').unwrap_or(("behaviour", test));
+    if program == "chaos" {
+        return REQUIREMENTS.iter().any(|requirement| {
+            let mut stores = requirement.stores.iter().map(|store| store.name());
+            let is_on = stores.any(|on| on == store || (on == "replicas" && store == "sentinel"));
+            requirement.number.to_string() == name && is_on
+        });
+    }
+    let tests = PROGRAMS.iter().find(|(known, _)| *known == program);
+    let module = format!("{name}::");
+    tests.is_some_and(|(_, tests)| {
+        tests.contains(name) || tests.iter().any(|test| test.starts_with(&module))
+    })
+}
+
+/// Fails if a cell is empty, or names a test that does not exist.
+#[test]
+fn each_cell_has_tests_or_a_reason() {
+    let matrix = Matrix::read();
+    assert!(20 < matrix.promises.len(), "{}", matrix.promises.len());
+    let faults = faults(&matrix);
+    assert!(faults.is_empty(), "{SOURCE}: {faults:#?}");
+}
+
+/// Fails if an empty cell, a wrong name or an unknown store passes.
+#[test]
+fn faults_are_found() {
+    let found = |cells: &str| {
+        let stores = "store memory: memory\nstore redis: redis\n";
+        faults(&Matrix::parse(&format!("{stores}# P\nText.\n{cells}"))).len()
+    };
+    assert_eq!(
+        found("+ memory: store::conformance::memory\n- redis: a reason"),
+        0
+    );
+    assert_eq!(found("+ memory redis: store::conformance::<store>"), 0);
+    assert_eq!(found("+ memory redis: chaos/1 bodies::exits::<store>"), 0);
+    assert_eq!(found("+ memory: store::conformance::memory"), 1);
+    assert_eq!(found("+ memory redis: store::conformance::gone"), 2);
+    assert_eq!(found("+ memory redis: store::conform"), 2);
+    assert_eq!(found("+ memory redis: chaos/12"), 1, "not in memory");
+    assert_eq!(found("+ memory redis: chaos/250"), 2);
+    assert_eq!(found("- memory redis etcd: a reason"), 1);
+    assert_eq!(found("- memory redis: r\n+ redis: chaos/1"), 1);
+}
+
+/// Fails if the URL of a store has no column.
+#[test]
+fn each_scheme_has_a_column() {
+    let code = read(&root().join("runtime/src/store/target_url.rs"));
+    let (_, arms) = code.split_once("match scheme {").expect("the table");
+    let (arms, _) = arms.split_once("_ =>").expect("its last row");
+    let arms = arms.lines().filter_map(|line| line.split_once("=>"));
+    let schemes = arms.flat_map(|(schemes, _)| schemes.split('"').skip(1).step_by(2));
+    let schemes: BTreeSet<&str> = schemes.collect();
+    let matrix = Matrix::read();
+    let columns = matrix.stores.iter().flat_map(|store| &store.schemes);
+    let columns: BTreeSet<&str> = columns.map(String::as_str).collect();
+    assert_eq!(schemes, columns, "{SOURCE}");
+    assert!(10 < schemes.len(), "{schemes:?}");
+}
