@@ -85,14 +85,20 @@ fn split<'a>(text: &str, rest: &'a str) -> Result<(&'a str, &'a str, &'a str), M
         .unwrap_or(tail.len());
     let (unit, after) = tail.split_at(letters);
     if unit.is_empty() {
-        return Err(Message::new(format!("`{text}` has no unit"))
-            .help(format!("did you mean \"{text}s\"? {}", units())));
+        let message = Message::new(format!("`{text}` has no unit"));
+        return Err(suggest(message, &format!("{text}s")));
     }
     Ok((number, unit, after))
 }
 
-fn units() -> &'static str {
-    "units are `ms`, `s`, `m`, `h`"
+/// Suggests a duration, if it is one.
+fn suggest(message: Message, meant: &str) -> Message {
+    match parse(meant) {
+        Ok(_) => message.help(format!(
+            "did you mean \"{meant}\"? units are `ms`, `s`, `m`, `h`"
+        )),
+        Err(_) => message.help(FORMS),
+    }
 }
 
 fn unit_index(text: &str, number: &str, unit: &str) -> Result<usize, Message> {
@@ -105,13 +111,13 @@ fn unit_index(text: &str, number: &str, unit: &str) -> Result<usize, Message> {
             unknown.help("a duration is a whole number of milliseconds, such as \"100ms\"")
         }
         "d" | "day" | "days" => match number.parse::<u64>().ok().and_then(|n| n.checked_mul(24)) {
-            Some(hours) => unknown.help(format!("did you mean \"{hours}h\"? {}", units())),
+            Some(hours) => suggest(unknown, &format!("{hours}h")),
             None => unknown.help(FORMS),
         },
         other => match familiar(other) {
             Some(meant) => {
                 let meant = text.replace(&format!("{number}{unit}"), &format!("{number}{meant}"));
-                unknown.help(format!("did you mean \"{meant}\"? {}", units()))
+                suggest(unknown, &meant)
             }
             None => unknown.help(FORMS),
         },
@@ -214,6 +220,8 @@ mod tests {
                 "did you mean \"10s\"? units are `ms`, `s`, `m`, `h`",
             ),
             ("1m30", "`1m30` has no unit", "did you mean \"1m30s\"?"),
+            ("0s4", "`0s4` has no unit", "units are"),
+            ("1s5min", "unknown unit `min`", "units are"),
             ("1.5s", "`1.5s` is a fraction", "did you mean \"1s500ms\"?"),
             ("0.5m", "`0.5m` is a fraction", "did you mean \"30s\"?"),
             ("1.5", "`1.5` is a fraction", "\"1500ms\""),

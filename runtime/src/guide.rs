@@ -9,6 +9,7 @@
 //! | `CONTRIBUTING.md` | how to run everything, and where things are |
 //! | `docs/README.md` | the index of all pages |
 //! | `docs/architecture.md` | a call's way through the code, and what each file is for |
+//! | `SECURITY.md` | how to report a weakness; who can refuse, forge or free a lock |
 //! | `docs/glossary.md` | the words that the code uses in a sense of its own |
 //! | `docs/notes/compile-time.md` | what compiling the crate and an annotated function costs |
 //! | `docs/notes/delifeq.md` | why locks are not removed by `DELIFEQ` or `DELEX` |

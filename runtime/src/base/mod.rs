@@ -2,6 +2,8 @@
 
 pub(crate) mod clock;
 pub(crate) mod codes;
+#[cfg(feature = "__remote")]
+pub(crate) mod digits;
 pub(crate) mod full_key;
 pub(crate) mod id_map;
 pub(crate) mod jitter;

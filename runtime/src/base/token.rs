@@ -59,8 +59,8 @@ impl Token {
         Self((u128::from(hash) << 64) | u128::from(at))
     }
 
-    /// A token for tests of the pure core.
-    #[cfg(test)]
+    /// A token for tests.
+    #[cfg(any(test, all(feature = "__test", feature = "replay")))]
     pub(crate) const fn fixed(number: u128) -> Self {
         Self(number)
     }

@@ -10,8 +10,10 @@ pub(super) fn time<S: Serializer>(
     time: &Option<SystemTime>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    match time {
-        Some(time) => serializer.collect_str(&humantime::format_rfc3339_millis(*time)),
+    // RFC 3339 has no later time. A key that another client wrote may end later.
+    let latest = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
+    match time.filter(|time| *time <= latest) {
+        Some(time) => serializer.collect_str(&humantime::format_rfc3339_millis(time)),
         None => serializer.serialize_none(),
     }
 }

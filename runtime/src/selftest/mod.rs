@@ -3,6 +3,15 @@
 pub(crate) mod conformance;
 #[cfg(test)]
 pub(crate) mod fixtures;
+#[cfg(all(
+    feature = "__test",
+    feature = "redis",
+    feature = "postgres",
+    feature = "etcd",
+    feature = "zookeeper",
+    feature = "replay"
+))]
+pub mod foreign;
 #[cfg(feature = "__test")]
 pub(crate) mod interleave;
 #[cfg(feature = "__test")]

@@ -3,6 +3,14 @@
 use std::time::Duration;
 
 use super::conformance::Promises;
+#[cfg(all(
+    feature = "redis",
+    feature = "postgres",
+    feature = "etcd",
+    feature = "zookeeper",
+    feature = "replay"
+))]
+pub use super::foreign;
 pub use super::interleave::Counts;
 #[cfg(debug_assertions)]
 use super::seeded_bugs::Bug;
@@ -240,4 +248,9 @@ pub fn permissions_in_cluster() -> String {
     use crate::store::redis::acl;
 
     format!("{} {}", acl::rule(), acl::FOR_CLUSTER)
+}
+
+/// The finished key, if the runtime takes it.
+pub fn finished(key: crate::key::Key) -> Option<String> {
+    key.finish().ok()
 }

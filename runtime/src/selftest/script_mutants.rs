@@ -65,6 +65,8 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
             ("  redis.call('PEXPIRE', KEYS[1], 1000)\n", ""),
         ],
         Bug::ConstantAdopted => &[("token == string.rep('0', 32)", "false")],
+        Bug::SpoiltCounterKept => &[("redis.pcall('GET', counter)", "redis.call('GET', counter)")],
+        Bug::FencesInexact => &[("last + more >= 9007199254740991", "false")],
         Bug::RepeatShortened => &[("redis.call('PEXPIRE', KEYS[2 * i], ttl)", "")],
         Bug::RevokedIsFree => &[("redis.call('SET', key, 'r' .. value, 'PX', left)", "give()")],
         _ => changes_to_shares(bug),

@@ -286,6 +286,10 @@ bugs! {
     ConstantAdopted,
     /// The fence of an adopted lock is the one in its baggage, which may be altered.
     BaggageBelieved,
+    /// The server refuses all locks where another client has spoilt the counter of fences.
+    SpoiltCounterKept,
+    /// Fences go on where numbers of scripts are not exact any more.
+    FencesInexact,
     /// Leases whose renewals were refused together are renewed together again, at once.
     RetriedTogether,
     /// A lock that was handed over to another process is still renewed and released by the first.

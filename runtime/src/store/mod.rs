@@ -9,10 +9,9 @@
 //! - `cluster` sends each request to the master that has the key's slot, over `redis`.
 //! - `redlock` asks several independent masters and counts their votes, over `redis`.
 //! - `postgres` keeps locks in a table of a PostgreSQL database.
-//! - `socket` is a socket of a connection, which any thread may read.
-//! - [`source`] is what looks at locks, beside the lock stores and apart from the engine.
-//! - [`kept`] is a result that a store keeps beside a lock.
-//! - `session` keeps locks at servers with sessions, and `etcd` and `zookeeper` are such servers.
+//! - `socket` is a socket of a connection, which any thread may read. [`source`] looks at locks
+//!   apart from the engine. [`kept`] is a result that a store keeps beside a lock.
+//! - `session` keeps locks at servers with sessions: `etcd` and `zookeeper`.
 //! - `url_options` reads a URL's options, and `background` runs a check on a thread of its own.
 
 use std::future::Future;
@@ -106,15 +105,13 @@ pub(crate) trait LockStore: Send {
         None
     }
 
-    /// True if a transaction of the program can hold a lock by its fence until it ends, as with
-    /// `leasehold.verify`. A lock whose fence the program has read then goes to the next call by
-    /// the store, which waits for such transactions.
+    /// True if a transaction can hold a lock by its fence (`leasehold.verify`). If the program has
+    /// read the fence, only the store can give the lock to the next call.
     fn verifies(&self) -> bool {
         false
     }
 
-    /// The locks, if they are in this process. Others are looked at by a
-    /// [`Source`](source::Source), over connections of its own.
+    /// The locks of this process. A [`Source`](source::Source) looks at all others.
     fn local(&self) -> Option<Arc<Space>> {
         None
     }
@@ -216,7 +213,7 @@ pub(crate) enum Op {
     /// Let each share live its full ttl from now, if its token has one that has not ended. A token
     /// that has the whole lock has an unbounded share from then on.
     Stay(Vec<Renewal>),
-    /// Give up the share of `key` that `token` has, or the whole lock if it is not a share yet.
+    /// Give up the share of `key` that `token` has, or the whole lock.
     Part {
         key: FullKey,
         token: Token,
@@ -306,11 +303,10 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(300);
 /// How long a key that was handed to a process waits for the process to confirm.
 pub(crate) const CLAIM: Duration = Duration::from_secs(1);
 
-/// After how long without a request the store skips a process in a queue.
+/// After this long without a request the store skips a process in a queue.
 pub(crate) const FORGOTTEN: Duration = Duration::from_secs(3);
 
-/// For how long a lock that was taken away by force stays taken at most, so that its holder's body
-/// can end before another begins.
+/// Limit of a lock that was taken away by force: its holder's body ends before another begins.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
 /// One key of a batch of renewals.

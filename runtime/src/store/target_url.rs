@@ -176,6 +176,15 @@ mod tests {
         }
     }
 
+    /// Fails if a log shows credentials as a part of a path.
+    #[test]
+    #[cfg(feature = "redis")]
+    fn a_unix_socket_has_its_credentials_behind_the_path() {
+        let text = refusal("redis+unix://u:hunter2@/run/redis.sock");
+        assert!(text.contains("?user=…&pass=…") && !text.contains("hunter2"));
+        assert!(Target::parse("redis+unix:///run/a%40b.sock?user=u&pass=p@q").is_ok());
+    }
+
     /// Fails if a URL with TLS is refused without the name of the feature that it needs, or is
     /// refused where that feature is on.
     #[test]

@@ -20,4 +20,4 @@ mod router;
 mod router_tests;
 mod split_renewals;
 pub(crate) mod store;
-mod topology;
+pub(crate) mod topology;

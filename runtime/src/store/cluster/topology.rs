@@ -20,9 +20,9 @@ const GRACE: Duration = Duration::from_millis(50);
 
 /// The cluster as one node reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Topology {
+pub(crate) struct Topology {
     /// Which master has which slots.
-    pub(super) masters: Vec<(RangeInclusive<u16>, Endpoint)>,
+    pub(crate) masters: Vec<(RangeInclusive<u16>, Endpoint)>,
     pub(super) replicas: Vec<Endpoint>,
     /// Whether the node reports the cluster's state as ok. Unknown if the user may not ask for it.
     pub(super) serves: Option<bool>,
@@ -45,9 +45,11 @@ impl Topology {
                 return Err(single_server(&name));
             }
             Some(Value::ServerError(error)) => return Err(failure::broken(&error.into())),
-            slots => slots.as_ref().and_then(|slots| read_slots(slots, &host)),
+            slots => slots
+                .as_ref()
+                .and_then(|slots| Self::of_slots(slots, &host)),
         };
-        let Some((masters, replicas)) = slots else {
+        let Some(topology) = slots else {
             return Err(failure::garbage(
                 "an answer of another shape to CLUSTER SLOTS",
             ));
@@ -55,15 +57,36 @@ impl Topology {
         let info = Info::read(answers.next().as_ref());
         let info = info.as_ref();
         Ok(Self {
-            masters,
-            replicas,
             serves: info
                 .and_then(|info| info.field("cluster_state"))
                 .map(|state| state == "ok"),
             generation: info
                 .and_then(|info| info.number("cluster_current_epoch"))
                 .unwrap_or(0),
+            ..topology
         })
+    }
+
+    /// Reads `[[first, last, [host, port, …], replica, …], …]`. An empty host stands for `asked`,
+    /// the host of the node that was asked.
+    pub(crate) fn of_slots(slots: &Value, asked: &str) -> Option<Self> {
+        let mut read = Self::default();
+        for range in array(slots)? {
+            let [first, last, master, replicas @ ..] = array(range)? else {
+                return None;
+            };
+            let slots = number(first)?..=number(last)?;
+            if slots.is_empty() || SLOTS <= *slots.end() {
+                return None;
+            }
+            read.masters.push((slots, endpoint(master, asked)?));
+            let replicas = replicas.iter().filter_map(|one| endpoint(one, asked));
+            read.replicas.extend(replicas);
+        }
+        read.replicas
+            .sort_by(|a, b| (&a.host, a.port).cmp(&(&b.host, b.port)));
+        read.replicas.dedup();
+        Some(read)
     }
 
     /// Asks all servers at once and takes the newest of the answers that come in time. A node that
@@ -104,14 +127,14 @@ impl Topology {
     }
 
     /// How many slots have no master.
-    pub(super) fn uncovered(&self) -> u16 {
+    pub(crate) fn uncovered(&self) -> u16 {
         let covered = |slot: &u16| self.masters.iter().any(|(range, _)| range.contains(slot));
         let covered = (0..SLOTS).filter(covered).count();
         SLOTS - u16::try_from(covered).unwrap_or(SLOTS)
     }
 
     /// Each master once, with one of its slots.
-    pub(super) fn one_slot_each(&self) -> Vec<(Endpoint, u16)> {
+    pub(crate) fn one_slot_each(&self) -> Vec<(Endpoint, u16)> {
         let mut masters: Vec<(Endpoint, u16)> = Vec::new();
         for (range, endpoint) in &self.masters {
             if masters.iter().all(|(known, _)| known != endpoint) {
@@ -120,24 +143,6 @@ impl Topology {
         }
         masters
     }
-}
-
-type Slots = (Vec<(RangeInclusive<u16>, Endpoint)>, Vec<Endpoint>);
-
-/// Reads `[[first, last, [host, port, …], replica, …], …]`. An empty host stands for `asked`, the
-/// host of the node that was asked.
-fn read_slots(slots: &Value, asked: &str) -> Option<Slots> {
-    let (mut masters, mut replicas) = (Vec::new(), Vec::new());
-    for range in array(slots)? {
-        let [first, last, master, replicas_of @ ..] = array(range)? else {
-            return None;
-        };
-        masters.push((number(first)?..=number(last)?, endpoint(master, asked)?));
-        replicas.extend(replicas_of.iter().filter_map(|one| endpoint(one, asked)));
-    }
-    replicas.sort_by(|a, b| (&a.host, a.port).cmp(&(&b.host, b.port)));
-    replicas.dedup();
-    Some((masters, replicas))
 }
 
 fn endpoint(node: &Value, asked: &str) -> Option<Endpoint> {
@@ -219,22 +224,22 @@ mod tests {
             range(0, 99, vec![node(named("a"), 1), node(named("b"), 2)]),
             range(101, 16_383, vec![node(Value::Nil, 3), node(named("b"), 2)]),
         ]);
-        let (masters, replicas) = read_slots(&slots, "asked").expect("it is right");
+        let topology = Topology::of_slots(&slots, "asked").expect("it is right");
         assert_eq!(
-            masters,
+            topology.masters,
             [(0..=99, at("a", 1)), (101..=16_383, at("asked", 3))]
         );
-        assert_eq!(replicas, [at("b", 2)]);
-        let topology = Topology {
-            masters,
-            ..Topology::default()
-        };
+        assert_eq!(topology.replicas, [at("b", 2)]);
         assert_eq!(topology.uncovered(), 1);
         assert_eq!(
             topology.one_slot_each(),
             [(at("a", 1), 0), (at("asked", 3), 101)]
         );
-        assert_eq!(read_slots(&Value::Int(1), ""), None);
+        assert_eq!(Topology::of_slots(&Value::Int(1), ""), None);
+        for (first, last) in [(2, 1), (0, 16_384), (-1, 1), (0, 65_536)] {
+            let slots = Value::Array(vec![range(first, last, vec![node(named("a"), 1)])]);
+            assert_eq!(Topology::of_slots(&slots, ""), None, "{first} to {last}");
+        }
     }
 
     #[test]

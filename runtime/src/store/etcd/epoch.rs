@@ -13,7 +13,7 @@ use crate::store::Failure;
 use crate::store::session::service::{Answer, Trouble};
 
 /// The epoch of a session, as far as this process knows it.
-pub(super) struct Epoch {
+pub(crate) struct Epoch {
     /// The session's own key.
     key: String,
     lease: i64,
@@ -21,7 +21,7 @@ pub(super) struct Epoch {
 }
 
 impl Epoch {
-    pub(super) fn new(key: String, lease: i64, revision: i64) -> Self {
+    pub(crate) fn new(key: String, lease: i64, revision: i64) -> Self {
         let revision = Mutex::new(revision);
         Self {
             key,
@@ -34,7 +34,7 @@ impl Epoch {
         self.revision.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn now(&self) -> i64 {
+    pub(crate) fn now(&self) -> i64 {
         *self.revision()
     }
 
@@ -62,7 +62,7 @@ impl Epoch {
     }
 
     /// The answer to [`seal`](Self::seal). Returns the new epoch.
-    pub(super) fn sealed(&self, answer: &TxnResponse) -> Result<i64, Failure> {
+    pub(crate) fn sealed(&self, answer: &TxnResponse) -> Result<i64, Failure> {
         let header = answer.header.ok_or_else(failure::garbled)?;
         let mut revision = self.revision();
         *revision = header.revision.max(*revision);
@@ -71,7 +71,7 @@ impl Epoch {
 
     /// The first operation of `answer` shows the session's key, as another request of this process
     /// wrote it. The key's end is that of the session.
-    pub(super) fn learn(&self, answer: &TxnResponse) -> Answer<()> {
+    pub(crate) fn learn(&self, answer: &TxnResponse) -> Answer<()> {
         let Some(shown) = one(answer, 0)? else {
             return Err(Trouble::Ended);
         };

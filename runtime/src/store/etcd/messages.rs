@@ -10,113 +10,113 @@ use prost::{Message, Oneof};
 
 /// Where and when an answer was made.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub(super) struct Header {
+pub(crate) struct Header {
     #[prost(uint64, tag = "1")]
-    pub(super) cluster_id: u64,
+    pub(crate) cluster_id: u64,
     #[prost(uint64, tag = "2")]
-    pub(super) member_id: u64,
+    pub(crate) member_id: u64,
     #[prost(int64, tag = "3")]
-    pub(super) revision: i64,
+    pub(crate) revision: i64,
     #[prost(uint64, tag = "4")]
-    pub(super) raft_term: u64,
+    pub(crate) raft_term: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct KeyValue {
+pub(crate) struct KeyValue {
     #[prost(bytes = "vec", tag = "1")]
-    pub(super) key: Vec<u8>,
+    pub(crate) key: Vec<u8>,
     #[prost(int64, tag = "2")]
-    pub(super) create_revision: i64,
+    pub(crate) create_revision: i64,
     #[prost(int64, tag = "3")]
-    pub(super) mod_revision: i64,
+    pub(crate) mod_revision: i64,
     #[prost(bytes = "vec", tag = "5")]
-    pub(super) value: Vec<u8>,
+    pub(crate) value: Vec<u8>,
     #[prost(int64, tag = "6")]
-    pub(super) lease: i64,
+    pub(crate) lease: i64,
 }
 
 /// The values of `sort_order` and of `sort_target`.
-pub(super) const ASCENDING: i32 = 1;
-pub(super) const DESCENDING: i32 = 2;
-pub(super) const BY_CREATION: i32 = 2;
+pub(crate) const ASCENDING: i32 = 1;
+pub(crate) const DESCENDING: i32 = 2;
+pub(crate) const BY_CREATION: i32 = 2;
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct RangeRequest {
+pub(crate) struct RangeRequest {
     #[prost(bytes = "vec", tag = "1")]
-    pub(super) key: Vec<u8>,
+    pub(crate) key: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
-    pub(super) range_end: Vec<u8>,
+    pub(crate) range_end: Vec<u8>,
     #[prost(int64, tag = "3")]
-    pub(super) limit: i64,
+    pub(crate) limit: i64,
     #[prost(int32, tag = "5")]
-    pub(super) sort_order: i32,
+    pub(crate) sort_order: i32,
     #[prost(int32, tag = "6")]
-    pub(super) sort_target: i32,
+    pub(crate) sort_target: i32,
     #[prost(bool, tag = "8")]
-    pub(super) keys_only: bool,
+    pub(crate) keys_only: bool,
     #[prost(int64, tag = "13")]
-    pub(super) max_create_revision: i64,
+    pub(crate) max_create_revision: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct RangeResponse {
+pub(crate) struct RangeResponse {
     #[prost(message, optional, tag = "1")]
-    pub(super) header: Option<Header>,
+    pub(crate) header: Option<Header>,
     #[prost(message, repeated, tag = "2")]
-    pub(super) kvs: Vec<KeyValue>,
+    pub(crate) kvs: Vec<KeyValue>,
     #[prost(int64, tag = "4")]
-    pub(super) count: i64,
+    pub(crate) count: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct PutRequest {
+pub(crate) struct PutRequest {
     #[prost(bytes = "vec", tag = "1")]
-    pub(super) key: Vec<u8>,
+    pub(crate) key: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
-    pub(super) value: Vec<u8>,
+    pub(crate) value: Vec<u8>,
     #[prost(int64, tag = "3")]
-    pub(super) lease: i64,
+    pub(crate) lease: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub(super) struct PutResponse {
+pub(crate) struct PutResponse {
     #[prost(message, optional, tag = "1")]
-    pub(super) header: Option<Header>,
+    pub(crate) header: Option<Header>,
 }
 
 #[derive(Clone, PartialEq, Eq, Message)]
-pub(super) struct DeleteRequest {
+pub(crate) struct DeleteRequest {
     #[prost(bytes = "vec", tag = "1")]
-    pub(super) key: Vec<u8>,
+    pub(crate) key: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
-    pub(super) range_end: Vec<u8>,
+    pub(crate) range_end: Vec<u8>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub(super) struct DeleteResponse {
+pub(crate) struct DeleteResponse {
     #[prost(int64, tag = "2")]
-    pub(super) deleted: i64,
+    pub(crate) deleted: i64,
 }
 
 /// The values of a comparison's `target`.
-pub(super) const CREATION: i32 = 1;
-pub(super) const MODIFICATION: i32 = 2;
+pub(crate) const CREATION: i32 = 1;
+pub(crate) const MODIFICATION: i32 = 2;
 
 /// A condition: equality, the default of `result`.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Compare {
+pub(crate) struct Compare {
     #[prost(int32, tag = "2")]
-    pub(super) target: i32,
+    pub(crate) target: i32,
     #[prost(bytes = "vec", tag = "3")]
-    pub(super) key: Vec<u8>,
+    pub(crate) key: Vec<u8>,
     #[prost(oneof = "Operand", tags = "5, 6")]
-    pub(super) operand: Option<Operand>,
+    pub(crate) operand: Option<Operand>,
     #[prost(bytes = "vec", tag = "64")]
-    pub(super) range_end: Vec<u8>,
+    pub(crate) range_end: Vec<u8>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Oneof)]
-pub(super) enum Operand {
+pub(crate) enum Operand {
     #[prost(int64, tag = "5")]
     CreateRevision(i64),
     #[prost(int64, tag = "6")]
@@ -124,13 +124,13 @@ pub(super) enum Operand {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Operation {
+pub(crate) struct Operation {
     #[prost(oneof = "Request", tags = "1, 2, 3, 4")]
-    pub(super) request: Option<Request>,
+    pub(crate) request: Option<Request>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(super) enum Request {
+pub(crate) enum Request {
     #[prost(message, tag = "1")]
     Range(RangeRequest),
     #[prost(message, tag = "2")]
@@ -142,13 +142,13 @@ pub(super) enum Request {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     #[prost(oneof = "Response", tags = "1, 2, 3, 4")]
-    pub(super) response: Option<Response>,
+    pub(crate) response: Option<Response>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(super) enum Response {
+pub(crate) enum Response {
     #[prost(message, tag = "1")]
     Range(RangeResponse),
     #[prost(message, tag = "2")]
@@ -160,139 +160,139 @@ pub(super) enum Response {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct TxnRequest {
+pub(crate) struct TxnRequest {
     #[prost(message, repeated, tag = "1")]
-    pub(super) compare: Vec<Compare>,
+    pub(crate) compare: Vec<Compare>,
     #[prost(message, repeated, tag = "2")]
-    pub(super) success: Vec<Operation>,
+    pub(crate) success: Vec<Operation>,
     #[prost(message, repeated, tag = "3")]
-    pub(super) failure: Vec<Operation>,
+    pub(crate) failure: Vec<Operation>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct TxnResponse {
+pub(crate) struct TxnResponse {
     #[prost(message, optional, tag = "1")]
-    pub(super) header: Option<Header>,
+    pub(crate) header: Option<Header>,
     #[prost(bool, tag = "2")]
-    pub(super) succeeded: bool,
+    pub(crate) succeeded: bool,
     #[prost(message, repeated, tag = "3")]
-    pub(super) responses: Vec<Outcome>,
+    pub(crate) responses: Vec<Outcome>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub(super) struct GrantRequest {
+pub(crate) struct GrantRequest {
     #[prost(int64, tag = "1")]
-    pub(super) ttl: i64,
+    pub(crate) ttl: i64,
 }
 
 #[derive(Clone, PartialEq, Eq, Message)]
-pub(super) struct GrantResponse {
+pub(crate) struct GrantResponse {
     #[prost(int64, tag = "2")]
-    pub(super) id: i64,
+    pub(crate) id: i64,
     #[prost(int64, tag = "3")]
-    pub(super) ttl: i64,
+    pub(crate) ttl: i64,
 }
 
 /// A lease: the request of a revocation, of a keep-alive, and of the rest of its time.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub(super) struct LeaseId {
+pub(crate) struct LeaseId {
     #[prost(int64, tag = "1")]
-    pub(super) id: i64,
+    pub(crate) id: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub(super) struct KeepAliveResponse {
+pub(crate) struct KeepAliveResponse {
     #[prost(message, optional, tag = "1")]
-    pub(super) header: Option<Header>,
+    pub(crate) header: Option<Header>,
     #[prost(int64, tag = "3")]
-    pub(super) ttl: i64,
+    pub(crate) ttl: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub(super) struct TimeToLiveResponse {
+pub(crate) struct TimeToLiveResponse {
     /// In seconds. Negative when there is no such lease.
     #[prost(int64, tag = "3")]
-    pub(super) ttl: i64,
+    pub(crate) ttl: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct WatchRequest {
+pub(crate) struct WatchRequest {
     #[prost(message, optional, tag = "1")]
-    pub(super) create: Option<WatchCreate>,
+    pub(crate) create: Option<WatchCreate>,
 }
 
 /// The value of `filters` that leaves out what is put.
-pub(super) const NO_PUT: i32 = 0;
+pub(crate) const NO_PUT: i32 = 0;
 
 #[derive(Clone, PartialEq, Eq, Message)]
-pub(super) struct WatchCreate {
+pub(crate) struct WatchCreate {
     #[prost(bytes = "vec", tag = "1")]
-    pub(super) key: Vec<u8>,
+    pub(crate) key: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
-    pub(super) range_end: Vec<u8>,
+    pub(crate) range_end: Vec<u8>,
     #[prost(int32, repeated, tag = "5")]
-    pub(super) filters: Vec<i32>,
+    pub(crate) filters: Vec<i32>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct WatchResponse {
+pub(crate) struct WatchResponse {
     #[prost(bool, tag = "4")]
-    pub(super) canceled: bool,
+    pub(crate) canceled: bool,
     #[prost(message, repeated, tag = "11")]
-    pub(super) events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
 }
 
 /// The value of `kind` of a key that was put.
-pub(super) const PUT: i32 = 0;
+pub(crate) const PUT: i32 = 0;
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Event {
+pub(crate) struct Event {
     #[prost(int32, tag = "1")]
-    pub(super) kind: i32,
+    pub(crate) kind: i32,
     #[prost(message, optional, tag = "2")]
-    pub(super) kv: Option<KeyValue>,
+    pub(crate) kv: Option<KeyValue>,
 }
 
 /// A request without fields: the cluster's members, a member's status.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub(super) struct Nothing {}
+pub(crate) struct Nothing {}
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct MemberListResponse {
+pub(crate) struct MemberListResponse {
     #[prost(message, repeated, tag = "2")]
-    pub(super) members: Vec<Member>,
+    pub(crate) members: Vec<Member>,
 }
 
 #[derive(Clone, PartialEq, Eq, Message)]
-pub(super) struct Member {
+pub(crate) struct Member {
     #[prost(bool, tag = "5")]
-    pub(super) is_learner: bool,
+    pub(crate) is_learner: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct StatusResponse {
+pub(crate) struct StatusResponse {
     #[prost(message, optional, tag = "1")]
-    pub(super) header: Option<Header>,
+    pub(crate) header: Option<Header>,
     #[prost(string, tag = "2")]
-    pub(super) version: String,
+    pub(crate) version: String,
     #[prost(uint64, tag = "4")]
-    pub(super) leader: u64,
+    pub(crate) leader: u64,
     #[prost(string, repeated, tag = "8")]
-    pub(super) errors: Vec<String>,
+    pub(crate) errors: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Eq, Message)]
-pub(super) struct AuthenticateRequest {
+pub(crate) struct AuthenticateRequest {
     #[prost(string, tag = "1")]
-    pub(super) name: String,
+    pub(crate) name: String,
     #[prost(string, tag = "2")]
-    pub(super) password: String,
+    pub(crate) password: String,
 }
 
 #[derive(Clone, PartialEq, Eq, Message)]
-pub(super) struct AuthenticateResponse {
+pub(crate) struct AuthenticateResponse {
     #[prost(string, tag = "2")]
-    pub(super) token: String,
+    pub(crate) token: String,
 }
 
 impl From<RangeRequest> for Operation {
@@ -325,7 +325,7 @@ impl From<TxnRequest> for Operation {
 
 impl TxnResponse {
     /// The header of the answer to the operation at `at`, which was a put.
-    pub(super) fn put(&self, at: usize) -> Option<Header> {
+    pub(crate) fn put(&self, at: usize) -> Option<Header> {
         match self.responses.get(at)?.response.as_ref()? {
             Response::Put(put) => put.header,
             Response::Range(_) | Response::Delete(_) | Response::Txn(_) => None,
@@ -333,7 +333,7 @@ impl TxnResponse {
     }
 
     /// The answer to the operation at `at`, which was a range.
-    pub(super) fn range(&self, at: usize) -> Option<&RangeResponse> {
+    pub(crate) fn range(&self, at: usize) -> Option<&RangeResponse> {
         match self.responses.get(at)?.response.as_ref()? {
             Response::Range(range) => Some(range),
             Response::Put(_) | Response::Delete(_) | Response::Txn(_) => None,

@@ -7,26 +7,26 @@
 
 use std::fmt::Write as _;
 
+use crate::base::digits::{hexadecimal, percent_decoded};
 use crate::base::seeded::seeded;
 use crate::base::token::Token;
 use crate::fence::Fence;
-use crate::store::session::look::decoded;
 use crate::store::session::service::Node;
 
 /// The names under one prefix.
 #[derive(Debug, Clone)]
-pub(super) struct Names {
+pub(crate) struct Names {
     prefix: String,
 }
 
 impl Names {
-    pub(super) fn new(prefix: &str) -> Self {
+    pub(crate) fn new(prefix: &str) -> Self {
         let prefix = prefix.to_owned();
         Self { prefix }
     }
 
     /// What all nodes of the lock's key begin with.
-    pub(super) fn directory(&self, key: &str) -> String {
+    pub(crate) fn directory(&self, key: &str) -> String {
         let mut directory = self.beginning(key);
         directory.push('/');
         directory
@@ -48,16 +48,16 @@ impl Names {
     }
 
     /// The lock's key and the rest of a node's name, if it is below the prefix.
-    pub(super) fn parts<'a>(&self, node: &'a str) -> Option<(String, &'a str)> {
+    pub(crate) fn parts<'a>(&self, node: &'a str) -> Option<(String, &'a str)> {
         let below = node.strip_prefix(&self.prefix)?.strip_prefix('/')?;
         let (directory, node) = below.split_once('/')?;
-        let key = decoded(directory)?;
+        let key = percent_decoded(directory)?;
         // One key has one directory.
         (self.beginning(&key).ends_with(directory)).then_some((key, node))
     }
 
     /// The node of the session with this lease.
-    pub(super) fn node(&self, lease: i64, node: &Node) -> String {
+    pub(crate) fn node(&self, lease: i64, node: &Node) -> String {
         let lease = if seeded!(NodesOfAnySession) { 0 } else { lease };
         let mut name = self.directory(&node.key);
         let _ = write!(name, "{lease:016x}-{}", node.name.hex());
@@ -65,18 +65,18 @@ impl Names {
     }
 
     /// The key of a session.
-    pub(super) fn session(&self, lease: i64) -> String {
+    pub(crate) fn session(&self, lease: i64) -> String {
         format!("{}/%/{lease:016x}", self.prefix)
     }
 }
 
 /// The key that tells a session that its node of this name and fence is wanted back.
-pub(super) fn revocation(session: &str, name: Token, fence: Fence) -> String {
+pub(crate) fn revocation(session: &str, name: Token, fence: Fence) -> String {
     format!("{session}/{}-{}", name.hex(), fence.get())
 }
 
 /// Which node of the session such a key means.
-pub(super) fn revoked(session: &str, key: &[u8]) -> Option<(Token, Fence)> {
+pub(crate) fn revoked(session: &str, key: &[u8]) -> Option<(Token, Fence)> {
     let key = std::str::from_utf8(key).ok()?;
     let node = key.strip_prefix(session)?.strip_prefix('/')?;
     let (name, fence) = node.split_once('-')?;
@@ -84,14 +84,14 @@ pub(super) fn revoked(session: &str, key: &[u8]) -> Option<(Token, Fence)> {
 }
 
 /// The lease and the name of a node, as its own key's end says them.
-pub(super) fn own(node: &str) -> Option<(i64, Token)> {
+pub(crate) fn own(node: &str) -> Option<(i64, Token)> {
     let (lease, name) = node.split_once('-')?;
-    let lease = u64::from_str_radix(lease, 16).ok()?;
+    let lease = hexadecimal(lease)?;
     Some((lease.cast_signed(), Token::parse(name)?))
 }
 
 /// The first key behind all keys that begin with `prefix`, which is not empty.
-pub(super) fn end_of(prefix: &str) -> Vec<u8> {
+pub(crate) fn end_of(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     if let Some(last) = end.last_mut() {
         *last += 1;

@@ -17,7 +17,7 @@ pub(super) fn owner(first: &KeyValue) -> Option<Owner> {
 }
 
 /// The first key that the operation at `at` found.
-pub(super) fn one(answer: &TxnResponse, at: usize) -> Result<Option<&KeyValue>, Failure> {
+pub(crate) fn one(answer: &TxnResponse, at: usize) -> Result<Option<&KeyValue>, Failure> {
     let range = answer.range(at).ok_or_else(failure::garbled)?;
     Ok(range.kvs.first())
 }

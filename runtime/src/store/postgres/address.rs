@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::hosts::{Hosts, Security};
+use crate::base::digits::percent_decoded;
 use crate::error::LockError;
 #[cfg(feature = "tls")]
 use crate::store::tls::Tls;
@@ -125,7 +126,7 @@ fn listener(url: &str) -> Result<Hosts, LockError> {
              `postgres://…`, percent-encoded",
         )
     };
-    let url = decoded(url).ok_or_else(misread)?;
+    let url = percent_decoded(url).ok_or_else(misread)?;
     if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
         return Err(misread());
     }
@@ -133,18 +134,6 @@ fn listener(url: &str) -> Result<Hosts, LockError> {
     let hosts = Hosts::parse(base, &mut options, true)?;
     options.finish(&["host", "sslmode"], &[])?;
     Ok(hosts)
-}
-
-/// Reads `%2F` and the like.
-fn decoded(text: &str) -> Option<String> {
-    let mut parts = text.split('%');
-    let mut bytes = parts.next()?.as_bytes().to_vec();
-    for part in parts {
-        let (digits, rest) = part.split_at_checked(2)?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        bytes.extend_from_slice(rest.as_bytes());
-    }
-    String::from_utf8(bytes).ok()
 }
 
 fn is_set(options: &mut UrlOptions<'_>, name: &str) -> Result<bool, LockError> {
@@ -199,6 +188,9 @@ mod tests {
         for (url, says) in [
             ("postgres://u:hunter2@h:port/db", "postgres://user"),
             ("postgres:///db", "names no host"),
+            ("postgres://u:p@hunter2@h/db", "`@` too many"),
+            ("postgres://u:1/hunter2@h/db", "`@` too many"),
+            ("postgres://u:1?host=hunter2@h/db", "`@` too many"),
             ("postgres://u:hunter2@h/db?migrate=yes", "`migrate`"),
             ("postgres://u:hunter2@h/db?pooler=yes", "`pooler`"),
             ("postgres://u:hunter2@h/db?listen=h2", "`listen`"),

@@ -66,6 +66,15 @@ impl Hosts {
                 "the lock store's URL is not understood; write {FORM}"
             ))
         };
+        // At another `@` a password is cut. The driver would take its end for a host, a database or
+        // a socket, which are shown.
+        let rest = url.split_once("://").map_or(&*url, |(_, rest)| rest);
+        let (_, behind) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        if 1 < rest.matches('@').count() || behind.contains('@') {
+            return Err(LockError::config(format!(
+                "the lock store's URL has an `@` too many; write {FORM}"
+            )));
+        }
         let all: Config = url.parse().map_err(misread)?;
         if all.get_hosts().is_empty() {
             return Err(LockError::config(format!(

@@ -32,6 +32,6 @@ pub(crate) mod schema;
 pub(crate) mod store;
 #[cfg(feature = "tls")]
 mod tls;
-mod turns;
+pub(crate) mod turns;
 mod upkeep;
 mod values;

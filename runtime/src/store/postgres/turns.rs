@@ -17,6 +17,7 @@ use super::address::{Address, Turns};
 use super::dial::{Boxed, IoDriver, dial};
 use super::failure;
 use super::hosts::Hosts;
+use crate::base::digits::hexadecimal;
 use crate::base::full_key::FullKey;
 use crate::base::jitter::Jitter;
 use crate::base::token::Token;
@@ -62,13 +63,13 @@ fn revoked(text: &str) -> Option<StoreEvent> {
     let (lease, key) = text.split_at_checked(16)?;
     Some(StoreEvent::Revoked {
         key: FullKey::from(key),
-        lease: u64::from_str_radix(lease, 16).ok()?,
+        lease: hexadecimal(lease)?,
     })
 }
 
 /// What a message says: `t` for a turn, `w` for a wanted lock, and then the key; `r` for a lock
 /// that was taken away.
-pub(super) fn message(text: &str) -> Option<StoreEvent> {
+pub(crate) fn message(text: &str) -> Option<StoreEvent> {
     let event = match text.as_bytes().first()? {
         b't' => StoreEvent::Turn,
         b'w' => StoreEvent::Wanted,
@@ -269,6 +270,8 @@ mod tests {
         assert!(
             matches!(message("wlock:a"), Some(StoreEvent::Wanted(key)) if key == FullKey::from("lock:a"))
         );
-        assert!(message("").is_none() && message("élan").is_none());
+        for foreign in ["", "élan", "r", "r+123456789abcdeflock:a"] {
+            assert!(message(foreign).is_none(), "{foreign}");
+        }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) mod garbage;
 pub(crate) mod look;
 pub(crate) mod master_address;
 pub(crate) mod replication;
-mod sentinel;
+pub(crate) mod sentinel;
 pub(crate) mod server_info;
 pub(crate) mod store;
 pub(crate) mod wire;

@@ -46,7 +46,7 @@ pub(crate) struct Sentinels {
 }
 
 /// Where a Sentinel says that the master is.
-struct Named {
+pub(crate) struct Named {
     endpoint: Endpoint,
     /// Grows with each fail-over. Zero where the Sentinel does not report it.
     generation: u64,
@@ -56,7 +56,7 @@ struct Named {
 }
 
 /// What one Sentinel answered.
-enum Answer {
+pub(crate) enum Answer {
     Named(Named),
     /// The Sentinel knows no master of that name, but these.
     Unknown(Vec<String>),
@@ -82,8 +82,9 @@ impl Sentinels {
             None => ("", authority),
         };
         let master = master.trim_end_matches('/');
-        // A `#insecure` would switch the verification of certificates off.
-        if hosts.is_empty() || master.is_empty() || master.contains(['/', '#']) {
+        // A `#insecure` would switch the verification of certificates off. An `@` is the end of a
+        // password with a `/` in it, and the name is shown.
+        if hosts.is_empty() || master.is_empty() || master.contains(['/', '#', '@']) {
             return Err(misread());
         }
         // The host name `master` stands for wherever the master is.
@@ -256,7 +257,7 @@ fn questions(master: &str) -> Pipeline {
     questions
 }
 
-fn read(answers: Vec<Value>) -> Result<Answer, Failure> {
+pub(crate) fn read(answers: Vec<Value>) -> Result<Answer, Failure> {
     let mut answers = answers.into_iter();
     let address = match answers.next() {
         Some(Value::ServerError(error)) => {
@@ -411,6 +412,7 @@ mod tests {
             "u:hunter2@one/a/b",
             "u:hunter2@one:port/shop",
             "u:hunter2@,/shop",
+            "u:1/hunter2@one",
             "u:hunter2@one/shop?db=x",
             "one/shop?password=hunter2",
             "one/shop#insecure",

@@ -71,6 +71,13 @@ impl Address {
 
 fn nodes(hosts: &str, db: &str) -> Result<Vec<MasterAddress>, LockError> {
     let shared = hosts.split(',').next().and_then(credentials);
+    // A password with a comma in it would be a node, which is shown.
+    if shared.is_none() && hosts.contains('@') {
+        return Err(LockError::config(
+            "the first node of the `redlock://` URL has no credentials, and a later one has; write the credentials before the \
+             first node, with a `,` in them as %2C",
+        ));
+    }
     let node = |host: &str| {
         if host.is_empty() {
             return Err(LockError::config(format!(
@@ -182,6 +189,7 @@ mod tests {
             ("redlock://u:hunter2@a", "at least 3 nodes"),
             ("redlock://u:hunter2@a,b", "at least 3 nodes"),
             ("redlock://u:hunter2@a,,c", "is empty"),
+            ("redlock://u:1,hunter2,3@c", "%2C"),
             ("redlock://u:hunter2@a:1,b:1,a:1", "twice"),
             ("redlock://u:hunter2@a,b,c:port", "not understood"),
             ("redlock://u:hunter2@a,b,c?max_ttl=5", "max_ttl=30s"),

@@ -259,20 +259,3 @@ fn shown(key: &str, nodes: &[Seen]) -> LockInfo {
     lock.waiting = waiting.iter().map(waiter).collect();
     lock
 }
-
-/// `text` without its percent-encoding; none if it is not encoded so.
-pub(crate) fn decoded(text: &str) -> Option<String> {
-    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
-    while let Some((first, behind)) = rest.split_first() {
-        rest = behind;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let (digits, behind) = behind.split_at_checked(2)?;
-        let digits = std::str::from_utf8(digits).ok()?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        rest = behind;
-    }
-    String::from_utf8(bytes).ok()
-}

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use crate::base::digits::percent_decoded;
+
 /// A cluster's members, what to introduce oneself with, and the path behind them.
 #[derive(Clone)]
 pub(crate) struct Members {
@@ -21,10 +23,14 @@ impl Members {
             None => (None, authority),
         };
         let hosts = hosts.split(',').map(|host| member(host, default_port));
+        // An `@` there is the end of a password with a `/` in it, and the path is shown.
+        if path.contains('@') {
+            return None;
+        }
         Some(Self {
             hosts: hosts.collect::<Option<_>>()?,
             user,
-            path: decoded(path.trim_matches('/'))?,
+            path: percent_decoded(path.trim_matches('/'))?,
         })
     }
 
@@ -58,23 +64,7 @@ fn member(text: &str, default_port: u16) -> Option<String> {
 
 fn credentials(text: &str) -> Option<(String, String)> {
     let (name, password) = text.split_once(':')?;
-    Some((decoded(name)?, decoded(password)?))
-}
-
-/// The text without its percent-encoding.
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || char::from(rest.next()?).to_digit(16);
-        let (high, low) = (digit()?, digit()?);
-        bytes.push(u8::try_from(high * 16 + low).ok()?);
-    }
-    String::from_utf8(bytes).ok()
+    Some((percent_decoded(name)?, percent_decoded(password)?))
 }
 
 #[cfg(test)]
@@ -87,7 +77,9 @@ mod tests {
         assert_eq!(members.hosts, ["h1:5", "h2:7", "[::1]:5"]);
         assert_eq!(members.user, Some(("u@x".to_owned(), "p:w".to_owned())));
         assert_eq!(members.path, "a/b");
-        for wrong in ["", "h,,i", "u@h", "u:p@", "h:port", "u:%zz@h", "[::1"] {
+        for wrong in [
+            "", "h,,i", "u@h", "u:p@", "h:port", "u:%zz@h", "[::1", "u:1/p@h",
+        ] {
             assert!(Members::parse(wrong, 5).is_none(), "{wrong}");
         }
     }

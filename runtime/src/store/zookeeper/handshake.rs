@@ -115,6 +115,12 @@ fn granted(answer: &[u8]) -> Result<Granted, Error> {
     })
 }
 
+/// Reads an answer of any bytes.
+#[cfg(feature = "__test")]
+pub(crate) fn grants(answer: &[u8]) -> bool {
+    granted(answer).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

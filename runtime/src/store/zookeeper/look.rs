@@ -15,11 +15,12 @@ use super::live::{answered, done};
 use super::names::{Names, fence, number, revoked, token};
 use super::requests::Kind;
 use super::service::{ZooKeeper, users};
+use crate::base::digits::percent_decoded;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::owner::Owner;
 use crate::store::options::Options;
-use crate::store::session::look::{Directories, Look, Seen, decoded};
+use crate::store::session::look::{Directories, Look, Seen};
 use crate::store::session::service::{Answer, Service, Trouble};
 use crate::store::source::{MOST_TOLD, PAGE, Place};
 
@@ -154,7 +155,7 @@ impl Look for ZooKeeperLook {
         names.retain(|name| place < *name);
         names.sort_unstable();
         let keys = names.into_iter().filter_map(|name| {
-            let key = decoded(&name)?;
+            let key = percent_decoded(&name)?;
             // One key has one directory.
             let is_its_own = self.names.directory(&key) == format!("{above}/{name}");
             (is_its_own && wanted(&key)).then_some((name, key))

@@ -19,31 +19,31 @@ const LOCK: &str = "lock-";
 
 /// The names below one path.
 #[derive(Debug, Clone)]
-pub(super) struct Names {
+pub(crate) struct Names {
     chroot: String,
 }
 
 /// The number that the server gave a znode in its directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Number(i32);
+pub(crate) struct Number(i32);
 
 impl Number {
     /// Whether the directory has no further numbers: the server gives the last one again and again,
     /// or goes on with negative ones (ZOOKEEPER-3249).
-    pub(super) fn is_worn_out(self) -> bool {
+    pub(crate) fn is_worn_out(self) -> bool {
         self.0 < 0 || self.0 == i32::MAX
     }
 }
 
 impl Names {
     /// Below a path without slashes around it.
-    pub(super) fn new(chroot: &str) -> Self {
+    pub(crate) fn new(chroot: &str) -> Self {
         let chroot = chroot.to_owned();
         Self { chroot }
     }
 
     /// The directory of the lock's key.
-    pub(super) fn directory(&self, key: &str) -> String {
+    pub(crate) fn directory(&self, key: &str) -> String {
         let mut directory = format!("/{}/", self.chroot);
         let is_dots = matches!(key, "." | "..");
         for c in key.chars() {
@@ -80,24 +80,24 @@ impl Names {
 }
 
 /// The name there of the znode that means this node.
-pub(super) fn revoked(name: Token, fence: Fence) -> String {
+pub(crate) fn revoked(name: Token, fence: Fence) -> String {
     format!("{}-{fence}", name.hex(), fence = fence.get())
 }
 
 /// The name and the fence of the node that such a znode means.
-pub(super) fn read_revoked(znode: &str) -> Option<(Token, Fence)> {
+pub(crate) fn read_revoked(znode: &str) -> Option<(Token, Fence)> {
     let (name, fence) = znode.split_once('-')?;
     Some((Token::parse(name)?, Fence::new(fence.parse().ok()?)))
 }
 
 /// The node's name in the name of its znode, if that is [`prefix`] and a number.
-pub(super) fn token(znode: &str) -> Option<Token> {
+pub(crate) fn token(znode: &str) -> Option<Token> {
     let (name, _) = znode.strip_prefix("_c_")?.split_once("-lock-")?;
     Token::parse(&name.replace('-', ""))
 }
 
 /// What the names of the znodes begin with that are the node of this name.
-pub(super) fn prefix(name: Token) -> String {
+pub(crate) fn prefix(name: Token) -> String {
     let hex = name.hex();
     let parts = [
         &hex[..8],
@@ -110,13 +110,13 @@ pub(super) fn prefix(name: Token) -> String {
 }
 
 /// The number of a znode with one of Curator's names for an exclusive lock.
-pub(super) fn number(name: &str) -> Option<Number> {
+pub(crate) fn number(name: &str) -> Option<Number> {
     let (_, number) = name.rsplit_once(LOCK)?;
     number.parse().ok().map(Number)
 }
 
 /// Whether ZooKeeper takes the path, which has no slashes around it.
-pub(super) fn is_path(path: &str) -> bool {
+pub(crate) fn is_path(path: &str) -> bool {
     let is_name = |name: &str| !matches!(name, "" | "." | "..") && name.chars().all(is_plain);
     path.split('/').all(is_name) && path.split('/').next() != Some("zookeeper")
 }

@@ -204,8 +204,38 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "LockedRowFailsAll",
         program: "behaviour",
-        test: "deployments::postgres::locked_rows::a_locked_row_costs_no_other_lease",
-        what: "a person locks the row of one of twenty leases",
+        test: "deployments::postgres::locked_rows::locked_rows_cost_no_other_lease",
+        what: "a person locks the rows of ten of twenty leases",
+    },
+    Elsewhere {
+        bug: "ConstantAdopted",
+        program: "behaviour",
+        test: "leases::hand_over::redis::a_constant_is_no_token",
+        what: "a kept lock is adopted with a token of zeros",
+    },
+    Elsewhere {
+        bug: "BaggageBelieved",
+        program: "behaviour",
+        test: "leases::hand_over::redis::the_fence_is_the_one_of_the_store",
+        what: "baggage comes with another fence",
+    },
+    Elsewhere {
+        bug: "RetriedTogether",
+        program: "behaviour",
+        test: "deployments::etcd::neighbours::a_lost_right_ends_one_lease",
+        what: "a user loses the right to one of many keys that are renewed together",
+    },
+    Elsewhere {
+        bug: "SpoiltCounterKept",
+        program: "behaviour",
+        test: "deployments::tls_and_acl::odd_keys::odd_counters",
+        what: "another client spoils the counter of fences",
+    },
+    Elsewhere {
+        bug: "FencesInexact",
+        program: "behaviour",
+        test: "deployments::tls_and_acl::odd_keys::odd_counters",
+        what: "the counter of fences is beyond exact numbers",
     },
     Elsewhere {
         bug: "SilenceUnread",

@@ -13,6 +13,7 @@ mod zookeeper;
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use leasehold::LockGuard;
 #[cfg(feature = "tls")]
 use leasehold::{LockError, LockPool};
@@ -20,17 +21,17 @@ use leasehold_tests::wait;
 
 /// Waits until each of these locks is renewed once more. Fails if one is lost.
 async fn all_are_renewed(guards: &[LockGuard]) {
-    for guard in guards {
+    let renewed = guards.iter().map(|guard| {
         let handle = guard.handle();
         let first = leasehold::__test::deadline(&handle);
-        let renewed = async {
+        async move {
             while leasehold::__test::deadline(&handle) == first {
                 handle.check().unwrap_or_else(|error| panic!("{error}"));
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-        };
-        wait::within("a renewal", Duration::from_secs(30), renewed).await;
-    }
+        }
+    });
+    wait::within("the renewals", Duration::from_secs(30), join_all(renewed)).await;
 }
 
 /// Connecting fails: the code and the text.

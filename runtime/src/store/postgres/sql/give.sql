@@ -105,7 +105,7 @@ BEGIN
   IF array_remove(keeps, NULL) = '{}' THEN PERFORM set_config('synchronous_commit', 'off', true); END IF;
   IF cardinality(keys) > 1 OR leasehold._skips() THEN
     left_out := leasehold._lock(keys, false);
-    freed := leasehold._release_open(verbs, keys, tokens, keeps);
+    IF left_out = '{}' THEN freed := leasehold._release_open(verbs, keys, tokens, keeps); END IF;
   END IF;
   FOR i IN 1 .. cardinality(keys) LOOP
     had := freed[i];

@@ -103,7 +103,7 @@ END $$;
 -- True if the call leaves out rows that others have locked, instead of waiting for them.
 CREATE FUNCTION leasehold._skips() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-  RETURN current_setting('leasehold.skips', true) = 'on';
+  RETURN coalesce(current_setting('leasehold.skips', true), '') = 'on';
 END $$;
 
 -- Makes the rows that are missing, and locks the rows of these keys: the only waits of a call with

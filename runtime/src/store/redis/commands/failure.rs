@@ -65,10 +65,10 @@ const CODES: &[(&str, Retry, &str)] = &[
         Retry::Never,
         "the server has too few replicas and refuses writes",
     ),
-    // On a connection that has logged in: the next one does so again.
+    // The connection is replaced, and the next one logs in again.
     (
         "NOAUTH",
-        Retry::Now,
+        Retry::Never,
         "the server asks for a password; put it into the URL, redis://user:password@host/",
     ),
     (
@@ -179,11 +179,7 @@ pub(crate) fn broken(error: &RedisError) -> Failure {
             } else {
                 "WRONGPASS"
             };
-            // Another login on another connection would be refused, too.
-            Failure {
-                retry: Retry::Never,
-                ..server_error(code, error.detail())
-            }
+            server_error(code, error.detail())
         }
         ErrorKind::Server(_) | ErrorKind::Extension => {
             server_error(error.code().unwrap_or("ERR"), error.detail())
@@ -276,14 +272,5 @@ mod tests {
         ] {
             assert!(!server_error(code, Some(details)).executed, "{details}");
         }
-    }
-
-    /// Fails if a connection without its login is used on, or a refused login is repeated at once.
-    #[test]
-    fn who_logs_in_again() {
-        assert_eq!(server_error("NOAUTH", None).retry, Retry::Now);
-        let refused =
-            RedisError::from((ErrorKind::AuthenticationFailed, "no", "NOAUTH".to_owned()));
-        assert_eq!(broken(&refused).retry, Retry::Never);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::{PushInfo, Value};
 
 use super::failure::{garbage, hidden_code, server_error};
+use crate::base::digits::hexadecimal;
 use crate::fence::Fence;
 use crate::owner::Owner;
 use crate::store::kept::Kept;
@@ -216,7 +217,8 @@ fn renewed(value: &Value, count: usize) -> Option<Result<Reply, Failure>> {
     for answer in answers {
         match array(answer) {
             Some([code, why]) if integer(code) == Some(-1) => {
-                error = error.or(text(why));
+                let why = text(why)?;
+                error = error.or(Some(why));
                 kept.push(None);
             }
             _ => kept.push(Some(integer(answer)? == 1)),
@@ -270,7 +272,7 @@ pub(crate) fn message(push: &PushInfo) -> Option<StoreEvent> {
             let (lease, key) = key.split_at_checked(16)?;
             Some(StoreEvent::Revoked {
                 key: key.into(),
-                lease: u64::from_str_radix(lease, 16).ok()?,
+                lease: hexadecimal(lease)?,
             })
         }
         _ => None,
@@ -314,5 +316,23 @@ mod tests {
         }
         let failure = renewed(2, "*1\r\n:1\r\n").expect_err("one too few");
         assert_eq!(failure.code(), "protocol");
+    }
+
+    /// Fails if the answers of the other shares move into the place of a refused one.
+    #[test]
+    fn a_refusal_that_is_no_text_renews_nothing() {
+        for refused in [Value::BulkString(vec![b'E', 0xff]), Value::Int(1)] {
+            let refused = Value::Array(vec![Value::Int(-1), refused]);
+            for answers in [vec![refused.clone()], vec![refused, Value::Int(1)]] {
+                let renewal = Renewal {
+                    key: "k".into(),
+                    token: Token::fixed(1),
+                    ttl: Duration::from_secs(1),
+                };
+                let op = Op::Renew(vec![renewal; answers.len()]);
+                let failure = read(&op, Value::Array(answers), Scripts::Fenced);
+                assert_eq!(failure.expect_err("no answer").code(), "protocol");
+            }
+        }
     }
 }

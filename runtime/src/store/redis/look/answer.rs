@@ -9,6 +9,9 @@ use crate::inspect::info::{Holder, LockInfo, Waiter};
 use crate::store::Failure;
 use crate::store::redis::commands::failure;
 
+/// The year 5138. A time of no server is later, and sums with such a time do not overflow.
+const LATEST: Duration = Duration::from_secs(100_000_000_000);
+
 /// What there is of the lock `key`, from an answer of `look.lua`.
 pub(crate) fn read(key: &str, answer: &Value) -> Result<LockInfo, Failure> {
     let seen = Seen::read(answer)?;
@@ -125,7 +128,7 @@ fn shapeless() -> Failure {
 fn time(text: &str) -> Option<SystemTime> {
     let millis: f64 = text.parse().ok()?;
     let since = Duration::try_from_secs_f64(millis / 1e3).ok()?;
-    SystemTime::UNIX_EPOCH.checked_add(since)
+    (since < LATEST).then(|| SystemTime::UNIX_EPOCH + since)
 }
 
 fn array(value: &Value) -> Option<&[Value]> {
@@ -139,5 +142,32 @@ fn text(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(text) => std::str::from_utf8(text).ok(),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if a server's time ends the program that looks.
+    #[test]
+    fn a_time_that_no_clock_shows_is_refused() {
+        let answer = |now: &str| {
+            let text = |text: &str| Value::BulkString(text.into());
+            let value = format!("{}:7:0:ab:h 1", "a".repeat(32));
+            let none = || Value::Array(Vec::new());
+            let seen = [
+                text(now),
+                text(&value),
+                Value::Int(i64::MAX),
+                none(),
+                none(),
+            ];
+            Value::Array(seen.into())
+        };
+        assert!(read("k", &answer("1700000000000")).is_ok());
+        for now in ["9.2e21", "1e17", "-1", "inf", "nan"] {
+            assert!(read("k", &answer(now)).is_err(), "{now}");
+        }
     }
 }

@@ -95,6 +95,11 @@ impl Framer {
         }
     }
 
+    #[cfg(any(test, all(feature = "__test", feature = "replay")))]
+    pub(crate) fn is_between_replies(&self) -> bool {
+        self.position == Position::Line && self.line.is_empty() && self.missing.is_empty()
+    }
+
     /// Looks for the end of the line; returns the bytes behind it.
     fn in_line<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], Garbage> {
         let longest = self.longest_line(bytes)?;

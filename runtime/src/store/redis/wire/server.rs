@@ -30,6 +30,13 @@ impl Server {
             (&["replicas"], &[])
         };
         query.finish(known, left)?;
+        // The path is shown.
+        if base.starts_with("redis+unix:") && base.contains('@') {
+            return Err(LockError::config(
+                "the URL of a Unix socket has credentials before its path; write redis+unix:///path?user=…&pass=…, and %40 for \
+                 an `@` in the path",
+            ));
+        }
         let url = format!("{base}{}", query.rest());
         // The crate's own text may quote a part of the URL, and with it the password.
         let info = url.as_str().into_connection_info().map_err(|_| {

@@ -6,42 +6,73 @@ use leasehold::{LockGuard, LockPool};
 use leasehold_tests::postgres::Postgres;
 use leasehold_tests::{rerun::fails_with, wait};
 
-use super::{LONG, connect, take};
+use super::{LONG, connect, fresh, take};
 
 /// Of leases that a watchdog keeps while a row is locked.
 const TTL: Duration = Duration::from_secs(2);
 const KEYS: u32 = 20;
+/// So many of them are locked. Calls that wait for each in turn take longer than a lease lasts.
+const LOCKED: usize = 10;
 
-/// Fails if a row that a person has locked in a session costs another key its lease, or keeps new
+/// Fails if rows that a person has locked in a session cost other keys their leases, or keep new
 /// locks from being taken and released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_locked_row_costs_no_other_lease() {
+async fn locked_rows_cost_no_other_lease() {
     let database = Postgres::shared().migrated();
     let pool = connect(&database).await;
-    let held = hold_all(&pool).await;
+    let mut held = hold_all(&pool).await;
+    let kept = held.split_off(LOCKED);
     let mut person = database.client().await;
     let looking = person.transaction().await.expect("it begins");
-    let row = "SELECT * FROM leasehold.locks WHERE key = 'lock:held-0' FOR UPDATE";
-    looking.query(row, &[]).await.expect("the row is there");
-    let lost = held[0].handle();
-    wait::within("its own lease ends", LONG, lost.lost()).await;
+    let keys: Vec<_> = held.iter().map(LockGuard::full_key).collect();
+    let rows = "SELECT * FROM leasehold.locks WHERE key = ANY ($1) FOR UPDATE";
+    looking.query(rows, &[&keys]).await.expect("they are there");
+    let lost = held.iter().map(LockGuard::lost);
+    let lost = futures_util::future::join_all(lost);
+    wait::within("their own leases end", LONG, lost).await;
     // Longer than the leases, and past the time in which calls leave out locked rows.
-    let ends = tokio::time::Instant::now() + TTL * 3;
+    let ends = tokio::time::Instant::now() + TTL * 2;
     let mut taken = 0;
     while tokio::time::Instant::now() < ends {
         let guard = take(&pool, &format!("new-{taken}")).await;
         guard.release().await.expect("still held");
         taken += 1;
     }
-    for guard in &held[1..] {
+    for guard in &kept {
         guard.check().unwrap_or_else(|error| panic!("{error}"));
     }
-    println!("{taken} locks taken beside the locked row");
+    println!("{taken} locks taken beside the locked rows");
     looking.rollback().await.expect("it ends");
-    for guard in held.into_iter().skip(1) {
+    for guard in kept {
         guard.release().await.expect("still held");
     }
     take(&pool, "held-0").await.release().await.expect("free");
+}
+
+/// Fails if one call of a function needs all of its rows.
+#[tokio::test]
+async fn a_call_leaves_locked_rows_out() {
+    let (database, pool) = fresh().await;
+    let held = [take(&pool, "locked").await, take(&pool, "open").await];
+    let mut person = database.client().await;
+    let looking = person.transaction().await.expect("it begins");
+    let row = "SELECT * FROM leasehold.locks WHERE key = 'lock:locked' FOR UPDATE";
+    looking.query(row, &[]).await.expect("it is there");
+    let client = database.client().await;
+    let begin = "BEGIN; SET LOCAL lock_timeout = 1; SET LOCAL leasehold.skips = on";
+    let renew = "WITH l AS (SELECT array_agg(key ORDER BY key) AS keys, array_agg(token ORDER BY key) AS tokens FROM leasehold.locks WHERE state = 'held')
+        SELECT r.taken FROM l, leasehold.take(gen_random_uuid(), '{renew,renew}', l.keys, l.tokens, '{60000,60000}', '{0,0}', '{false,false}', '{a,a}') r";
+    let give = "WITH l AS (SELECT array_agg(key ORDER BY key) AS keys, array_agg(token ORDER BY key) AS tokens FROM leasehold.locks WHERE state = 'held')
+        SELECT r.had FROM l, leasehold.give(gen_random_uuid(), '{release,release}', l.keys, l.tokens, '{NULL,NULL}') r";
+    for call in [renew, give] {
+        client.batch_execute(begin).await.expect("it begins");
+        let rows = client.query(call, &[]).await.expect("no row is waited for");
+        let answers: Vec<Option<bool>> = rows.iter().map(|row| row.get(0)).collect();
+        assert_eq!(answers, [None, Some(true)], "{call}");
+        client.batch_execute("ROLLBACK").await.expect("it ends");
+    }
+    looking.rollback().await.expect("it ends");
+    drop(held);
 }
 
 /// All at once, so that their renewals leave together.
@@ -54,11 +85,11 @@ async fn hold_all(pool: &LockPool) -> Vec<LockGuard> {
     taken.expect("they are free")
 }
 
-/// Fails if the test above does not see that a locked row fails all that is asked beside it.
+/// Fails if the first test does not see that locked rows fail all that is asked beside them.
 #[test]
-fn a_row_that_fails_all_is_found() {
+fn rows_that_fail_all_are_found() {
     fails_with(
         "LockedRowFailsAll",
-        "deployments::postgres::locked_rows::a_locked_row_costs_no_other_lease",
+        "deployments::postgres::locked_rows::locked_rows_cost_no_other_lease",
     );
 }

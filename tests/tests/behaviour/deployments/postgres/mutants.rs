@@ -31,7 +31,7 @@ fn pins_are_overtaken_by_adopters() {
 
 #[test]
 fn locked_rows_fail_whole_batches() {
-    let test = of("locked_rows::a_locked_row_costs_no_other_lease");
+    let test = of("locked_rows::a_call_leaves_locked_rows_out");
     fails_with("LockedRowsAreNotLeftOut", &test);
 }
 

@@ -116,15 +116,18 @@ async fn an_adopter_waits_for_the_commit() {
     verified.expect("it holds it");
     let given = first.hand_over().expect("still held");
     let adopting = wait::started(other.adopt(given)).await;
-    let asked = async {
-        let row = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%' AND query LIKE '%leasehold.adopt%'";
+    // A second request means that the first one was refused.
+    let asked_twice = async {
+        let begun = "SELECT max(query_start) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%' AND query LIKE '%leasehold.adopt%'";
         let probe = database.probe("lock:");
-        wait::until_async("it asks", LONG, || probe.value(row) != "0").await;
+        wait::until_async("it asks", LONG, || !probe.value(begun).is_empty()).await;
+        let first = probe.value(begun);
+        wait::until_async("it asks again", LONG, || probe.value(begun) != first).await;
     };
     let mut adopting = adopting;
     tokio::select! {
         early = &mut adopting => panic!("adopted before the commit: {early:?}"),
-        () = asked => {}
+        () = asked_twice => {}
     }
     transaction.commit().await.expect("nothing is in its way");
     let adopted = wait::within("it is adopted", LONG, adopting).await;

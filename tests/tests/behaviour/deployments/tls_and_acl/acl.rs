@@ -7,7 +7,6 @@ use leasehold::{LockError, LockGuard, LockPool, Severity};
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
-use redis::cmd;
 
 use super::{IO_TIMEOUT, PATIENCE, TTL, connect, works};
 

@@ -166,3 +166,11 @@ async fn odd_counters() {
         assert!(refused.is_unavailable(), "{beyond}: {refused}");
     }
 }
+
+/// Fails if these tests would not see that a spoilt counter stays, or that fences repeat.
+#[test]
+fn counters_that_are_believed_are_found() {
+    for bug in ["SpoiltCounterKept", "FencesInexact"] {
+        fails_with(bug, "deployments::tls_and_acl::odd_keys::odd_counters");
+    }
+}

@@ -1,0 +1,148 @@
+//! Values, messages, kept results and handovers.
+
+use std::sync::LazyLock;
+use std::time::{Duration, SystemTime};
+
+use redis::{PushInfo, PushKind, Value};
+
+use super::Input;
+use crate::base::token::Token;
+use crate::inspect::info::LockInfo;
+use crate::lock::baggage::Baggage;
+use crate::owner::Owner;
+use crate::pool::LockPool;
+use crate::store::StoreEvent;
+use crate::store::kept::{Fingerprint, Kept};
+use crate::store::postgres::turns;
+use crate::store::redis::commands::reply;
+use crate::store::redis::look::value::Written;
+
+/// The value of a lock is read as it is written, and any value can be shown.
+///
+/// # Panics
+///
+/// If a property does not hold.
+pub fn values(bytes: &[u8]) {
+    let mut input = Input(bytes);
+    let (number, reserve, millis) = (input.number(), input.number(), input.number());
+    let token = Token::fixed(u128::from(input.number()) + 1);
+    let Ok(text) = str::from_utf8(input.0) else {
+        return;
+    };
+    shown(&Written::read(text), millis);
+    if let Some(owner) = Owner::read(text) {
+        let Owner {
+            host,
+            pid,
+            function,
+        } = &owner;
+        assert_eq!(
+            Owner::read(&format!("{host} {pid} {function}")),
+            Some(owner)
+        );
+    }
+    let hex = token.hex();
+    let value = format!("{hex}:{number}:{reserve}:{hex}:{text}");
+    let Written::Held(record) = Written::read(&value) else {
+        panic!("{value} is a lock's");
+    };
+    assert_eq!((record.number, record.owner), (number, text));
+    shown(&Written::Held(record), millis);
+    let revoked = format!("r{value}");
+    assert_eq!(Written::read(&revoked), Written::Revoked(record));
+}
+
+fn shown(written: &Written<'_>, millis: u64) {
+    let left = Duration::from_millis(millis >> 1);
+    let now = SystemTime::UNIX_EPOCH + Duration::from_millis(millis >> 8);
+    let mut info = LockInfo::free("k");
+    written.show(&mut info, Some(left), now);
+    serde_json::to_string(&info).expect("it can be shown as JSON");
+}
+
+/// Redis and PostgreSQL send the same messages, which are read as they are written.
+///
+/// # Panics
+///
+/// If a property does not hold.
+pub fn messages(bytes: &[u8]) {
+    let Ok(text) = str::from_utf8(bytes) else {
+        return;
+    };
+    let data = vec![
+        Value::BulkString(b"channel".to_vec()),
+        Value::BulkString(text.into()),
+    ];
+    let push = PushInfo {
+        kind: PushKind::Message,
+        data,
+    };
+    let written = |event: Option<StoreEvent>| match event {
+        Some(StoreEvent::Turn(key)) => Some(format!("t{key}")),
+        Some(StoreEvent::Wanted(key)) => Some(format!("w{key}")),
+        Some(StoreEvent::Revoked { key, lease }) => Some(format!("r{lease:016x}{key}")),
+        Some(other) => panic!("{other:?} of {text}"),
+        None => None,
+    };
+    let (one, other) = (
+        written(turns::message(text)),
+        written(reply::message(&push)),
+    );
+    assert_eq!(one, other, "{text}");
+    let is_same = one.is_none_or(|one| one.eq_ignore_ascii_case(text));
+    assert!(is_same, "{text} is not written so");
+}
+
+/// A kept result is read as it is written.
+///
+/// # Panics
+///
+/// If a property does not hold.
+pub fn results(bytes: &[u8]) {
+    let Ok(text) = str::from_utf8(bytes) else {
+        return;
+    };
+    if let Some(kept) = Kept::parse(text) {
+        assert!(kept.to_text().eq_ignore_ascii_case(text), "{text}");
+    }
+    let print: [u8; 32] = std::array::from_fn(|at| bytes.get(at).copied().unwrap_or_default());
+    for fingerprint in [None, Some(Fingerprint(print))] {
+        let kept = Kept {
+            fingerprint,
+            json: text.into(),
+        };
+        assert_eq!(Kept::parse(&kept.to_text()), Some(kept));
+    }
+}
+
+/// Baggage is read as it is written, shows no token, and cannot be adopted if no lock has it.
+///
+/// # Panics
+///
+/// If a property does not hold.
+pub fn handovers(bytes: &[u8]) {
+    static RUNTIME: LazyLock<(tokio::runtime::Runtime, LockPool)> = LazyLock::new(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = runtime.expect("a runtime");
+        let pool = runtime.block_on(LockPool::builder().url("memory://").namespace("").connect());
+        (runtime, pool.expect("memory"))
+    });
+
+    let Ok(baggage) = serde_json::from_slice::<Baggage>(bytes) else {
+        return;
+    };
+    let written = serde_json::to_vec(&baggage).expect("baggage is a map");
+    let again: Baggage = serde_json::from_slice(&written).expect("it is read as it is written");
+    assert_eq!(again, baggage);
+    let token = baggage.token.hex();
+    let shown = format!("{baggage:?}");
+    assert!(
+        baggage.key.contains(&token) || !shown.contains(&token),
+        "{shown}"
+    );
+    let (runtime, pool) = &*RUNTIME;
+    let adopted = runtime.block_on(pool.adopt(baggage));
+    assert!(adopted.is_err(), "a lock that nobody holds was adopted");
+}

@@ -1,0 +1,323 @@
+//! Answers of Redis servers.
+
+use std::time::Duration;
+
+use redis::{PushInfo, PushKind, Value};
+
+use super::Input;
+use crate::base::full_key::FullKey;
+use crate::base::token::Token;
+use crate::store::cluster::topology;
+use crate::store::kept::{Kept, Record};
+use crate::store::redis::commands::hash_slot::SLOTS;
+use crate::store::redis::commands::redirect::Redirect;
+use crate::store::redis::commands::reply::{self, Scripts};
+use crate::store::redis::look::answer;
+use crate::store::redis::sentinel;
+use crate::store::redis::server_info::Info;
+use crate::store::redis::wire::framer::Framer;
+use crate::store::{Op, Renewal, Reply};
+
+/// The framer gives the same in any pieces, and agrees with the parser on where a reply ends.
+///
+/// # Panics
+///
+/// If a property does not hold.
+pub fn wire(bytes: &[u8]) {
+    let (pieces, stream) = bytes.split_at(bytes.len().min(4));
+    let pieces: Vec<_> = pieces
+        .iter()
+        .map(|piece| usize::from(piece % 40) + 1)
+        .collect();
+    let (at_once, refused_at_once) = passed(stream, &[usize::MAX]);
+    let (in_pieces, refused) = passed(stream, &pieces);
+    assert_eq!(
+        refused_at_once, refused,
+        "the verdict depends on the pieces"
+    );
+    // A text that is refused at its end has passed in part.
+    let is_prefix = in_pieces.starts_with(&at_once) && refused.is_some();
+    assert!(
+        is_prefix || at_once == in_pieces,
+        "the bytes depend on the pieces"
+    );
+    assert!(stream.starts_with(&in_pieces), "other bytes come out");
+    let mut framer = Framer::new();
+    let mut begin = 0;
+    for (at, byte) in stream.iter().enumerate() {
+        if framer.accept(&[*byte]).is_err() {
+            break;
+        }
+        if framer.is_between_replies() {
+            ends_where_the_framer_says(&stream[begin..=at]);
+            begin = at + 1;
+        }
+    }
+}
+
+fn passed(stream: &[u8], pieces: &[usize]) -> (Vec<u8>, Option<String>) {
+    let (mut framer, mut out, mut rest) = (Framer::new(), Vec::new(), stream);
+    for piece in pieces.iter().chain([&usize::MAX]).cycle() {
+        let (now, later) = rest.split_at((*piece).min(rest.len()));
+        rest = later;
+        let refused = framer.accept(now).err();
+        out.extend_from_slice(framer.ready());
+        framer.take(framer.ready().len());
+        if refused.is_some() || rest.is_empty() {
+            return (out, refused.map(|garbage| garbage.to_string()));
+        }
+    }
+    unreachable!("the pieces repeat")
+}
+
+fn ends_where_the_framer_says(reply: &[u8]) {
+    // The connection ends at a reply that is malformed. The parser must not wait for more.
+    if let Err(error) = redis::parse_redis_value(reply) {
+        assert!(
+            !error.is_connection_dropped(),
+            "the parser waits after {}",
+            reply.escape_ascii()
+        );
+    }
+    let shorter = redis::parse_redis_value(&reply[..reply.len() - 1]);
+    assert!(
+        shorter.is_err(),
+        "the parser ends before {}",
+        reply.escape_ascii()
+    );
+}
+
+/// The value that the client gets of these bytes.
+fn value(bytes: &[u8]) -> Option<Value> {
+    let mut framer = Framer::new();
+    framer.accept(bytes).ok()?;
+    framer
+        .is_between_replies()
+        .then(|| redis::parse_redis_value(bytes).ok())?
+}
+
+/// Each answer has the shape that its request asked for.
+///
+/// # Panics
+///
+/// If a property does not hold.
+pub fn replies(bytes: &[u8]) {
+    let Some(value) = value(bytes) else {
+        return;
+    };
+    for op in ops() {
+        for scripts in [Scripts::Fenced, Scripts::Plain] {
+            if let Ok(reply) = reply::read(&op, value.clone(), scripts) {
+                fits(&op, &reply, scripts);
+            }
+        }
+    }
+    let acquire = acquire();
+    let batch = [&acquire, &acquire, &acquire];
+    let replies = reply::read_all(&batch, value.clone(), Scripts::Fenced);
+    assert_eq!(replies.len(), batch.len());
+    replies
+        .into_iter()
+        .flatten()
+        .for_each(|reply| fits(&acquire, &reply, Scripts::Fenced));
+    let _ = reply::may_concern_one_key(&value);
+    let _ = answer::read("lock:k", &value);
+    let _ = answer::scanned(Some(value.clone()));
+    let _ = Redirect::read(&value);
+    let _ = sentinel::read(vec![value.clone(), value.clone(), value.clone()]);
+    if let Some(info) = Info::read(Some(&value)) {
+        let _ = info.role();
+    }
+    if let Value::Push { data, .. } = value {
+        let _ = reply::message(&PushInfo {
+            kind: PushKind::Message,
+            data,
+        });
+    }
+}
+
+fn acquire() -> Op {
+    Op::Acquire {
+        key: key(),
+        token: Token::fixed(1),
+        ttl: Duration::from_secs(1),
+        function: "",
+        queue: true,
+        reserved_fences: 7,
+    }
+}
+
+fn key() -> FullKey {
+    FullKey::from("lock:k")
+}
+
+fn ops() -> Vec<Op> {
+    takes().into_iter().chain(rest()).collect()
+}
+
+/// The requests that take a lock.
+fn takes() -> Vec<Op> {
+    let (token, ttl, function, queue) = (Token::fixed(1), Duration::from_secs(1), "", true);
+    vec![
+        acquire(),
+        Op::AcquireAll {
+            keys: vec![(key(), token); 2],
+            ttl,
+            function,
+        },
+        Op::Join {
+            key: key(),
+            token,
+            ttl,
+            function,
+            limit: 3,
+            queue,
+        },
+        Op::Recall {
+            key: key(),
+            token,
+            ttl,
+            function,
+            queue,
+        },
+        Op::Adopt {
+            key: key(),
+            from: token,
+            token,
+            ttl,
+            function,
+        },
+    ]
+}
+
+fn rest() -> Vec<Op> {
+    let (token, ttl) = (Token::fixed(1), Duration::from_secs(1));
+    let (keep, makes_way) = (None, false);
+    let renewal = Renewal {
+        key: key(),
+        token,
+        ttl,
+    };
+    let kept = Kept {
+        fingerprint: None,
+        json: "1".into(),
+    };
+    let record = Record {
+        kept: kept.into(),
+        stays: ttl,
+    };
+    vec![
+        Op::Renew(vec![renewal.clone(), renewal.clone()]),
+        Op::Stay(vec![renewal]),
+        Op::Release {
+            key: key(),
+            token,
+            keep,
+            makes_way,
+            after: Vec::new(),
+        },
+        Op::Part {
+            key: key(),
+            token,
+            keep,
+            after: Vec::new(),
+        },
+        Op::Leave { key: key() },
+        Op::Record {
+            key: key(),
+            token,
+            keep,
+            makes_way,
+            after: Vec::new(),
+            record: record.into(),
+        },
+        Op::Forget { key: key() },
+    ]
+}
+
+fn fits(op: &Op, reply: &Reply, scripts: Scripts) {
+    let fits = match (op, reply) {
+        (Op::Acquire { .. }, Reply::Acquired { fence, .. }) => {
+            fence.is_some() || scripts == Scripts::Plain
+        }
+        (Op::Join { .. } | Op::Recall { .. } | Op::Adopt { .. }, Reply::Acquired { fence, .. }) => {
+            fence.is_some()
+        }
+        (Op::Acquire { .. } | Op::Join { .. }, Reply::Held { .. } | Reply::Limited(_))
+        | (Op::Recall { .. } | Op::Adopt { .. }, Reply::Held { .. } | Reply::Limited(_))
+        | (Op::Recall { .. }, Reply::Recalled(_))
+        | (Op::Adopt { .. }, Reply::Gone)
+        | (Op::Release { .. } | Op::Part { .. } | Op::Record { .. }, Reply::Released { .. })
+        | (Op::Leave { .. }, Reply::Left)
+        | (Op::Forget { .. }, Reply::Forgotten(_)) => true,
+        (Op::AcquireAll { keys, .. }, Reply::AcquiredAll(all)) => {
+            let has_fence = |one: &Reply| matches!(one, Reply::Acquired { fence: Some(_), .. });
+            all.len() == keys.len() && all.iter().all(has_fence)
+        }
+        (Op::AcquireAll { keys, .. }, Reply::HeldAmong { at, .. }) => *at < keys.len(),
+        (Op::Renew(all) | Op::Stay(all), Reply::Renewed(kept)) => kept.len() == all.len(),
+        (Op::Renew(all) | Op::Stay(all), Reply::RenewedInPart(kept)) => {
+            kept.len() == all.len() && kept.contains(&None)
+        }
+        _ => false,
+    };
+    assert!(fits, "{reply:?} answers {op:?}");
+}
+
+/// A map of slots covers the slots that it names, and each master is asked for a slot of its own.
+///
+/// # Panics
+///
+/// If a property does not hold.
+pub fn slots(bytes: &[u8]) {
+    // The first byte chooses the form: an answer as it comes, or ranges that are filled in.
+    let mut input = Input(bytes);
+    let value = match input.byte() {
+        b'*' => value(bytes),
+        _ => Some(ranges(&mut input)),
+    };
+    let Some(topology) = value.and_then(|value| topology::Topology::of_slots(&value, "asked"))
+    else {
+        return;
+    };
+    let covered = |slot: &u16| {
+        topology
+            .masters
+            .iter()
+            .any(|(range, _)| range.contains(slot))
+    };
+    let covered = u16::try_from((0..SLOTS).filter(covered).count()).expect("a slot has two bytes");
+    assert_eq!(topology.uncovered(), SLOTS - covered);
+    let each = topology.one_slot_each();
+    for (at, (master, slot)) in each.iter().enumerate() {
+        assert!(*slot < SLOTS, "{slot} is no slot");
+        let has = |(range, owner): &(std::ops::RangeInclusive<u16>, _)| {
+            owner == master && range.contains(slot)
+        };
+        assert!(
+            topology.masters.iter().any(has),
+            "{master:?} does not have {slot}"
+        );
+        assert!(
+            each[..at].iter().all(|(other, _)| other != master),
+            "{master:?} comes twice"
+        );
+    }
+}
+
+fn ranges(input: &mut Input<'_>) -> Value {
+    let mut ranges = Vec::new();
+    while !input.0.is_empty() && ranges.len() < 64 {
+        let mut number = || i64::from(u16::from_be_bytes([input.byte(), input.byte()]));
+        let (first, last) = (number(), number());
+        let (host, port) = (input.byte() % 8, i64::from(input.byte() % 4));
+        let host = Value::BulkString(vec![b'a' + host; usize::from(host.min(1))]);
+        let node = Value::Array(vec![host, Value::Int(port)]);
+        ranges.push(Value::Array(vec![
+            Value::Int(first),
+            Value::Int(last),
+            node,
+        ]));
+    }
+    Value::Array(ranges)
+}

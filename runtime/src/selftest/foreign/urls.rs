@@ -1,0 +1,59 @@
+//! URLs of stores.
+
+use super::Input;
+use crate::store::target::Target;
+
+const SCHEMES: [&str; 12] = [
+    "redis",
+    "rediss",
+    "redis+unix",
+    "redis-sentinel",
+    "rediss-sentinel",
+    "redis-cluster",
+    "redlock",
+    "postgres",
+    "etcd",
+    "etcds",
+    "zookeeper",
+    "memory",
+];
+
+const PASSWORD: &str = "hunter2";
+
+/// No text shows a password, in whichever way it is written and wherever it is cut.
+///
+/// The input is a byte for the scheme, and lines: the user, the text before the password and the
+/// text behind it, and what follows the credentials.
+///
+/// # Panics
+///
+/// If a property does not hold.
+pub fn urls(bytes: &[u8]) {
+    let mut input = Input(bytes);
+    let scheme = SCHEMES[usize::from(input.byte()) % SCHEMES.len()];
+    let (Some(user), Some(before), Some(behind)) = (input.line(), input.line(), input.line())
+    else {
+        return;
+    };
+    let Ok(rest) = str::from_utf8(input.0) else {
+        return;
+    };
+    check(&format!(
+        "{scheme}://{user}:{before}{PASSWORD}{behind}@{rest}"
+    ));
+    check(rest);
+}
+
+fn check(url: &str) {
+    let shown = match Target::parse(url) {
+        Ok(target) => target.to_string(),
+        Err(error) => format!("{error} {error:?}"),
+    };
+    let credentials = url
+        .split_once("://")
+        .and_then(|(_, rest)| rest.rsplit_once('@'));
+    let is_secret = credentials.is_some_and(|(credentials, rest)| {
+        credentials.contains(PASSWORD) && !rest.contains(PASSWORD)
+    });
+    assert!(!is_secret || !shown.contains(PASSWORD), "{url}: {shown}");
+}
