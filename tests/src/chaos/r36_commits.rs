@@ -35,10 +35,12 @@ const TASKS: [u64; 2] = [10, 3];
 const SHORT: Duration = Duration::from_millis(300);
 const TTL: Duration = Duration::from_secs(4);
 /// The longest pause between reading and writing.
-const PAUSE: Duration = Duration::from_millis(30);
+const PAUSE: Duration = Duration::from_millis(80);
 /// Calls are dropped within this.
-const HURRY: Duration = Duration::from_millis(120);
+const HURRY: Duration = Duration::from_millis(150);
 const SMALL: Duration = Duration::from_secs(5);
+/// Calls of a short run.
+const FEWEST: u64 = 250;
 const LONG: Duration = Duration::from_secs(30);
 
 fn run(ground: &Ground, sheet: &Sheet) {
@@ -115,13 +117,19 @@ struct Caller {
 
 impl Caller {
     async fn run(mut self, until: Instant) {
-        while Instant::now() < until {
+        while Instant::now() < until || self.is_short(until) {
             let (is_dropped, hurry) = (self.random.below(10) < 6, self.random.duration(HURRY));
             let limit = if is_dropped { hurry } else { LONG };
             let ended = tokio::time::timeout(limit, self.call()).await;
             self.dropped
                 .fetch_add(u64::from(ended.is_err()), Ordering::Relaxed);
         }
+    }
+
+    /// True if a busy machine needs longer.
+    fn is_short(&self, until: Instant) -> bool {
+        let enough = FEWEST <= self.calls.load(Ordering::Relaxed);
+        !enough && Instant::now() < until + LONG
     }
 
     /// One call. Its lock is given up however it ends.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Scene;
 use super::tenants::{LONG_FOR_A_LEASE, TTL, Tenants};
-use super::zookeeper::{crowd, long_names};
+use super::zookeeper::{CROWDED, crowd, long_names};
 use crate::chaos::ground::Ground;
 use crate::chaos::sheet::Sheet;
 use crate::etcd::Etcd;
@@ -55,14 +55,13 @@ fn watches(ground: &Ground, sheet: &Sheet) {
     let server = Etcd::start();
     let pipe = Pipe::start(server.address());
     let url = Etcd::url_of_all([pipe.address()], "crowd");
-    let tenants = Tenants::move_in(&url, TENANTS);
+    let tenants = Tenants::move_in_for(CROWDED, &url, TENANTS);
     let names = long_names(ground.count(2_000, 400));
     let crowd = crowd(&tenants, &server.url("crowd"), &names);
-    for _ in 0..2 {
-        pipe.cut();
-        sleep(TTL);
-    }
+    pipe.cut();
     sleep(TTL);
+    pipe.cut();
+    sleep(CROWDED * 3 / 2);
     tenants.last(sheet, SCENE);
     crowd.let_in(&tenants, sheet, SCENE);
 }

@@ -13,7 +13,7 @@ use crate::chaos::sheet::Sheet;
 use crate::postgres::{Database, Postgres};
 
 pub(super) const SCENES: &[Scene] = &[
-    ("a row is locked", row),
+    ("some rows are locked", row),
     ("the table is locked for a moment", table),
     ("a role with CONNECT has advisory locks", advisory_locks),
     ("a role with CONNECT has the lock of migrations", migration),
@@ -92,15 +92,20 @@ async fn client(database: &Database) -> Client {
     client
 }
 
+/// Renewals of the locked rows' leases are sent again and again, together with the others.
 fn row(_ground: &Ground, sheet: &Sheet) {
-    const SCENE: &str = "a row is locked";
-    let mut house = House::open(TENANTS);
+    const SCENE: &str = "some rows are locked";
+    let house = House::open(TENANTS);
     let psql = house.owner();
-    // It is renewed together with the others.
-    let attacked = house.tenants.guards.remove(10);
+    let attacked = (0..5).map(|number| {
+        let often = house.tenants.pool.lock(format!("attacked-{number}"));
+        let often = often.ttl(TTL * 10).watchdog_every(TTL / 10);
+        house.tenants.runtime.block_on(often.acquire())
+    });
+    let attacked: Vec<_> = attacked.collect();
     house.run(
         &psql,
-        "BEGIN; SELECT FROM leasehold.locks WHERE key = 'lock:tenant-10' FOR UPDATE",
+        "BEGIN; SELECT FROM leasehold.locks WHERE key LIKE 'lock:attacked-%' FOR UPDATE",
     );
     sleep(LONG_FOR_A_LEASE);
     house.tenants.last(sheet, SCENE);

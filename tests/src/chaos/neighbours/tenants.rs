@@ -8,7 +8,6 @@ use tokio::runtime::Runtime;
 use crate::chaos::ground::{connect, runtime};
 use crate::chaos::sheet::Sheet;
 use crate::lateness::Excuse;
-use crate::wait;
 
 pub(super) const TTL: Duration = Duration::from_secs(4);
 /// Longer than any lease that is not renewed.
@@ -22,12 +21,17 @@ pub(super) struct Tenants {
     pub(super) runtime: Runtime,
     pub(super) pool: LockPool,
     url: String,
-    pub(super) guards: Vec<LockGuard>,
+    guards: Vec<LockGuard>,
 }
 
 impl Tenants {
     /// Takes `tenant-0`, `tenant-1` and so on.
     pub(super) fn move_in(url: &str, many: usize) -> Self {
+        Self::move_in_for(TTL, url, many)
+    }
+
+    /// The same with another ttl.
+    pub(super) fn move_in_for(ttl: Duration, url: &str, many: usize) -> Self {
         let runtime = runtime(2);
         let pool = runtime.block_on(connect(url));
         let mut tenants = Self {
@@ -38,14 +42,13 @@ impl Tenants {
         };
         let asked = (0..many).map(|number| {
             let key = format!("tenant-{number}");
-            tenants.pool.lock(key).ttl(TTL).wait(LONG).watchdog()
+            tenants.pool.lock(key).ttl(ttl).wait(LONG).watchdog()
         });
-        // Together, so that they are renewed together.
-        let taken = asked.map(|asked| tenants.runtime.spawn(asked.acquire()));
-        let taken: Vec<_> = taken.collect();
-        for guard in taken {
-            let guard = tenants.runtime.block_on(guard).expect("no panic");
-            tenants.guards.push(guard.expect("it is free"));
+        let taking = asked.map(|asked| tenants.runtime.spawn(asked.acquire()));
+        let taking: Vec<_> = taking.collect();
+        for taken in taking {
+            let taken = tenants.runtime.block_on(taken).expect("no panic");
+            tenants.guards.push(taken.expect("it is free"));
         }
         tenants
     }
@@ -80,13 +83,12 @@ impl Tenants {
         let guard = self.take(key, TTL);
         let excuse = Excuse::begin();
         let took = self.runtime.block_on(async {
-            let asked = other.lock(key).ttl(TTL).wait(LONG).acquire();
-            let waits = wait::started(asked).await;
+            let waits = tokio::spawn(other.lock(key).ttl(TTL).wait(LONG).acquire());
             // By then it has its place in the queue.
             tokio::time::sleep(TTL / 4).await;
             let began = Instant::now();
             let released = guard.release().await;
-            let next = waits.await;
+            let next = waits.await.expect("no panic");
             (began.elapsed(), released.and(next.map(drop)))
         });
         let (took, ended): (Duration, Result<(), LockError>) = took;

@@ -24,6 +24,8 @@ pub(super) const SCENES: &[Scene] = &[
 ];
 
 const TENANTS: usize = 20;
+/// The ttl beside a crowd, which needs a while to ask again.
+pub(super) const CROWDED: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(60);
 
 /// A restarted server grants less. A holder that is cut off then must leave before the next one
@@ -68,17 +70,16 @@ fn shorter(_ground: &Ground, sheet: &Sheet) {
 /// More than a packet carries: a client sends its watched paths again when it has connected again.
 fn watches(ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "many calls wait, and the connection is cut";
-    let server = Settings::new().start();
+    let server = Settings::new().longest_session(LONG).start();
     let pipe = Pipe::start(server.address());
     let url = Zookeeper::url_of_all([pipe.address()], "crowd");
-    let tenants = Tenants::move_in(&url, TENANTS);
+    let tenants = Tenants::move_in_for(CROWDED, &url, TENANTS);
     let names = long_names(ground.count(5_000, 400));
     let crowd = crowd(&tenants, &server.url("crowd"), &names);
-    for _ in 0..2 {
-        pipe.cut();
-        sleep(TTL);
-    }
+    pipe.cut();
     sleep(TTL);
+    pipe.cut();
+    sleep(CROWDED * 3 / 2);
     tenants.last(sheet, SCENE);
     crowd.let_in(&tenants, sheet, SCENE);
 }
@@ -128,7 +129,7 @@ pub(super) fn crowd(tenants: &Tenants, url: &str, names: &[String]) -> Crowd {
         for part in names.chunks(50) {
             let mut asked = JoinSet::new();
             for name in part {
-                let asks = other.lock(name).ttl(TTL).wait(LONG).watchdog();
+                let asks = other.lock(name).ttl(CROWDED).wait(LONG).watchdog();
                 asked.spawn(asks.acquire());
             }
             for taken in asked.join_all().await {
