@@ -15,7 +15,7 @@ BEGIN
   -- First the pin, then the look at the share: the other way round, a writer could come in between.
   PERFORM FROM leasehold.locks l WHERE l.key = k AND l.state = 'shared' FOR KEY SHARE;
   IF FOUND THEN
-    PERFORM FROM leasehold.shares s WHERE s.key = k AND s.fence = f AND s.timeline = leasehold._timeline() AND NOT s.revoked;
+    PERFORM FROM leasehold.shares s WHERE s.key = k AND s.fence = f AND f > 0 AND s.timeline = leasehold._timeline() AND NOT s.revoked;
     IF FOUND THEN RETURN; END IF;
   END IF;
   RAISE EXCEPTION 'the lease on % with the fence % is over', k, f USING ERRCODE = 'LH001', CONSTRAINT = 'leasehold_verify',
