@@ -9,9 +9,9 @@ use crate::chaos::ground::{connect, runtime};
 use crate::chaos::sheet::Sheet;
 use crate::lateness::Excuse;
 
-pub(super) const TTL: Duration = Duration::from_secs(4);
+pub(super) const TTL: Duration = Duration::from_secs(2);
 /// Longer than any lease that is not renewed.
-pub(super) const LONG_FOR_A_LEASE: Duration = Duration::from_secs(9);
+pub(super) const LONG_FOR_A_LEASE: Duration = Duration::from_secs(5);
 /// A waiting process whose message is lost or refused asks again before this.
 const TURN: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_secs(30);
