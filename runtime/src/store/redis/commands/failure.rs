@@ -65,7 +65,6 @@ const CODES: &[(&str, Retry, &str)] = &[
         Retry::Never,
         "the server has too few replicas and refuses writes",
     ),
-    // The connection is replaced, and the next one logs in again.
     (
         "NOAUTH",
         Retry::Never,

@@ -247,9 +247,8 @@ impl RedisStore {
         };
         match failure.code() {
             "NOSCRIPT" => self.script_missed(stamp),
-            // Another server may be the master behind the same name by now. A connection that has
-            // lost its login does not get it back.
-            "READONLY" | "NOAUTH" => self.replace(),
+            // Another server may be the master behind the same name by now.
+            "READONLY" => self.replace(),
             _ => {}
         }
     }
