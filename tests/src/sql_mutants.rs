@@ -16,6 +16,7 @@ const MUTANTS: &[Mutant] = &[
         "f BETWEEN l.fence AND l.fence + l.reserved FOR KEY SHARE",
         "f BETWEEN l.fence AND l.fence + l.reserved",
     ),
+    ("KeptSharesVerify", "s.fence = f AND f > 0", "s.fence = f"),
     (
         "AdoptersOvertakePins",
         "l.token = was AND NOT pinned",

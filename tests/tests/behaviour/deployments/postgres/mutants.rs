@@ -24,6 +24,12 @@ fn verify_keeps_nothing_under_load() {
 }
 
 #[test]
+fn kept_shares_verify() {
+    let test = of("verifying::a_kept_share_verifies_no_fence");
+    fails_with("KeptSharesVerify", &test);
+}
+
+#[test]
 fn pins_are_overtaken_by_adopters() {
     let test = of("outliving::an_adopter_waits_for_the_commit");
     fails_with("AdoptersOvertakePins", &test);

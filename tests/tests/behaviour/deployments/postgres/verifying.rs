@@ -199,6 +199,19 @@ async fn readers_pin_against_writers_only() {
     take(&other, "read").await.release().await.expect("held");
 }
 
+/// Fails if a share that stays after its release verifies a fence that no call has.
+#[tokio::test]
+async fn a_kept_share_verifies_no_fence() {
+    let (database, pool) = fresh().await;
+    let mut client = database.client().await;
+    let reader = pool.lock("kept").ttl(TTL).at_least(TTL / 2).shared();
+    let reader = reader.acquire().await.expect("it is free");
+    let key = reader.full_key().to_owned();
+    reader.release().await.expect("still held");
+    let transaction = begin(&mut client).await;
+    assert_eq!(code(verify(&transaction, &key, 0).await), LEASE_OVER);
+}
+
 /// Fails if readers see the state before the writer that has let them in.
 #[tokio::test]
 async fn a_downgrade_lets_readers_in_after_the_commit() {
