@@ -93,6 +93,17 @@ pub(super) fn silent() -> Failure {
     )
 }
 
+/// Too many requests of this process before this one.
+pub(super) fn busy() -> Failure {
+    Failure::unavailable(
+        "timeout",
+        "the server did not answer the requests before this one in time; check its load, or let fewer calls wait"
+            .to_owned(),
+        Retry::Later,
+        true,
+    )
+}
+
 /// An answer that cannot be read.
 pub(super) fn garbled() -> Failure {
     Failure::unavailable(

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::timeout;
 
 use super::error::Error;
@@ -18,6 +18,10 @@ use super::servers::Servers;
 use crate::base::seeded::seeded;
 use crate::base::token::Token;
 use crate::store::session::service::{Answer, Trouble};
+
+/// How many operations of a session run at once. A heartbeat waits behind their requests only,
+/// however many calls there are, and a slow server gets no request whose caller has given up.
+const AT_ONCE: usize = 64;
 
 /// A session of the ensemble.
 ///
@@ -32,6 +36,7 @@ pub(crate) struct Session {
     /// The path of the session's own znode.
     pub(super) own: String,
     state: Mutex<State>,
+    places: Semaphore,
 }
 
 #[derive(Default)]
@@ -70,6 +75,15 @@ impl Session {
             id,
             own,
             state: Mutex::default(),
+            places: Semaphore::new(AT_ONCE),
+        }
+    }
+
+    /// A place for one operation, in the order in which they ask. Heartbeats need none.
+    pub(super) async fn place(&self, patience: Duration) -> Answer<SemaphorePermit<'_>> {
+        match timeout(patience, self.places.acquire()).await {
+            Ok(place) => place.map_err(|_| Trouble::Ended),
+            Err(_) => Err(failure::not_sent(failure::busy()).into()),
         }
     }
 

@@ -50,6 +50,7 @@ impl ZooKeeper {
     pub(super) async fn turn_of(&self, session: &Session, node: &Node) -> Answer<Turn> {
         let path = self.names.directory(&node.key);
         loop {
+            let place = session.place(self.patience).await?;
             let line = session.line(self.patience).await?;
             let own = self.own(session, &line, node, self.patience).await?;
             let found = self.list(&line, &path, self.patience).await?;
@@ -67,7 +68,9 @@ impl ZooKeeper {
             let watched = found.path_of(before);
             let watching = line.watch_data(&watched);
             drop(line);
-            match answered(self.patience, watching).await {
+            let watching = answered(self.patience, watching).await;
+            drop(place);
+            match watching {
                 Ok(change) => change.changed().await,
                 Err(Error::NoNode) => {}
                 Err(error) => return Err(failure::trouble(&error)),

@@ -246,6 +246,7 @@ impl Service for ZooKeeper {
         function: &'static str,
         patience: Duration,
     ) -> Answer<Entered> {
+        let _place = session.place(patience).await?;
         let owner = Owner::written(function);
         self.heard(self.make(session, node, queue, &owner, patience).await)
     }
@@ -257,6 +258,7 @@ impl Service for ZooKeeper {
         function: &'static str,
         patience: Duration,
     ) -> Answer<EnteredAll> {
+        let _place = session.place(patience).await?;
         let owner = Owner::written(function);
         self.heard(self.make_all(session, nodes, &owner, patience).await)
     }
@@ -267,6 +269,7 @@ impl Service for ZooKeeper {
         nodes: &[(Node, Fence)],
         patience: Duration,
     ) -> Answer<Vec<bool>> {
+        let _place = session.place(patience).await?;
         let line = session.line(patience).await?;
         let looks = nodes.iter().map(|(node, expected)| {
             let made = session.made(node.name);
@@ -288,6 +291,7 @@ impl Service for ZooKeeper {
     }
 
     async fn remove(&self, session: &Session, node: &Node, patience: Duration) -> Answer<bool> {
+        let _place = session.place(patience).await?;
         self.unmake(session, node, patience).await
     }
 

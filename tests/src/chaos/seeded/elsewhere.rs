@@ -169,7 +169,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         bug: "WatchesForgotten",
         program: "behaviour",
         test: "deployments::zookeeper::reconnecting::many_waiting_calls_survive_a_cut",
-        what: "1,500 calls wait while their connection ends",
+        what: "1,000 calls wait while their connection ends",
     },
     Elsewhere {
         bug: "ReplicasAwayForgotten",
