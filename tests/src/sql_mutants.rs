@@ -23,6 +23,11 @@ const MUTANTS: &[Mutant] = &[
         "l.token = was",
     ),
     (
+        "ClaimsLast",
+        "process = p, expires_at = leasehold._after(1000)",
+        "process = p, expires_at = leasehold._after(9000)",
+    ),
+    (
         "LockedRowsAreNotLeftOut",
         "IF leasehold._skips() THEN\n    RETURN",
         "IF false THEN\n    RETURN",

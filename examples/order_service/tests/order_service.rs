@@ -1,10 +1,9 @@
 //! Two order services, each in a process of its own, on one Redis and one database.
 
+#[allow(dead_code, reason = "each test program uses a part of it")]
 mod harness;
-mod monitoring;
 #[cfg(feature = "postgres")]
 mod on_postgres;
-mod page;
 
 use std::process::{Command, Output};
 use std::thread;

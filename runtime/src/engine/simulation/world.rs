@@ -57,6 +57,26 @@ pub(super) struct Outcome {
     pub(super) pauses: usize,
 }
 
+impl Outcome {
+    /// Adds the counts of another run.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.granted += other.granted;
+        self.shared += other.shared;
+        self.downgraded += other.downgraded;
+        self.handed_over += other.handed_over;
+        self.ways += other.ways;
+        self.all_at_once += other.all_at_once;
+        self.individually += other.individually;
+        self.kept += other.kept;
+        self.recorded += other.recorded;
+        self.recalled += other.recalled;
+        self.refused += other.refused;
+        self.lost += other.lost;
+        self.cuts += other.cuts;
+        self.pauses += other.pauses;
+    }
+}
+
 /// A scheduled event.
 #[derive(Debug)]
 pub(super) enum Happening {

@@ -36,6 +36,12 @@ fn pins_are_overtaken_by_adopters() {
 }
 
 #[test]
+fn claims_last() {
+    let test = of("orphans::a_lock_that_nobody_claims_is_free_after_a_second");
+    fails_with("ClaimsLast", &test);
+}
+
+#[test]
 fn locked_rows_fail_whole_batches() {
     let test = of("locked_rows::a_call_leaves_locked_rows_out");
     fails_with("LockedRowsAreNotLeftOut", &test);

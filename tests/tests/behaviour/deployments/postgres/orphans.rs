@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::pipe::{Flow, Pipe};
 use leasehold_tests::postgres::{Database, Postgres};
 use leasehold_tests::random::Random;
 use leasehold_tests::wait;
@@ -95,4 +97,48 @@ async fn dropped(ends: bool) {
         }
     };
     wait::within("nothing is left", SOON, gone).await;
+}
+
+/// How long a lock waits for the process that it was handed to.
+const CLAIM: Duration = Duration::from_secs(1);
+
+/// Fails if a lock that was handed to a process without callers stays with it. Its row keeps the
+/// state `handed` until the next request for the key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_nobody_claims_is_free_after_a_second() {
+    let database = Postgres::shared().migrated();
+    let pipe = Pipe::start(database.address());
+    let pool = connect(&database).await;
+    let waiting = LockPool::builder().url(database.url_over(pipe.address()));
+    let waiting = wait::connected(waiting).await;
+    let held = pool
+        .lock("k")
+        .ttl(SOON)
+        .acquire()
+        .await
+        .expect("it is free");
+    let call = tokio::spawn(waiting.lock("k").ttl(SOON).wait(SOON).acquire());
+    let client = database.client().await;
+    let is = async |query: &str| {
+        let row = client.query_one(query, &[]).await.expect("a row");
+        row.get::<_, bool>(0)
+    };
+    while !is("SELECT EXISTS (SELECT FROM leasehold.waiters)").await {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    // The request to leave the queue is lost.
+    pipe.set(Flow::BlackHole);
+    call.abort();
+    let _ = call.await;
+    let (excuse, began) = (Excuse::begin(), Instant::now());
+    held.release().await.expect("held");
+    assert!(is("SELECT EXISTS (SELECT FROM leasehold.locks WHERE state = 'handed')").await);
+    let next = pool.lock("k").ttl(SOON).wait(SOON).acquire().await;
+    drop(next.expect("it comes free"));
+    let bound = CLAIM * 3 / 2 + excuse.so_far();
+    assert!(
+        began.elapsed() < bound,
+        "{:?} of {bound:?}",
+        began.elapsed()
+    );
 }

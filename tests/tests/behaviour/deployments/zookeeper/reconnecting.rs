@@ -6,6 +6,7 @@ use futures_util::stream::{self, StreamExt as _};
 use leasehold::{LockError, LockPool};
 use leasehold_tests::pipe::{Flow, Pipe};
 use leasehold_tests::rerun::fails_with;
+use leasehold_tests::room;
 use leasehold_tests::session_server::{SessionProbe as _, SessionServer as _};
 use leasehold_tests::wait;
 use leasehold_tests::zookeeper::{Settings, Zookeeper};
@@ -106,6 +107,7 @@ async fn hold_all(pool: &LockPool) -> Vec<leasehold::LockGuard> {
 /// Fails if calls that wait cost the session when its connection ends, or wait for ever after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_waiting_calls_survive_a_cut() {
+    let _room = room::alone();
     let server = Settings::new().longest_session(LONG * 8).start();
     let pipe = Pipe::start(server.address());
     let holder = connect_patiently(&server.url("many")).await;
