@@ -19,8 +19,9 @@ use crate::base::seeded::seeded;
 use crate::base::token::Token;
 use crate::store::session::service::{Answer, Trouble};
 
-/// How many operations of a session run at once. A heartbeat waits behind their requests only,
-/// however many calls there are, and a slow server gets no request whose caller has given up.
+/// How many calls of a session ask for their locks or look for their turns at once. A renewal waits
+/// behind their requests only, however many calls there are, and a slow server gets no request
+/// whose caller has given up.
 const AT_ONCE: usize = 64;
 
 /// A session of the ensemble.
@@ -79,7 +80,7 @@ impl Session {
         }
     }
 
-    /// A place for one operation, in the order in which they ask. Heartbeats need none.
+    /// A place for one such call, in the order in which they ask. Renewals and releases need none.
     pub(super) async fn place(&self, patience: Duration) -> Answer<SemaphorePermit<'_>> {
         match timeout(patience, self.places.acquire()).await {
             Ok(place) => place.map_err(|_| Trouble::Ended),

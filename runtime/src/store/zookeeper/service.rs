@@ -269,7 +269,6 @@ impl Service for ZooKeeper {
         nodes: &[(Node, Fence)],
         patience: Duration,
     ) -> Answer<Vec<bool>> {
-        let _place = session.place(patience).await?;
         let line = session.line(patience).await?;
         let looks = nodes.iter().map(|(node, expected)| {
             let made = session.made(node.name);
@@ -291,7 +290,6 @@ impl Service for ZooKeeper {
     }
 
     async fn remove(&self, session: &Session, node: &Node, patience: Duration) -> Answer<bool> {
-        let _place = session.place(patience).await?;
         self.unmake(session, node, patience).await
     }
 
