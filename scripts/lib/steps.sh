@@ -19,18 +19,32 @@ step_done() {
     fi
 }
 
-# run_tests ARGUMENT...: cargo test of all packages, then the counts and the five slowest tests. One
-# set of features for all steps, so that no crate is built twice.
+test_output=${CARGO_TARGET_DIR:-target}/test-output.txt
+tests_failed=0
+
+# run_tests ARGUMENT...: cargo test of all packages. One set of features for all steps, so that no
+# crate is built twice.
 run_tests() {
-    local output=${CARGO_TARGET_DIR:-target}/test-output.txt host outcome=0
+    mkdir -p "${test_output%/*}"
+    cargo test --locked --workspace --all-features --no-fail-fast "$@" 2>&1 |
+        tee -a "$test_output" || tests_failed=1
+}
+
+# run_programs ARGUMENT...: the same, with the time of each test.
+run_programs() {
+    local host
     host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
-    mkdir -p "${output%/*}"
-    env "CARGO_TARGET_${host}_RUNNER=$PWD/scripts/lib/timed-test" cargo test --locked --workspace \
-        --all-features --no-fail-fast "$@" 2>&1 | tee "$output" || outcome=1
-    echo
-    echo 'the slowest tests:'
-    sed -nE 's/^test ([^ ]+) .*<([0-9.]+)s>.*/\2 s  \1/p' "$output" | sort -rn | head -5
+    export "CARGO_TARGET_${host}_RUNNER=$PWD/scripts/lib/timed-test"
+    run_tests "$@"
+    unset "CARGO_TARGET_${host}_RUNNER"
+}
+
+# sum_up: prints the five slowest tests and the counts. Fails if a test has failed.
+sum_up() {
+    step_done
+    printf '\nthe slowest tests:\n'
+    sed -nE 's/^test ([^ ]+) .*<([0-9.]+)s>.*/\2 s  \1/p' "$test_output" | sort -rn | head -5
     awk '/^test result: / { passed += $4; failed += $6 }
-         END { printf "%d passed, %d failed\n", passed, failed }' "$output"
-    return $outcome
+         END { printf "%d passed, %d failed\n", passed, failed }' "$test_output"
+    return $tests_failed
 }
