@@ -40,7 +40,7 @@ pub(crate) struct Sample {
 
 pub(crate) fn missing(program: &str, error: &std::io::Error) -> ! {
     panic!(
-        "the tests of docs/monitoring need the program {program} ({error}): run `scripts/test`, which installs it, or \
+        "the tests of docs/monitoring need the program {program} ({error}): run `scripts/check`, which installs it, or \
          `apt-get install prometheus`"
     )
 }

@@ -19,9 +19,9 @@ use crate::base::seeded::seeded;
 use crate::base::token::Token;
 use crate::store::session::service::{Answer, Trouble};
 
-/// How many calls of a session ask for their locks or look for their turns at once. A renewal waits
-/// behind their requests only, however many calls there are, and a slow server gets no request
-/// whose caller has given up.
+/// The most calls of a session that ask for their locks or look for their turns at once. A renewal
+/// waits behind their requests only, however many calls there are, and a slow server gets no
+/// request whose caller has given up.
 const AT_ONCE: usize = 64;
 
 /// A session of the ensemble.

@@ -99,7 +99,7 @@ async fn dropped(ends: bool) {
     wait::within("nothing is left", SOON, gone).await;
 }
 
-/// How long a lock waits for the process that it was handed to.
+/// The time for which a lock waits for its next process.
 const CLAIM: Duration = Duration::from_secs(1);
 
 /// Fails if a lock that was handed to a process without callers stays with it. Its row keeps the
@@ -123,9 +123,12 @@ async fn a_lock_that_nobody_claims_is_free_after_a_second() {
         let row = client.query_one(query, &[]).await.expect("a row");
         row.get::<_, bool>(0)
     };
-    while !is("SELECT EXISTS (SELECT FROM leasehold.waiters)").await {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    let queued = async {
+        while !is("SELECT EXISTS (SELECT FROM leasehold.waiters)").await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    wait::within("the call waits", SOON, queued).await;
     // The request to leave the queue is lost.
     pipe.set(Flow::BlackHole);
     call.abort();
