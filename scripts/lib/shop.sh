@@ -43,7 +43,7 @@ redis_start() {
         pid=$!
         while kill -0 "$pid" 2>/dev/null; do
             # Another server may have taken the port; its answer must not count.
-            if redis-cli -p "$port" info server 2>/dev/null | grep -q "process_id:$pid"; then
+            if [[ $(redis-cli -p "$port" info server 2>/dev/null) == *"process_id:$pid"* ]]; then
                 shop_pids+=("$pid")
                 store_url=redis://127.0.0.1:$port/
                 return

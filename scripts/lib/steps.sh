@@ -43,7 +43,7 @@ run_programs() {
 sum_up() {
     step_done
     printf '\nthe slowest tests:\n'
-    sed -nE 's/^test ([^ ]+) .*<([0-9.]+)s>.*/\2 s  \1/p' "$test_output" | sort -rn | head -5
+    sed -nE 's/^test ([^ ]+) .*<([0-9.]+)s>.*/\2 s  \1/p' "$test_output" | sort -rn | sed -n 1,5p
     awk '/^test result: / { passed += $4; failed += $6 }
          END { printf "%d passed, %d failed\n", passed, failed }' "$test_output"
     return $tests_failed
