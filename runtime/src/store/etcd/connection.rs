@@ -227,19 +227,25 @@ impl Connection {
     }
 
     /// Waits until there is no such key that was made at the revision `made`, or the watch ends.
-    pub(super) async fn deleted(
+    /// `place` is dropped when the watch is there.
+    pub(super) async fn deleted<P>(
         &self,
         key: Vec<u8>,
         made: i64,
         patience: Duration,
+        place: P,
     ) -> Result<(), Problem> {
         let what = WatchCreate {
             key,
             range_end: Vec::new(),
             filters: vec![NO_PUT],
         };
+        let mut place = Some(place);
         self.watch(what, patience, |shown| match shown {
-            Shown::Present(found) => found.iter().all(|found| found.create_revision != made),
+            Shown::Present(found) => {
+                place = None;
+                found.iter().all(|found| found.create_revision != made)
+            }
             Shown::Changed(_) => true,
         })
         .await

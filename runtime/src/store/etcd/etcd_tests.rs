@@ -53,7 +53,7 @@ impl Etcd {
         let key = b"never-made".to_vec();
         let watching = etcd
             .client
-            .ask(|connection| async move { connection.deleted(key, 0, LONG).await });
+            .ask(|connection| async move { connection.deleted(key, 0, LONG, ()).await });
         let seen = tokio::time::timeout(LONG, watching).await;
         seen.expect("the key is not waited for")
             .expect("the cluster answers");

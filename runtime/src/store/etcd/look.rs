@@ -207,7 +207,7 @@ impl Look for EtcdLook {
         let watching = self
             .etcd
             .client
-            .ask(|connection| async move { connection.deleted(path, made, limit).await });
+            .ask(|connection| async move { connection.deleted(path, made, limit, ()).await });
         watching.await?;
         // The watch may have ended for another reason.
         let own = RangeRequest {

@@ -313,6 +313,7 @@ impl Service for Etcd {
         let key = self.names.node(session.lease, node);
         let directory = self.names.directory(&node.key);
         loop {
+            let place = session.looks.acquire().await;
             let request = TxnRequest {
                 success: vec![get(&key), first(&directory)],
                 ..TxnRequest::default()
@@ -337,7 +338,7 @@ impl Service for Etcd {
             let made = before.create_revision;
             self.client
                 .ask(|connection| async move {
-                    connection.deleted(before.key, made, patience).await
+                    connection.deleted(before.key, made, patience, place).await
                 })
                 .await?;
         }

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Semaphore;
+
 use super::client::Client;
 use super::epoch::Epoch;
 use super::failure;
@@ -13,6 +15,10 @@ use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 use crate::base::token::Token;
 use crate::store::session::service::{Answer, Node, Trouble};
+
+/// The most calls of a session that look for their turns at once. After a lost connection all calls
+/// that wait look again, and a heartbeat waits behind their requests only.
+const LOOKS_AT_ONCE: usize = 64;
 
 /// A lease of the server, with the key that is its epoch.
 pub(crate) struct Session {
@@ -28,6 +34,7 @@ pub(crate) struct Session {
     doubts: Mutex<HashMap<Token, i64>>,
     /// Locked while the session is sealed.
     pub(super) sealing: tokio::sync::Mutex<()>,
+    pub(super) looks: Semaphore,
 }
 
 impl Session {
@@ -48,6 +55,7 @@ impl Session {
             names: NodeNames::default(),
             doubts: Mutex::default(),
             sealing: tokio::sync::Mutex::default(),
+            looks: Semaphore::new(LOOKS_AT_ONCE),
         }
     }
 
