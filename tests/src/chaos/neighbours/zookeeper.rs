@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use leasehold::{LockGuard, LockPool};
+use leasehold::{LockError, LockGuard, LockPool};
 use tokio::task::JoinSet;
 
 use super::Scene;
@@ -116,7 +116,7 @@ pub(super) fn long_names(many: u64) -> Vec<String> {
 /// Calls of the tenants' process that wait for locks which another process has.
 pub(super) struct Crowd {
     held: Vec<LockGuard>,
-    waits: JoinSet<bool>,
+    waits: JoinSet<Option<LockError>>,
     _other: LockPool,
 }
 
@@ -139,7 +139,7 @@ pub(super) fn crowd(tenants: &Tenants, url: &str, names: &[String]) -> Crowd {
         let mut waits = JoinSet::new();
         for name in names {
             let asks = tenants.pool.lock(name).ttl(TTL).wait(ttl);
-            waits.spawn(async move { asks.acquire().await.is_ok() });
+            waits.spawn(async move { asks.acquire().await.err() });
         }
         // Each has asked by then.
         tokio::time::sleep(TTL).await;
@@ -158,18 +158,22 @@ impl Crowd {
         let mut waits = self.waits;
         let let_in = tenants.runtime.block_on(async {
             drop(self.held);
-            let mut let_in = 0;
+            let (mut let_in, mut refused) = (0, Vec::new());
             let all = async {
                 while let Some(ended) = waits.join_next().await {
-                    let_in += usize::from(ended.is_ok_and(|came| came));
+                    match ended.expect("no panic") {
+                        None => let_in += 1,
+                        Some(error) => refused.push(error),
+                    }
                 }
             };
             // Those that are still missing then are counted.
             let _ = tokio::time::timeout(LONG, all).await;
-            let_in
+            (let_in, refused)
         });
+        let (let_in, refused) = let_in;
         sheet.check(let_in == many, || {
-            format!("{scene}: {let_in} of {many} waiting calls came in")
+            format!("{scene}: {let_in} of {many} waiting calls came in; refused: {refused:?}")
         });
     }
 }
