@@ -212,9 +212,10 @@ impl LockRequest {
         self
     }
 
-    /// Takes one of `permits` places; each has a lease of its own. All calls for the key must give
-    /// the same number. A call that gives a smaller number than the holders did, or zero, fails
-    /// with [`LockError::Config`](crate::LockError::Config). Default: exclusive.
+    /// Takes one of `permits` places; each has a lease of its own. All calls for the key should
+    /// give the same number. Where the numbers differ, as in a rolling deploy, each call enters
+    /// while fewer calls than its own number are inside. Zero fails with
+    /// [`LockError::Config`](crate::LockError::Config). Default: exclusive.
     ///
     /// ```
     /// # use std::time::Duration;

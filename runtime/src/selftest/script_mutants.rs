@@ -90,9 +90,10 @@ fn changes_to_shares(bug: Bug) -> &'static [(&'static str, &'static str)] {
         Bug::ShareNeedsMemory => &[("redis.call('PEXPIRE', shares, math.max(ttl, left))\n", "")],
         Bug::DeadShareKept => &[("'-inf', string.format('%.0f', now)", "'-inf', '0'")],
         Bug::WritersPassed => &[("room = not ahead or ahead == ARGV[4]", "room = true")],
-        Bug::PermitsUncounted => &[(
+        Bug::PermitsUncounted => &[("redis.call('ZCARD', KEYS[4]) < most", "true")],
+        Bug::GreatestNumberCounts => &[(
+            "redis.call('ZCARD', KEYS[4]) < most",
             "redis.call('ZCARD', KEYS[4]) < math.max(limit, most)",
-            "true",
         )],
         Bug::KeptShareStays => &[("'kept:' .. ARGV[1]", "ARGV[1]")],
         Bug::ShareNotKept => &[(

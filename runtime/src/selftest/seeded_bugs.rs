@@ -100,6 +100,8 @@ bugs! {
     DeadShareKept,
     /// A reader does not queue behind the writers that wait.
     WritersPassed,
+    /// A call with permits has room up to the greatest number in use, not up to its own.
+    GreatestNumberCounts,
     /// The bound of a lock with permits is not checked.
     PermitsUncounted,
     /// A process that queues is taken to be alive until the time of its last sign of life. The

@@ -204,8 +204,8 @@ pub(crate) enum Op {
         ttl: Duration,
         /// As for [`Op::Acquire`].
         function: &'static str,
-        /// How many shares there may be at most; 0 for no bound. Bounded and unbounded shares
-        /// exclude each other.
+        /// How many shares there may be at most, with this one; 0 for no bound. Calls with other
+        /// bounds share the key too. Bounded and unbounded shares exclude each other.
         limit: u32,
         /// As for [`Op::Acquire`].
         queue: bool,
@@ -363,9 +363,6 @@ pub(crate) enum Reply {
         /// none of them can still take the key.
         ordered: bool,
     },
-    /// Nothing was taken: the key is shared with this limit, which is higher than the one asked
-    /// for.
-    Limited(u32),
     /// The process is not in the queue now.
     Left,
     /// Nothing was taken: this result is kept for the key.

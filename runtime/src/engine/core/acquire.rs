@@ -123,10 +123,6 @@ impl Core {
             // The lease is as good as over, because the answer came late. Asked again, the store
             // gives the full ttl.
             Ok(Reply::Acquired { .. }) if current && in_time => self.ask_again(id, now),
-            Ok(Reply::Limited(limit)) if current => {
-                let error = ticket.acquire().limited(limit);
-                self.fail(id, error, now);
-            }
             Ok(Reply::Held {
                 left,
                 queued,

@@ -169,16 +169,6 @@ impl Acquire {
         !self.wait.is_zero()
     }
 
-    /// The error for a call that allows fewer holders than the key's present holders do.
-    pub(super) fn limited(&self, limit: u32) -> LockError {
-        let asked = self.share.map_or(0, Share::limit);
-        LockError::config(format!(
-            "`permits = {asked}` on the key `{}`, which other calls hold with `permits = {limit}`; give all functions of a key the \
-             same number",
-            self.key.name()
-        ))
-    }
-
     pub(super) fn contended(
         &self,
         retry_after: Option<Duration>,

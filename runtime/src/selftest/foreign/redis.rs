@@ -243,8 +243,8 @@ fn fits(op: &Op, reply: &Reply, scripts: Scripts) {
         (Op::Join { .. } | Op::Recall { .. } | Op::Adopt { .. }, Reply::Acquired { fence, .. }) => {
             fence.is_some()
         }
-        (Op::Acquire { .. } | Op::Join { .. }, Reply::Held { .. } | Reply::Limited(_))
-        | (Op::Recall { .. } | Op::Adopt { .. }, Reply::Held { .. } | Reply::Limited(_))
+        (Op::Acquire { .. } | Op::Join { .. }, Reply::Held { .. })
+        | (Op::Recall { .. } | Op::Adopt { .. }, Reply::Held { .. })
         | (Op::Recall { .. }, Reply::Recalled(_))
         | (Op::Adopt { .. }, Reply::Gone)
         | (Op::Release { .. } | Op::Part { .. } | Op::Record { .. }, Reply::Released { .. })

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::Duration;
 
-use super::entry::{Entry, Params, PoolId, State, Waiting};
+use super::entry::{Entry, Limit, Params, PoolId, State, Waiting};
 use super::fences::next_fence;
 use super::results::Results;
 use crate::base::clock::Instant;
@@ -77,7 +77,7 @@ impl Entries {
                     };
                 }
                 State::Handed if entry.pool == pool => {}
-                _ => return self.refuse(pool, params, now),
+                _ => return self.refuse(pool, params, Limit(0), now),
             }
         }
         let grant = params.taken(next_fence(reserved_fences), now);
@@ -108,7 +108,7 @@ impl Entries {
             if let Some(entry) = self.live(params.key, now)
                 && !entry.is_held_by(params.token)
             {
-                let left = Some(entry.next_end().since(now));
+                let left = Some(entry.next_end(Limit(0)).since(now));
                 let owner = entry.owner();
                 return Reply::HeldAmong { at, left, owner };
             }
@@ -130,11 +130,17 @@ impl Entries {
         queue.front().map(|waiting| waiting.pool)
     }
 
-    pub(super) fn refuse(&mut self, pool: PoolId, params: &Params<'_>, now: Instant) -> Reply {
+    pub(super) fn refuse(
+        &mut self,
+        pool: PoolId,
+        params: &Params<'_>,
+        limit: Limit,
+        now: Instant,
+    ) -> Reply {
         let Some(entry) = self.by_key.get(params.key) else {
             return Reply::Left;
         };
-        let left = Some(entry.next_end().since(now));
+        let left = Some(entry.next_end(limit).since(now));
         let (holder, owner) = (entry.pool, entry.owner());
         if params.queue {
             let queue = self.queues.entry(params.key.clone()).or_default();

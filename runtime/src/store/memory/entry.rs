@@ -73,12 +73,20 @@ pub(super) enum State {
 }
 
 impl Entry {
-    /// When the key may have room again: when the first bounded share ends, or the lock.
-    pub(super) fn next_end(&self) -> Instant {
+    /// When the key may have room for a call of this limit: when so many of the bounded shares
+    /// have ended that fewer are left, or when the lock has ended.
+    pub(super) fn next_end(&self, Limit(most): Limit) -> Instant {
         match &self.state {
             State::Shared { limit, shares } if *limit > 0 => {
-                let ends = shares.values().map(|share| share.ends).min();
-                ends.unwrap_or(self.expires)
+                let mut ends: Vec<_> = shares.values().map(|share| share.ends).collect();
+                ends.sort_unstable();
+                let over = ends.len().saturating_sub(most as usize);
+                let first = if most == 0 {
+                    ends.first()
+                } else {
+                    ends.get(over)
+                };
+                first.copied().unwrap_or(self.expires)
             }
             _ => self.expires,
         }

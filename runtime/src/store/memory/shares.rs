@@ -8,6 +8,7 @@ use super::entry::{Entry, Limit, Params, PoolId, Share, State};
 use super::fences::next_fence;
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
+use crate::base::seeded::seeded;
 use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
 use crate::store::{Renewal, Reply};
@@ -59,20 +60,22 @@ impl Entries {
                     shares: others,
                 } => {
                     let again = others.contains_key(&params.token);
-                    if !again && 0 < most && most < *known {
-                        return Reply::Limited(*known);
-                    }
                     let same_kind = (most == 0) == (*known == 0);
                     limit = most.max(*known);
-                    let room = limit == 0 || others.len() < limit as usize;
+                    let bound = if seeded!(GreatestNumberCounts) {
+                        limit
+                    } else {
+                        most
+                    };
+                    let room = most == 0 || others.len() < bound as usize;
                     if !(again || same_kind && room && is_first) {
-                        return self.refuse(pool, params, now);
+                        return self.refuse(pool, params, Limit(most), now);
                     }
                     shares = std::mem::take(others);
                     ends = ends.max(entry.expires);
                 }
                 State::Handed if entry.pool == pool => {}
-                _ => return self.refuse(pool, params, now),
+                _ => return self.refuse(pool, params, Limit(most), now),
             }
         }
         let fence = add(&mut shares, pool, params, now);

@@ -16,20 +16,10 @@ pub(super) fn read(
 ) -> Result<Reply, Problem> {
     let mut next = || rows.next().ok_or(Problem::TooFewRows);
     Ok(match op {
-        Op::Acquire { queue, .. } => {
+        Op::Acquire { queue, .. } | Op::Join { queue, .. } => {
             let row = next()?;
             if row.try_get("taken")? {
                 acquired(row)?
-            } else {
-                held(row, *queue && listens)?
-            }
-        }
-        Op::Join { queue, .. } => {
-            let row = next()?;
-            if row.try_get("taken")? {
-                acquired(row)?
-            } else if let Some(limit) = row.try_get::<_, Option<i32>>("number")? {
-                Reply::Limited(limit.unsigned_abs())
             } else {
                 held(row, *queue && listens)?
             }

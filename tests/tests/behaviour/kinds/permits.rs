@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::{Either, select};
 use leasehold::{LockError, LockPool, LockRequest, distributed_lock};
 use leasehold_tests::lateness::Excuse;
+use leasehold_tests::rerun::fails_with;
 use leasehold_tests::stores::Store;
 use leasehold_tests::{on_every_store_of_leases, on_stores, wait};
 use tokio::sync::Barrier;
@@ -20,7 +21,8 @@ const CLAIM: Duration = Duration::from_secs(1);
 on_every_store_of_leases!(
     so_many_are_inside_together,
     never_more_than_so_many,
-    the_smaller_number_is_an_error,
+    each_call_counts_to_its_own_number,
+    leases_that_end_make_room_for_the_smaller_number,
     the_larger_number_makes_room,
     readers_and_permits_exclude_each_other,
     a_dead_holder_gives_its_place_back,
@@ -31,6 +33,7 @@ on_every_store_of_leases!(
 on_stores!(sentinel cluster: (
     so_many_are_inside_together,
     never_more_than_so_many,
+    each_call_counts_to_its_own_number,
     a_dead_holder_gives_its_place_back,
     who_comes_first_is_served_first,
 ));
@@ -96,27 +99,62 @@ async fn never_more_than_so_many(store: &Store) {
     assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
 }
 
-/// Fails if two functions that disagree run on as if nothing were wrong.
-async fn the_smaller_number_is_an_error(store: &Store) {
+/// Fails if a call with the smaller number gets an error, or a place beyond its own number. In a
+/// rolling deploy both numbers are in use.
+async fn each_call_counts_to_its_own_number(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
-    let guard = place(&one, 5).acquire().await.expect("free");
-    for wait in [Duration::ZERO, LONG] {
-        let error = place(&two, 3).wait(wait).acquire().await;
-        let error = error.expect_err("the holders count to five");
-        assert!(matches!(error, LockError::Config { .. }), "{error:?}");
-        let text = error.to_string();
-        assert!(
-            text.contains("permits = 3") && text.contains("permits = 5"),
-            "{text}"
-        );
+    let mut guards = Vec::new();
+    for _ in 0..4 {
+        guards.push(place(&one, 5).acquire().await.expect("room for five"));
     }
-    guard.release().await.expect("still held");
-    wait::until_async("it is free", LONG, || !store.probe.exists("k")).await;
-    let guard = place(&two, 3)
+    let refused = place(&two, 3).acquire().await.expect_err("four are inside");
+    assert!(refused.is_contention(), "{refused:?}");
+    let waiting = place(&two, 3).wait(Duration::from_millis(50)).acquire();
+    let late = waiting.await.expect_err("four are inside");
+    assert!(matches!(late, LockError::TimedOut { .. }), "{late:?}");
+
+    let mut waiting = Box::pin(wait::started(place(&two, 3).wait(LONG).acquire()).await);
+    for inside in [3, 2] {
+        let guard = guards.pop().expect("there are four");
+        guard.release().await.expect("still held");
+        if inside == 3 {
+            let early = tokio::time::timeout(Duration::from_millis(200), &mut waiting).await;
+            assert!(early.is_err(), "three are inside: {early:?}");
+        }
+    }
+    let third = waiting.await.expect("its turn");
+    let refused = place(&two, 3)
         .acquire()
         .await
-        .expect("no holder disagrees now");
-    guard.release().await.expect("still held");
+        .expect_err("three are inside");
+    assert!(refused.is_contention(), "{refused:?}");
+    let fourth = place(&one, 5).acquire().await.expect("room for five");
+    drop((third, fourth, guards));
+}
+
+/// Fails if these tests would not see that a call counts to the number of others.
+#[test]
+fn the_number_of_others_is_found() {
+    let test = "kinds::permits::redis::each_call_counts_to_its_own_number";
+    fails_with("GreatestNumberCounts", test);
+}
+
+/// Fails if places that end make room for the smaller number too late, or `retry_after` is the end
+/// of a place that makes no room.
+async fn leases_that_end_make_room_for_the_smaller_number(store: &Store) {
+    let (one, two) = (store.pool().await, store.pool().await);
+    let short = Duration::from_millis(700);
+    let asked = Instant::now();
+    for ttl in [short, short * 2] {
+        let dead = one.lock("k").ttl(ttl).permits(3).acquire().await;
+        std::mem::forget(dead.expect("free"));
+    }
+    let lasting = place(&one, 3).acquire().await.expect("room for three");
+    let next = place(&two, 2).wait(LONG).acquire().await.expect("its turn");
+    let waited = asked.elapsed();
+    assert!(waited >= short * 9 / 5, "{waited:?}: two were inside");
+    assert!(waited < TTL / 2, "{waited:?}: as if a lease were longer");
+    drop((lasting, next));
 }
 
 async fn the_larger_number_makes_room(store: &Store) {

@@ -38,8 +38,8 @@ BEGIN
   wanted := l.queued;
 END $$;
 
--- A share. `limit_` is 0 for no bound. `number` is the limit of the present shares, if that is
--- higher.
+-- A share, if fewer than `limit_` calls have one, whatever limit they have. `limit_` is 0 for no
+-- bound.
 CREATE FUNCTION leasehold._join(me uuid, k text, t uuid, ttl integer, limit_ integer, queues boolean, fn text,
   waits boolean, OUT taken boolean, OUT fence bigint, OUT number integer, OUT wanted boolean, OUT left_ms bigint,
   OUT holder text)
@@ -62,19 +62,20 @@ BEGIN
   IF l.state = 'shared' THEN
     SELECT count(*), coalesce(bool_or(s.token = t AND NOT s.revoked), false), coalesce(bool_or(s.token = t AND s.revoked), false)
       INTO taken_shares, again, revoked FROM leasehold.shares s WHERE s.key = k;
-    IF NOT again AND limit_ > 0 AND limit_ < l.most THEN
-      number := l.most;
-      RETURN;
-    END IF;
     -- A share that was taken away from `t` keeps `t` out until that share ends. A lock that became
     -- a share lets readers in once the transactions that verified it have ended.
     room := NOT revoked AND (again OR (limit_ = 0) = (l.most = 0) AND coalesce(p = me, true) AND (l.token IS NULL OR NOT pinned)
-      AND (limit_ = 0 OR taken_shares < greatest(limit_, l.most)));
+      AND (limit_ = 0 OR taken_shares < limit_));
   ELSE
     room := NOT pinned AND leasehold._is_open(me, l);
   END IF;
   IF room IS NOT TRUE THEN
     left_ms := leasehold._refuse(me, l, pinned, queues, fn);
+    IF limit_ > 0 AND taken_shares > limit_ AND l.most > 0 THEN
+      -- So many shares must end that fewer than `limit_` are left.
+      left_ms := leasehold._left((SELECT s.expires_at FROM leasehold.shares s WHERE s.key = k
+        ORDER BY s.expires_at OFFSET taken_shares - limit_ LIMIT 1));
+    END IF;
     holder := leasehold._owner(l);
     RETURN;
   END IF;
@@ -145,8 +146,8 @@ BEGIN
 END $$;
 
 -- Acquires, joins, renewals of both, in this order; each as if it were alone. One row for each.
--- `numbers`: how many fences an acquire reserves, or the limit of a join. `number` in the answer
--- likewise. `taken` is null for a renewal of a row that was left out.
+-- `numbers`: how many fences an acquire reserves, or the limit of a join. `number` in the answer:
+-- the reserved fences. `taken` is null for a renewal of a row that was left out.
 CREATE FUNCTION leasehold.take(me uuid, verbs text[], keys text[], tokens uuid[], ttls integer[], numbers integer[],
   queues boolean[], functions text[])
 RETURNS TABLE (taken boolean, fence bigint, number integer, wanted boolean, left_ms bigint, holder text)

@@ -135,9 +135,6 @@ fn acquired(value: &Value) -> Option<Reply> {
             queued: integer(queued)? == 1,
             owner: owner.first().and_then(self::owner),
         }),
-        [code, limit] if integer(code)? == 2 => {
-            Some(Reply::Limited(u32::try_from(integer(limit)?).ok()?))
-        }
         _ => None,
     }
 }

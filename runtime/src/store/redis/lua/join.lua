@@ -14,11 +14,11 @@
 -- Returns {1, fence, 0, wanted} if the token has a share now.
 -- Returns {0, ms, queued, owner} if there is no share to be had; the owner of the lock is missing or
 -- `` where it is not known.
--- Returns {2, n} if there may be up to n shares, which is more than ARGV[3].
 --
 -- Guarantees:
 -- - While there is a share, the lock's own key is set, so every client of the convention finds the
 --   lock held. The key expires with the share that lasts longest. No share shortens another.
+-- - A call takes a share only while there are fewer than ARGV[3], whatever number other calls have.
 -- - Each share ends by itself. Ended shares are removed before anything is decided.
 -- - A process that comes while other processes queue, queues behind them: so a stream of readers
 --   does not keep a writer out.
@@ -46,9 +46,6 @@ end
 if limit and redis.call('ZSCORE', KEYS[4], ARGV[1]) then
   return take(next_fence(KEYS[2], '0'))
 end
-if limit and most > 0 and limit > most then
-  return {2, limit}
-end
 local rest = value and 0 or rest_of_pause(KEYS[3], line, now)
 if rest > 0 then
   return wait_for_pause(KEYS[1], KEYS[3], line, ARGV[4], ARGV[5], now, ARGV[6], rest, ARGV[7])
@@ -58,7 +55,7 @@ if not value then
 end
 local room = not value or value == ARGV[4] .. ':claim'
 local patience
-if limit and (limit == 0) == (most == 0) and (most == 0 or redis.call('ZCARD', KEYS[4]) < math.max(limit, most)) then
+if limit and (limit == 0) == (most == 0) and (most == 0 or redis.call('ZCARD', KEYS[4]) < most) then
   local ahead, rest, all, keeps = invite(KEYS[1], KEYS[3], line, now, ARGV[6], ARGV[4])
   patience = keeps
   room = not ahead or ahead == ARGV[4]
@@ -74,8 +71,9 @@ if not room then
   end
   local left = time_left(KEYS[1], value)
   if limit and limit > 0 then
-    -- The first share that ends makes room.
-    left = math.min(left, redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2] - now)
+    -- The first share that ends makes room. More must end if the others have a greater number.
+    local over = most > 0 and math.max(redis.call('ZCARD', KEYS[4]) - most, 0) or 0
+    left = math.min(left, redis.call('ZRANGE', KEYS[4], over, over, 'WITHSCORES')[2] - now)
   end
   if patience and ARGV[5] ~= '' then
     -- The process ahead makes room, too, if it does not ask.
