@@ -14,10 +14,11 @@ pub(super) struct Use {
 }
 
 impl World {
-    /// A call that held an exclusive lock has ended.
+    /// A call has ended, which used the key if it had the lock alone.
     pub(super) fn use_ends(&mut self, node: usize, id: TicketId) {
         let now = self.now;
         if let Some(caller) = self.nodes[node].callers.get(&id)
+            && !caller.reads
             && let Some(known) = self.uses.get_mut(&(node, caller.key.clone()))
         {
             known.ended = Some(now);
