@@ -11,6 +11,8 @@ pub(crate) mod gate;
 pub(crate) mod guard;
 pub(crate) mod held;
 pub(crate) mod is_held;
+#[cfg(feature = "replay")]
+pub(crate) mod json;
 pub(crate) mod leases;
 pub(crate) mod nesting;
 #[cfg(feature = "replay")]

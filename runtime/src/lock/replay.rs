@@ -4,17 +4,16 @@
 //! inside of the gate, so that a panic there ends as a panic of the body does. The section gives
 //! the JSON to the release. A call that is answered from a kept result drops its body unpolled.
 
-use std::fmt::Write as _;
 use std::marker::PhantomData;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::body::{Body, Json, Slot};
+use super::json;
 use crate::base::seeded::seeded;
 use crate::base::{codes, reporter};
 use crate::error::LockError;
@@ -30,7 +29,7 @@ const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
     note = "return a `Result` whose `Ok` is `serde::Serialize` and `serde::de::DeserializeOwned`, or leave `replay` out"
 )]
 pub trait Replayable<Hint>: Sized {
-    /// The JSON of the value of `Ok`; none for `Err`.
+    /// The JSON of the value of `Ok`, if the same value comes back from it; none for `Err`.
     fn to_json(&self) -> Option<Result<String, serde_json::Error>>;
 
     /// `Ok` with the value of this JSON.
@@ -41,14 +40,14 @@ pub trait Replayable<Hint>: Sized {
 impl<T: Serialize + DeserializeOwned, E, Hint> Replayable<Hint> for Result<T, E> {
     fn to_json(&self) -> Option<Result<String, serde_json::Error>> {
         match self {
-            Ok(value) => Some(serde_json::to_string(value)),
+            Ok(value) => Some(json::checked(value)),
             Err(_) if seeded!(RecordedAfterErr) => Some(Ok("null".to_owned())),
             Err(_) => None,
         }
     }
 
     fn from_json(json: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(json).map(Ok)
+        json::read(json).map(|reading| Ok(reading.value))
     }
 }
 
@@ -108,53 +107,16 @@ pub(super) fn check_time(replay: Duration) -> Result<Duration, LockError> {
 
 /// SHA-256 of the JSON of `value`, with the fields of maps in the order of their names.
 pub(crate) fn fingerprint(value: &(impl Serialize + ?Sized)) -> Result<Fingerprint, LockError> {
-    let json = match serde_json::to_value(value) {
-        Ok(value) => in_order(&value),
-        // A number that has no place in a `Value` may still be written.
-        Err(_) => serde_json::to_string(value).map_err(|error| {
-            LockError::config(format!(
-                "the `fingerprint` cannot be written as JSON: {error}; give one of strings, numbers, lists and maps with names"
-            ))
-        })?,
-    };
-    Ok(Fingerprint(Sha256::digest(json).into()))
+    let json = serde_json::to_string(value).map_err(|error| {
+        LockError::config(format!(
+            "the `fingerprint` cannot be written as JSON: {error}; give one of strings, numbers, lists and maps with names"
+        ))
+    })?;
+    Ok(Fingerprint(Sha256::digest(json::canonical(&json)).into()))
 }
 
-/// The JSON of `value`. A `HashMap` has another order each time, so maps are sorted here.
-fn in_order(value: &Value) -> String {
-    fn write(value: &Value, out: &mut String) {
-        match value {
-            Value::Array(values) => {
-                out.push('[');
-                for value in values {
-                    write(value, out);
-                    out.push(',');
-                }
-                out.push(']');
-            }
-            Value::Object(fields) => {
-                let mut fields: Vec<_> = fields.iter().collect();
-                fields.sort_unstable_by_key(|(name, _)| *name);
-                out.push('{');
-                for (name, value) in fields {
-                    write(&Value::String(name.clone()), out);
-                    out.push(':');
-                    write(value, out);
-                    out.push(',');
-                }
-                out.push('}');
-            }
-            // Writing to a string cannot fail.
-            plain => drop(write!(out, "{plain}")),
-        }
-    }
-    let mut out = String::new();
-    write(value, &mut out);
-    out
-}
-
-/// The JSON of a result that the store is to keep. A result without JSON, or with more of it than
-/// the pool keeps, is not kept: the log says so.
+/// Returns the JSON of a result for the store. A result that does not come back from its JSON,
+/// or has more of it than the pool keeps, is not kept. The log has a warning.
 pub(super) fn within(key: &str, json: Json, limit: usize) -> Option<Box<str>> {
     let key = key.to_owned();
     match json {
@@ -176,18 +138,18 @@ pub(super) fn within(key: &str, json: Json, limit: usize) -> Option<Box<str>> {
                 code = codes::RESULT_NOT_JSON,
                 key,
                 error,
-                "the result is not kept: it has no JSON; a later call runs again"
+                "the result is not kept: its JSON does not give the same value back; a later call runs again"
             );
         }),
     }
     None
 }
 
-/// The error of a result that was kept by a function with another type of value.
+/// The error of a result that an earlier version of the function kept with another type.
 pub(crate) fn unreadable(key: &str, why: &str) -> LockError {
     LockError::config(format!(
-        "the result that is kept for `{key}` cannot be read: {why}; a function of the same key returned another type. \
-         Forget the result with `pool.forget(…)`, or give the function a key of its own"
+        "the result that is kept for `{key}` cannot be read: {why}; this function returned another type before. \
+         Forget the result with `pool.forget(…)`, or give the function another key"
     ))
 }
 

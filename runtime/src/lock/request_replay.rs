@@ -17,8 +17,8 @@ impl LockRequest {
     /// fingerprint, and else the call is refused with [`LockError::Mismatch`]. Default: none, and
     /// the key alone counts.
     ///
-    /// It is the SHA-256 of the value's JSON. The order of a map does not count. That of a list
-    /// does, so a `HashSet` makes no fingerprint: sort it.
+    /// It is the SHA-256 of the value's JSON. The order of a map does not count, and `1.0` is `1`.
+    /// The order of a list counts, so a `HashSet` makes no fingerprint: sort it.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -42,14 +42,15 @@ impl LockRequest {
     }
 
     /// As [`run`](Self::run), and what the body returns after `Ok` is kept beside the lock for
-    /// `replay`, which is from 1 ms to 30 days. A later call for the key gets `Ok` with the same
+    /// `replay`, which is from 1 ms to 30 days. A later call of this method for the key gets `Ok` with the same
     /// value, in the round trip of its acquire, and its body does not run. While the first call
     /// runs, a second is refused, or waits and then gets the value.
     ///
     /// The value is kept as JSON, in the step that releases the lock, and only if the store still
     /// has the lock. After `Err`, a panic or a loss, and when this future is dropped, nothing is
     /// kept. A value above [`replay_limit`](crate::LockPoolBuilder::replay_limit) is returned and
-    /// not kept. [`LockPool::forget`](crate::LockPool::forget) removes what is kept. Calls without
+    /// not kept, and so is a value that does not come back from its JSON. Annotated functions have
+    /// results of their own for the same key. [`LockPool::forget`](crate::LockPool::forget) removes what is kept. Calls without
     /// `replay` for the same key take the lock as ever.
     ///
     /// A process that dies between its own commit and the release has left no result, and the next

@@ -123,7 +123,12 @@ impl Section {
             json: super::replay::within(key, json, limit)?,
         };
         let kept = Arc::new(kept);
-        Some(Arc::new(Record { kept, stays }))
+        let function = self.at.function();
+        Some(Arc::new(Record {
+            function,
+            kept,
+            stays,
+        }))
     }
 
     /// Gives the body the value that is kept.

@@ -64,6 +64,7 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
             ),
             ("  redis.call('PEXPIRE', KEYS[1], 1000)\n", ""),
         ],
+        Bug::FunctionIgnored => &[("name == asked", "true")],
         Bug::ConstantAdopted => &[("token == string.rep('0', 32)", "false")],
         Bug::SpoiltCounterKept => &[("redis.pcall('GET', counter)", "redis.call('GET', counter)")],
         Bug::FencesInexact => &[("last + more >= 9007199254740991", "false")],

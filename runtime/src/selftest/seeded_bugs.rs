@@ -278,6 +278,12 @@ bugs! {
     RecordedWithoutCheck,
     /// A kept result answers a call with another fingerprint.
     FingerprintIgnored,
+    /// A kept result answers a call of another function.
+    FunctionIgnored,
+    /// One answer of the store serves the calls of all functions that wait for the key.
+    AnswerForAllFunctions,
+    /// A result is kept that was not read back.
+    KeptUnread,
     /// An error is kept as if it were a result.
     RecordedAfterErr,
     /// A call that a kept result would answer is handed a lock inside the process.
@@ -301,7 +307,7 @@ bugs! {
 #[cfg(test)]
 impl Bug {
     /// The bugs in the core, which the simulation sees.
-    pub(crate) const IN_CORE: [Self; 19] = [
+    pub(crate) const IN_CORE: [Self; 20] = [
         Self::CountedFromReply,
         Self::LossIgnored,
         Self::UnknownIsSuccess,
@@ -320,6 +326,7 @@ impl Bug {
         Self::KeptHandedOver,
         Self::AtLeastForgotten,
         Self::FingerprintIgnored,
+        Self::AnswerForAllFunctions,
         Self::ReplayHandedOver,
     ];
 }

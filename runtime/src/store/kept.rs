@@ -20,6 +20,8 @@ pub(crate) struct Kept {
 /// A result that the release of its lock stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
+    /// Path of the function that has returned it; empty for a call without the attribute.
+    pub(crate) function: &'static str,
     pub(crate) kept: Arc<Kept>,
     /// How long the store keeps it, from the release on.
     pub(crate) stays: Duration,

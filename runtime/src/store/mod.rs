@@ -226,8 +226,8 @@ pub(crate) enum Op {
     /// Take this process out of the queue of `key`. If the key was handed to this process, the
     /// store gives it to the next process in the queue.
     Leave { key: FullKey },
-    /// Answer with the result that is kept for `key`. If there is none, take `key` as
-    /// [`Op::Acquire`] does, without reserved fences. A result is the answer although the key is
+    /// Answer with the result that is kept for `key` and `function`. If there is none, take `key`
+    /// as [`Op::Acquire`] does, without reserved fences. A result is the answer although the key is
     /// held, or was handed to this process: it changes nothing.
     Recall {
         key: FullKey,
@@ -245,7 +245,7 @@ pub(crate) enum Op {
         after: Vec<OpId>,
         record: Arc<Record>,
     },
-    /// Remove the result that is kept for `key`.
+    /// Remove the results of all functions that are kept for `key`.
     Forget { key: FullKey },
     /// Give `key` the token `token` in the place of `from`, and its full ttl, if it carries one of
     /// the two. Its fence stays. The store answers [`Reply::Acquired`] or [`Reply::Gone`].

@@ -32,9 +32,9 @@ pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError
     let unique = matches!(errand.work, Work::Order { .. });
     let call = async {
         if watchdog {
-            renewed(errand).await
+            Renewed::order(errand).await
         } else {
-            plain(errand).await
+            Plain::order(errand).await
         }
     };
     let (answer, replayed) = watch_replays(call).await;
@@ -56,20 +56,31 @@ pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError
     Ok(())
 }
 
-#[distributed_lock(
-    key = "<errand.key()>", ttl = errand.ttl, guard = lock, pool = errand.pool,
-    replay = errand.replay(), fingerprint = errand.print
-)]
-async fn plain(errand: Errand) -> Result<Option<Answer>, LockError> {
-    answer(&errand, lock).await
+/// Calls without a watchdog. A result belongs to the function's path, which is the same for
+/// [`Renewed`]: the path has the module and the name.
+struct Plain;
+
+impl Plain {
+    #[distributed_lock(
+        key = "<errand.key()>", ttl = errand.ttl, guard = lock, pool = errand.pool,
+        replay = errand.replay(), fingerprint = errand.print
+    )]
+    async fn order(errand: Errand) -> Result<Option<Answer>, LockError> {
+        answer(&errand, lock).await
+    }
 }
 
-#[distributed_lock(
-    key = "<errand.key()>", ttl = errand.ttl, watchdog, guard = lock, pool = errand.pool,
-    replay = errand.replay(), fingerprint = errand.print
-)]
-async fn renewed(errand: Errand) -> Result<Option<Answer>, LockError> {
-    answer(&errand, lock).await
+/// Calls with a watchdog.
+struct Renewed;
+
+impl Renewed {
+    #[distributed_lock(
+        key = "<errand.key()>", ttl = errand.ttl, watchdog, guard = lock, pool = errand.pool,
+        replay = errand.replay(), fingerprint = errand.print
+    )]
+    async fn order(errand: Errand) -> Result<Option<Answer>, LockError> {
+        answer(&errand, lock).await
+    }
 }
 
 async fn answer(errand: &Errand, lock: LockHandle) -> Result<Option<Answer>, LockError> {

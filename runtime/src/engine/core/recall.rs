@@ -3,7 +3,7 @@
 //!
 //! A call with `replay` asks the store each time, and is never handed a lock inside the process:
 //! the store alone knows whether a result is kept. One answer serves all calls of this process that
-//! wait for the same key with `replay`.
+//! wait for the same key in the same function.
 
 use std::sync::Arc;
 
@@ -19,20 +19,21 @@ use crate::store::kept::Kept;
 use crate::store::{Failure, Op, Reply};
 
 impl Core {
-    /// The store keeps a result for the key of `id`.
+    /// The store keeps a result for the key and the function of `id`.
     pub(super) fn recalled(&mut self, id: TicketId, kept: &Arc<Kept>, now: Instant) {
-        let Some(key) = self
-            .tickets
-            .get(id)
-            .map(|ticket| ticket.acquire().key.clone())
-        else {
+        let Some(acquire) = self.tickets.get(id).map(Ticket::acquire) else {
             return;
         };
+        let (key, function) = (acquire.key.clone(), acquire.function);
         let mut answered = vec![id];
         if let Some(queue) = self.queues.get_mut(&key) {
             let waits = |other: &TicketId| {
-                let ticket = self.tickets.get(*other);
-                *other != id && ticket.is_some_and(|ticket| ticket.acquire().replay.is_some())
+                let acquire = self.tickets.get(*other).map(Ticket::acquire);
+                let asks = |acquire: &Acquire| {
+                    let same = acquire.function == function || seeded!(self, AnswerForAllFunctions);
+                    acquire.replay.is_some() && same
+                };
+                *other != id && acquire.is_some_and(asks)
             };
             answered.extend(queue.waiting().filter(waits));
             for id in &answered {
@@ -63,7 +64,7 @@ impl Core {
         }
     }
 
-    /// Removes the result that is kept for `key`; answered by `Forgotten` with this number.
+    /// Removes the results that are kept for `key`; answered by `Forgotten` with this number.
     pub(crate) fn forget_result(&mut self, number: u64, key: FullKey) {
         let patience = self.limits.io_timeout;
         self.requests

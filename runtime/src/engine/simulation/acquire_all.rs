@@ -64,6 +64,7 @@ impl World {
                 at_least,
                 stays_until: None,
                 kept_until: None,
+                function: "simulation",
                 replay: None,
                 state: State::Waiting,
             };

@@ -34,11 +34,12 @@ impl World {
         let reads = self.random.one_in(4);
         let at_least = self.at_least();
         let replay = self.replay().filter(|_| !reads);
+        let function = self.function(replay);
         let token = Token::fixed(u128::from(self.random.next()));
         let acquire = Acquire {
             key: key.clone(),
             token,
-            function: "simulation",
+            function,
             site: SiteId(1),
             label: Label::other(),
             terms,
@@ -66,6 +67,7 @@ impl World {
             at_least,
             stays_until: None,
             kept_until: None,
+            function,
             replay,
             state: State::Waiting,
         };
@@ -84,8 +86,8 @@ impl World {
         let keep = self.random.one_in(8);
         let keep = keep.then(|| self.random.millis(1, 600));
         let replay = self.nodes[node].callers.get(&id);
-        let replay = replay.and_then(|caller| caller.replay);
-        let record = replay.map(|replay| self.new_record(replay));
+        let replay = replay.and_then(|caller| Some((caller.replay?, caller.function)));
+        let record = replay.map(|(replay, function)| self.new_record(replay, function));
         let Node { core, callers, .. } = &mut self.nodes[node];
         let Some(caller) = callers.get_mut(&id) else {
             return;
@@ -172,10 +174,8 @@ impl World {
             Signal::Apart(ticket) => self.told_individually(node, ticket),
             Signal::Shared(_) => self.outcome.downgraded += 1,
             Signal::Recalled(ticket, kept) => self.told_result(node, ticket, &kept),
-            Signal::Inherited { .. }
-            | Signal::Forgotten(..)
-            | Signal::Released { .. }
-            | Signal::ShutDown(..) => {}
+            Signal::Inherited { ticket, .. } => self.inherited(node, ticket),
+            Signal::Forgotten(..) | Signal::Released { .. } | Signal::ShutDown(..) => {}
         }
     }
 

@@ -24,14 +24,23 @@ impl World {
         })
     }
 
+    /// The function that calls. Several functions keep results for one key.
+    pub(super) fn function(&mut self, replay: Option<Replay>) -> &'static str {
+        match replay {
+            Some(_) if self.random.one_in(4) => "another",
+            _ => "simulation",
+        }
+    }
+
     /// A body with `replay` has returned `Ok`; the release keeps this.
-    pub(super) fn new_record(&mut self, replay: Replay) -> Arc<Record> {
+    pub(super) fn new_record(&mut self, replay: Replay, function: &'static str) -> Arc<Record> {
         self.last_result += 1;
         let kept = Kept {
             fingerprint: replay.fingerprint,
             json: self.last_result.to_string().into(),
         };
         Arc::new(Record {
+            function,
             kept: Arc::new(kept),
             stays: self.random.millis(1, 2_000),
         })
@@ -48,7 +57,7 @@ impl World {
         else {
             return Reply::Left;
         };
-        if let Some((kept, _)) = self.kept_result(key) {
+        if let Some((kept, _)) = self.kept_result(key, function) {
             return Reply::Recalled(Arc::clone(kept));
         }
         let acquire = Op::Acquire {
@@ -72,7 +81,7 @@ impl World {
     ) -> bool {
         let found = self.serve_release(key, token, keep);
         if found {
-            if let Some((earlier, _)) = self.kept_result(key) {
+            if let Some((earlier, _)) = self.kept_result(key, record.function) {
                 let earlier = earlier.json.clone();
                 self.violation(format!(
                     "{key} has the result {earlier}, and another body ran to {}",
@@ -80,19 +89,43 @@ impl World {
                 ));
             }
             let until = self.now + on_server(record.stays);
-            self.results
-                .insert(key.clone(), (Arc::clone(&record.kept), until));
+            let result = (Arc::clone(&record.kept), until);
+            self.results.insert((key.clone(), record.function), result);
             self.outcome.recorded += 1;
         }
         found
     }
 
-    fn kept_result(&self, key: &FullKey) -> Option<&(Arc<Kept>, Instant)> {
-        let now = self.now;
-        self.results.get(key).filter(|(_, until)| now < *until)
+    fn kept_result(&self, key: &FullKey, function: &'static str) -> Option<&(Arc<Kept>, Instant)> {
+        let result = self.results.get(&(key.clone(), function));
+        result.filter(|(_, until)| self.now < *until)
     }
 
-    /// A call got a result: it must have asked for one, and with the same fingerprint.
+    /// A call was handed a lock inside its core. A result may be kept for a call with `replay`.
+    pub(super) fn inherited(&mut self, node: usize, id: TicketId) {
+        let caller = self.nodes[node].callers.get(&id);
+        if caller.is_some_and(|caller| caller.replay.is_some()) {
+            self.violation(format!(
+                "core {node} handed a lock to {id:?}, which asks for a result"
+            ));
+        }
+    }
+
+    fn is_of_another_function(&self, of: &(FullKey, &'static str), kept: &Kept) -> bool {
+        let is_kept = |(other, (known, _)): (&(FullKey, &'static str), &(Arc<Kept>, Instant))| {
+            other != of && known.json == kept.json
+        };
+        self.results.iter().any(is_kept)
+    }
+
+    /// Removes the results of `key`. Returns whether there was one.
+    pub(super) fn serve_forget(&mut self, key: &FullKey) -> bool {
+        let before = self.results.len();
+        self.results.retain(|(of, _), _| of != key);
+        self.results.len() < before
+    }
+
+    /// A call got a result. It must be that of the same function, with the same fingerprint.
     pub(super) fn told_result(&mut self, node: usize, id: TicketId, kept: &Kept) {
         let now = self.now;
         let Some(caller) = self.nodes[node].callers.get_mut(&id) else {
@@ -102,17 +135,24 @@ impl World {
             return;
         }
         caller.state = State::Over(now);
-        let Caller { key, replay, .. } = caller;
+        let Caller {
+            key,
+            function,
+            replay,
+            ..
+        } = caller;
         let wrong = match replay {
             Some(replay) => !kept.answers(replay.fingerprint),
             None => true,
         };
-        let key = key.clone();
+        let of = (key.clone(), *function);
         self.outcome.recalled += 1;
-        // A later result may have taken its place while the answer was under way.
+        // A later result may have taken its place while the answer was under way. The result of
+        // another function has another number.
         let number = |kept: &Kept| kept.json.parse::<u64>().ok();
-        let known = self.results.get(&key).and_then(|(known, _)| number(known));
-        let stale = known < number(kept);
+        let known = self.results.get(&of).and_then(|(known, _)| number(known));
+        let stale = known < number(kept) || self.is_of_another_function(&of, kept);
+        let key = of.0;
         if wrong || stale {
             self.violation(format!(
                 "{id:?} of core {node} was told the result {} of {key}, which is not its own",

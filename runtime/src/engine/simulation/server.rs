@@ -66,7 +66,7 @@ impl World {
                 found: self.serve_record(key, *token, *keep, record),
                 ordered: after.is_empty(),
             },
-            Op::Forget { key } => Reply::Forgotten(self.results.remove(key).is_some()),
+            Op::Forget { key } => Reply::Forgotten(self.serve_forget(key)),
             // No caller hands its lock to another core.
             Op::Adopt { .. } => Reply::Gone,
         }

@@ -167,6 +167,8 @@ pub(super) struct Caller {
     pub(super) stays_until: Option<Instant>,
     /// Until when no other call may get the lock, now that the body has ended.
     pub(super) kept_until: Option<Instant>,
+    /// A result of this function answers it.
+    pub(super) function: &'static str,
     /// What it asks with that a kept result answers.
     pub(super) replay: Option<Replay>,
     pub(super) state: State,
@@ -218,8 +220,8 @@ pub(super) struct World {
     pub(super) stolen: HashSet<Token>,
     /// The tokens of shares that are kept, by the names that these have at the server.
     pub(super) kept_shares: HashMap<Token, Token>,
-    /// What the server keeps beside its keys, and until when.
-    pub(super) results: KeyMap<(Arc<Kept>, Instant)>,
+    /// What the server keeps beside its keys for each function, and until when.
+    pub(super) results: HashMap<(FullKey, &'static str), (Arc<Kept>, Instant)>,
     pub(super) last_result: u64,
     /// Whether there are calls with `replay`.
     pub(super) replays: bool,
@@ -260,7 +262,7 @@ impl World {
             uses: HashMap::new(),
             stolen: HashSet::new(),
             kept_shares: HashMap::new(),
-            results: KeyMap::default(),
+            results: HashMap::new(),
             last_result: 0,
             replays: seed.is_multiple_of(5),
             outcome: Outcome::default(),

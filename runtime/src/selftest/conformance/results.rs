@@ -19,6 +19,7 @@ pub(super) async fn run(one: &mut Client, two: &mut Client) {
     a_recall_is_repeated(one, two).await;
     a_record_is_repeated(one, two).await;
     a_result_ends(one, two).await;
+    each_function_has_its_result(one, two).await;
     a_kept_lock_has_its_result(one, two).await;
     a_lock_changes_hands_once(one, two).await;
     what_is_gone_is_not_adopted(one, two).await;
@@ -90,6 +91,45 @@ async fn a_result_ends(one: &mut Client, two: &mut Client) {
     assert!(two.recall(&key, other).await.is_ok());
     assert!(two.record(&key, other, &kept, STAYS).await);
     assert!(two.forget(&key).await);
+}
+
+/// A result of one function answers no other, and ends no other's.
+async fn each_function_has_its_result(one: &mut Client, two: &mut Client) {
+    let (key, mine, other) = scene("result-functions");
+    let (first, second) = (result(None, "1 2 3 4"), result(None, r#""1 2 3 \u0000""#));
+    let (create, cancel, short) = ("shop::create", "shop::cancel ü 9 9 9 ", one.promises.short);
+    assert!(one.recall_in(create, &key, mine).await.is_ok());
+    assert!(one.record_in(create, &key, mine, &first, STAYS).await);
+    assert!(
+        two.recall_in(cancel, &key, other).await.is_ok(),
+        "another's"
+    );
+    assert!(two.record_in(cancel, &key, other, &second, short).await);
+    assert_eq!(
+        one.recall_in(create, &key, mine).await,
+        Err(Some(first.clone()))
+    );
+    let kept = one.recall_in(cancel, &key, mine).await;
+    assert!(
+        kept == Err(Some(second.clone())) || kept.is_ok(),
+        "{kept:?}"
+    );
+    if kept.is_ok() {
+        assert!(one.release(&key, mine).await);
+    }
+    tokio::time::sleep(short * 2).await;
+    assert_eq!(two.recall_in(create, &key, other).await, Err(Some(first)));
+    assert!(two.recall_in(cancel, &key, other).await.is_ok(), "it ended");
+    assert!(two.record_in(cancel, &key, other, &second, STAYS).await);
+    assert!(one.forget(&key).await, "all functions");
+    for function in [create, cancel] {
+        let token = Token::random(Nonce::new());
+        assert!(
+            one.recall_in(function, &key, token).await.is_ok(),
+            "forgotten"
+        );
+        assert!(one.release(&key, token).await);
+    }
 }
 
 /// The lock of a call with `at_least` stays, and its result is told meanwhile.
@@ -173,12 +213,15 @@ fn result(fingerprint: Option<Fingerprint>, json: &str) -> Arc<Kept> {
     Arc::new(Kept { fingerprint, json })
 }
 
+/// The function of most scenes.
+const FUNCTION: &str = "conformance";
+
 fn recall(key: &FullKey, token: Token, ttl: Duration, queue: bool) -> Op {
     Op::Recall {
         key: key.clone(),
         token,
         ttl,
-        function: "conformance",
+        function: FUNCTION,
         queue,
     }
 }
@@ -197,7 +240,11 @@ fn record(
         keep,
         makes_way: false,
         after: Vec::new(),
-        record: Arc::new(Record { kept, stays }),
+        record: Arc::new(Record {
+            function: FUNCTION,
+            kept,
+            stays,
+        }),
     }
 }
 
@@ -213,7 +260,27 @@ impl Client {
         token: Token,
         ttl: Duration,
     ) -> Result<Fence, Option<Arc<Kept>>> {
-        match self.ask(recall(key, token, ttl, false)).await {
+        self.recall_by(recall(key, token, ttl, false)).await
+    }
+
+    async fn recall_in(
+        &mut self,
+        function: &'static str,
+        key: &FullKey,
+        token: Token,
+    ) -> Result<Fence, Option<Arc<Kept>>> {
+        let op = Op::Recall {
+            key: key.clone(),
+            token,
+            ttl: self.promises.ttl,
+            function,
+            queue: false,
+        };
+        self.recall_by(op).await
+    }
+
+    async fn recall_by(&mut self, op: Op) -> Result<Fence, Option<Arc<Kept>>> {
+        match self.ask(op).await {
             Reply::Acquired {
                 fence: Some(fence),
                 reserved_fences: 0,
@@ -233,7 +300,35 @@ impl Client {
         kept: &Arc<Kept>,
         stays: Duration,
     ) -> bool {
-        match self.ask(record(key, token, kept, stays, None)).await {
+        self.record_by(record(key, token, kept, stays, None)).await
+    }
+
+    async fn record_in(
+        &mut self,
+        function: &'static str,
+        key: &FullKey,
+        token: Token,
+        kept: &Arc<Kept>,
+        stays: Duration,
+    ) -> bool {
+        let record = Record {
+            function,
+            kept: Arc::clone(kept),
+            stays,
+        };
+        let op = Op::Record {
+            key: key.clone(),
+            token,
+            keep: None,
+            makes_way: false,
+            after: Vec::new(),
+            record: Arc::new(record),
+        };
+        self.record_by(op).await
+    }
+
+    async fn record_by(&mut self, op: Op) -> bool {
+        match self.ask(op).await {
             Reply::Released { found, .. } => found,
             other => panic!("a record was answered by {other:?}"),
         }

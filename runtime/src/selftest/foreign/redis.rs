@@ -203,6 +203,7 @@ fn rest() -> Vec<Op> {
         json: "1".into(),
     };
     let record = Record {
+        function: "shop::create",
         kept: kept.into(),
         stays: ttl,
     };

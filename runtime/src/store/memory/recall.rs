@@ -12,9 +12,9 @@ use crate::store::Reply;
 use crate::store::kept::Record;
 
 impl Entries {
-    /// The result that is kept for the key, or else as [`acquire`](Self::acquire).
+    /// The result that is kept for the key and the function, or else as [`acquire`](Self::acquire).
     pub(super) fn recall(&mut self, pool: PoolId, params: &Params<'_>, now: Instant) -> Reply {
-        match self.results.of(params.key, now) {
+        match self.results.of(params.key, params.function, now) {
             Some(kept) => Reply::Recalled(kept),
             None => self.acquire(pool, params, now),
         }

@@ -1,54 +1,70 @@
 //! The results that are kept beside the keys of a [`Space`](super::space::Space).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::base::clock::Instant;
 use crate::base::full_key::{FullKey, KeyMap};
+use crate::base::seeded::seeded;
 use crate::store::kept::{Kept, Record};
 
 /// How many results are kept at least between sweeps of those whose time is over.
 const SWEEP_EVERY: usize = 1024;
 
-/// The result of each key that has one, and its end.
+/// The results of each key by their functions, with their ends.
 #[derive(Debug, Default)]
 pub(super) struct Results {
-    by_key: KeyMap<(Arc<Kept>, Instant)>,
+    by_key: KeyMap<HashMap<&'static str, (Arc<Kept>, Instant)>>,
     since_sweep: usize,
     left_by_sweep: usize,
 }
 
 impl Results {
-    /// The result of `key`, if its time is not over.
-    pub(super) fn of(&self, key: &FullKey, now: Instant) -> Option<Arc<Kept>> {
-        let (kept, until) = self.by_key.get(key)?;
+    /// The result of `function` for `key`, if its time is not over.
+    pub(super) fn of(&self, key: &FullKey, function: &str, now: Instant) -> Option<Arc<Kept>> {
+        let results = self.by_key.get(key)?;
+        let (kept, until) = if seeded!(FunctionIgnored) {
+            results.values().next()?
+        } else {
+            results.get(function)?
+        };
         (now < *until).then(|| Arc::clone(kept))
     }
 
     pub(super) fn keep(&mut self, key: &FullKey, record: &Record, now: Instant) {
         self.sweep(now);
         let result = (Arc::clone(&record.kept), now + record.stays);
-        self.by_key.insert(key.clone(), result);
+        let results = self.by_key.entry(key.clone()).or_default();
+        results.insert(record.function, result);
     }
 
-    /// Removes the result of `key`. Returns whether there was one.
+    /// Removes the results of `key`. Returns whether there was one.
     pub(super) fn forget(&mut self, key: &FullKey, now: Instant) -> bool {
         let removed = self.by_key.remove(key);
-        removed.is_some_and(|(_, until)| now < until)
+        removed.is_some_and(|results| any_is_kept(&results, now))
     }
 
     pub(super) fn are_kept(&self, now: Instant) -> bool {
-        self.by_key.values().any(|(_, until)| now < *until)
+        let mut all = self.by_key.values();
+        all.any(|results| any_is_kept(results, now))
     }
 
     /// Now and then, removes the results whose time is over.
     fn sweep(&mut self, now: Instant) {
         self.since_sweep += 1;
         if self.since_sweep > SWEEP_EVERY.max(self.left_by_sweep) {
-            self.by_key.retain(|_, (_, until)| now < *until);
+            self.by_key.retain(|_, results| {
+                results.retain(|_, (_, until)| now < *until);
+                !results.is_empty()
+            });
             self.since_sweep = 0;
             self.left_by_sweep = self.by_key.len();
         }
     }
+}
+
+fn any_is_kept(results: &HashMap<&'static str, (Arc<Kept>, Instant)>, now: Instant) -> bool {
+    results.values().any(|(_, until)| now < *until)
 }
 
 #[cfg(test)]
@@ -65,6 +81,7 @@ mod tests {
             json: "1".into(),
         };
         let record = Record {
+            function: "",
             kept: Arc::new(kept),
             stays: Duration::from_millis(100),
         };

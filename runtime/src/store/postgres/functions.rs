@@ -69,8 +69,8 @@ impl Function {
             Self::TakeAll => "SELECT * FROM leasehold.take_all($1, $2, $3, $4, $5)",
             Self::Give => "SELECT * FROM leasehold.give($1, $2, $3, $4, $5)",
             Self::Sweep => "SELECT leasehold.sweep('1 minute', $1) AS removed",
-            Self::Recall => "SELECT * FROM leasehold.recall($1, $2, $3, $4, $5, $6)",
-            Self::Record => "SELECT * FROM leasehold.record($1, $2, $3, $4, $5)",
+            Self::Recall => "SELECT * FROM leasehold.recall($1, $2, $3, $4, $5, $6, $7)",
+            Self::Record => "SELECT * FROM leasehold.record($1, $2, $3, $4, $5, $6)",
             Self::Forget => "SELECT * FROM leasehold.forget($1)",
             Self::Adopt => "SELECT * FROM leasehold.adopt($1, $2, $3, $4, $5, $6)",
         }
@@ -110,8 +110,16 @@ impl Function {
                 Type::INT4,
                 Type::BOOL,
                 Type::TEXT,
+                Type::TEXT,
             ],
-            Self::Record => vec![Type::TEXT, Type::UUID, Type::INT4, Type::TEXT, Type::INT8],
+            Self::Record => vec![
+                Type::TEXT,
+                Type::UUID,
+                Type::INT4,
+                Type::TEXT,
+                Type::INT8,
+                Type::TEXT,
+            ],
             Self::Forget => vec![Type::TEXT],
             Self::Adopt => vec![
                 Type::UUID,

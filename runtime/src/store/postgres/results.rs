@@ -9,6 +9,7 @@ use super::functions::{Function, Functions};
 use super::rows::{acquired, held};
 use super::values::millis;
 use crate::base::token::Token;
+use crate::owner::Owner;
 use crate::store::kept::Kept;
 use crate::store::{Op, Reply};
 
@@ -27,8 +28,9 @@ pub(super) async fn run(
             function,
             queue,
         } => {
-            let ttl = millis(*ttl);
-            let arguments: [&(dyn ToSql + Sync); 6] = [&process, key, token, &ttl, queue, function];
+            let (ttl, owner) = (millis(*ttl), Owner::written(function));
+            let arguments: [&(dyn ToSql + Sync); 7] =
+                [&process, key, token, &ttl, queue, &owner, function];
             functions.call(client, Function::Recall, &arguments).await
         }
         Op::Record {
@@ -40,7 +42,8 @@ pub(super) async fn run(
         } => {
             let (keep, text) = (keep.map(millis), record.kept.to_text());
             let stays = i64::try_from(record.stays.as_millis()).unwrap_or(i64::MAX);
-            let arguments: [&(dyn ToSql + Sync); 5] = [key, token, &keep, &text, &stays];
+            let arguments: [&(dyn ToSql + Sync); 6] =
+                [key, token, &keep, &text, &stays, &record.function];
             functions.call(client, Function::Record, &arguments).await
         }
         Op::Forget { key } => functions.call(client, Function::Forget, &[key]).await,
@@ -51,8 +54,8 @@ pub(super) async fn run(
             ttl,
             function,
         } => {
-            let ttl = millis(*ttl);
-            let arguments: [&(dyn ToSql + Sync); 6] = [&process, key, from, token, &ttl, function];
+            let (ttl, owner) = (millis(*ttl), Owner::written(function));
+            let arguments: [&(dyn ToSql + Sync); 6] = [&process, key, from, token, &ttl, &owner];
             functions.call(client, Function::Adopt, &arguments).await
         }
         _ => Ok(Vec::new()),

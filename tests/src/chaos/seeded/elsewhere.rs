@@ -94,6 +94,30 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a call with `replay` fails, and the next one comes",
     },
     Elsewhere {
+        bug: "FunctionIgnored",
+        program: "behaviour",
+        test: "bodies::replay::functions::redis::each_function_has_its_own_result",
+        what: "two functions keep results for one key",
+    },
+    Elsewhere {
+        bug: "AnswerForAllFunctions",
+        program: "behaviour",
+        test: "bodies::replay::functions::memory::who_waits_for_another_function_runs",
+        what: "calls of two functions wait for one key",
+    },
+    Elsewhere {
+        bug: "KeptUnread",
+        program: "behaviour",
+        test: "bodies::replay::values::another_variant_is_not_kept",
+        what: "an untagged enum has the JSON of another variant",
+    },
+    Elsewhere {
+        bug: "GreatestNumberCounts",
+        program: "behaviour",
+        test: "kinds::permits::redis::each_call_counts_to_its_own_number",
+        what: "calls with `permits = 3` come beside calls with `permits = 5`",
+    },
+    Elsewhere {
         bug: "ReplayHandedOver",
         program: "behaviour",
         test: "bodies::replay::once::redis::other_calls_take_the_lock_as_ever",

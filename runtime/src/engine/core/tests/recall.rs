@@ -59,6 +59,24 @@ fn one_answer_serves_all_that_ask_for_it() {
     assert!(core.take_signals().iter().any(|s| is_granted(s, plain)));
 }
 
+/// Fails if the result of one function answers a waiting call of another, or that call never asks.
+#[test]
+fn an_answer_serves_one_function() {
+    let mut core = core();
+    for (number, function) in [(1, "create"), (2, "cancel"), (3, "create")] {
+        let acquire = Acquire {
+            function,
+            ..replaying(number, HOUR, None)
+        };
+        core.acquire(TicketId(number), acquire, START);
+    }
+    let op = recalls(&mut core, START);
+    core.reply(op, Ok(Reply::Recalled(kept())), START);
+    let of_create = [1, 3].map(|number| Signal::Recalled(TicketId(number), kept()));
+    assert_eq!(core.take_signals(), of_create);
+    recalls(&mut core, START);
+}
+
 /// Fails if a place in the store's queue, or a lock that was handed to this process, is kept from
 /// the processes behind it.
 #[test]
@@ -101,6 +119,7 @@ fn a_result_goes_with_the_release() {
     core.reply(op, Ok(reply), START);
     core.take_signals();
     let record = Arc::new(Record {
+        function: "",
         kept: kept(),
         stays: HOUR,
     });

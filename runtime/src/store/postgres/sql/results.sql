@@ -4,30 +4,32 @@
 -- Changed only while the key's row in `locks` is locked, except that what has ended may be removed at
 -- any time.
 CREATE TABLE leasehold.results (
-  key        text COLLATE "C" PRIMARY KEY,
+  key        text COLLATE "C",
+  function   text COLLATE "C",                   -- path of the function that returned it
   result     text        NOT NULL,
-  expires_at timestamptz NOT NULL
+  expires_at timestamptz NOT NULL,
+  PRIMARY KEY (key, function)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 CREATE INDEX results_expires_at ON leasehold.results (expires_at);
 
-CREATE FUNCTION leasehold._result(k text) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION leasehold._result(k text, f text) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-  RETURN (SELECT r.result FROM leasehold.results r WHERE r.key = k AND r.expires_at > clock_timestamp());
+  RETURN (SELECT r.result FROM leasehold.results r WHERE r.key = k AND r.function = f AND r.expires_at > clock_timestamp());
 END $$;
 
--- The result of `k`. If there is none, an acquire of it. The second look sees what was kept before
+-- The result of `k` and `f`. If there is none, an acquire of it. The second look sees what was kept before
 -- the row of the lock was locked; the first spares most calls the lock.
-CREATE FUNCTION leasehold.recall(me uuid, k text, t uuid, ttl integer, queues boolean, fn text)
+CREATE FUNCTION leasehold.recall(me uuid, k text, t uuid, ttl integer, queues boolean, fn text, f text)
 RETURNS TABLE (result text, taken boolean, fence bigint, number integer, wanted boolean, left_ms bigint, holder text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  result := leasehold._result(k);
+  result := leasehold._result(k, f);
   IF result IS NULL THEN
     SELECT a.taken, a.fence, a.number, a.wanted, a.left_ms, a.holder
       INTO taken, fence, number, wanted, left_ms, holder
       FROM leasehold._acquire(me, k, t, ttl, 0, queues, fn, true) a;
     IF taken THEN
-      result := leasehold._result(k);
+      result := leasehold._result(k, f);
       IF result IS NOT NULL THEN PERFORM leasehold._release(k, t, NULL); END IF;
     END IF;
   END IF;
@@ -35,28 +37,30 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- A release, and `kept` stays beside the lock if `t` had it. Each call removes some results that have
+-- A release, and `kept` stays beside the lock, for `f`, if `t` had it. Each call removes some results that have
 -- ended, more than it adds.
-CREATE FUNCTION leasehold.record(k text, t uuid, keep integer, kept text, stays bigint, OUT had boolean)
+CREATE FUNCTION leasehold.record(k text, t uuid, keep integer, kept text, stays bigint, f text, OUT had boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now_ timestamptz := clock_timestamp();
 BEGIN
   had := leasehold._release(k, t, keep);
   IF NOT had THEN RETURN; END IF;
-  INSERT INTO leasehold.results AS r (key, result, expires_at) VALUES (k, kept, leasehold._after(stays))
-    ON CONFLICT (key) DO UPDATE SET result = excluded.result, expires_at = excluded.expires_at;
-  DELETE FROM leasehold.results r WHERE r.key IN (
-    SELECT e.key FROM leasehold.results e WHERE e.expires_at < now_ ORDER BY e.expires_at LIMIT 4 FOR UPDATE SKIP LOCKED);
+  INSERT INTO leasehold.results AS r (key, function, result, expires_at) VALUES (k, f, kept, leasehold._after(stays))
+    ON CONFLICT (key, function) DO UPDATE SET result = excluded.result, expires_at = excluded.expires_at;
+  DELETE FROM leasehold.results r USING (
+    SELECT e.key, e.function FROM leasehold.results e WHERE e.expires_at < now_
+      ORDER BY e.expires_at LIMIT 4 FOR UPDATE SKIP LOCKED) e
+    WHERE r.key = e.key AND r.function = e.function;
 END $$;
 
--- Whether there was a result of `k`, which is gone now.
+-- True if there was a result of `k`. The results of all its functions are gone now.
 CREATE FUNCTION leasehold.forget(k text) RETURNS TABLE (had boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  had := false;
-  DELETE FROM leasehold.results r WHERE r.key = k RETURNING r.expires_at > clock_timestamp() INTO had;
-  had := coalesce(had, false);
+  WITH gone AS (
+    DELETE FROM leasehold.results r WHERE r.key = k RETURNING r.expires_at > clock_timestamp() AS live
+  ) SELECT coalesce(bool_or(g.live), false) INTO had FROM gone g;
   RETURN NEXT;
 END $$;
 

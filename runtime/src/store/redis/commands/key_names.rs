@@ -157,7 +157,7 @@ impl KeyNames {
         self.auxiliary_key(&self.shares, "shares", key)
     }
 
-    /// The key of the result that is kept for `key`.
+    /// The key of the results that are kept for `key`.
     pub(crate) fn result<'a>(&'a self, key: &'a str) -> AuxiliaryKey<'a> {
         self.auxiliary_key(&self.results, "result", key)
     }

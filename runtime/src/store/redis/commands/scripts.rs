@@ -19,11 +19,12 @@ const ACQUIRE_CODE: &str = script!("fence.lua" "acquire.lua" "claim.lua" "queue.
 const ACQUIRE_ONE_CODE: &str = script!("fence.lua" "acquire_one.lua" "claim.lua" "queue.lua" "waiting.lua" "take.lua" "acquire_queue.lua");
 const ACQUIRE_ALL_CODE: &str =
     script!("fence.lua" "acquire_all.lua" "queue.lua" "waiting.lua" "acquire_all_queue.lua");
-const RECALL_CODE: &str = script!("fence.lua" "recall.lua" "acquire_one.lua" "claim.lua" "queue.lua" "waiting.lua" "take.lua" "acquire_queue.lua");
+const RECALL_CODE: &str = script!("fence.lua" "results.lua" "recall.lua" "acquire_one.lua" "claim.lua" "queue.lua" "waiting.lua" "take.lua" "acquire_queue.lua");
 const RENEW_CODE: &str = script!("renew.lua");
 const RELEASE_CODE: &str = script!("release.lua" "queue.lua" "release_queue.lua");
 const RELEASE_ONE_CODE: &str = script!("release_one.lua" "queue.lua" "release_queue.lua");
-const RECORD_CODE: &str = script!("record.lua" "release_one.lua" "queue.lua" "release_queue.lua");
+const RECORD_CODE: &str =
+    script!("results.lua" "record.lua" "release_one.lua" "queue.lua" "release_queue.lua");
 const ADOPT_CODE: &str = script!("adopt.lua");
 const TURN_CODE: &str =
     script!("fence.lua" "queue.lua" "turn.lua" "waiting.lua" "take.lua" "turn_queue.lua");

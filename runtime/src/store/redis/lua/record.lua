@@ -2,21 +2,28 @@
 -- guarantees.
 --
 -- KEYS[1] and KEYS[2] as for `release_one.lua`
--- KEYS[3] the result
+-- KEYS[3] the results
 -- ARGV[1] to ARGV[4] as for `release_one.lua`
 -- ARGV[5] the result
 -- ARGV[6] for how long it is kept, in ms
+-- ARGV[7] the function
 -- Returns what `release_one.lua` does.
 --
 -- Guarantees:
 -- - The result is stored only if the lock carries the token, and in the same step in which the lock
 --   is released. No client sees a lock that is free and a result that is missing.
+-- - The results of other functions stay for their time.
 -- - The script works when memory is full.
 if string.sub(redis.call('GET', KEYS[1]) or '', 1, 32) == ARGV[1] then
   -- First what needs no memory: after it a full server takes the rest. The lock is removed or set
   -- anew below.
   redis.call('PEXPIRE', KEYS[1], 1000)
-  redis.call('SET', KEYS[3], ARGV[5], 'PX', ARGV[6])
+  local kept = redis.pcall('GET', KEYS[3])
+  local _, others, last, now = results_in(type(kept) == 'string' and kept or '', ARGV[7])
+  local ends = now + ARGV[6]
+  local head = string.format('%.0f %d %d ', ends, #ARGV[7], #ARGV[5])
+  local stays = string.format('%.0f', math.max(last, ends) - now)
+  redis.call('SET', KEYS[3], others .. head .. ARGV[7] .. ARGV[5], 'PX', stays)
 end
 local KEYS, ARGV = {KEYS[1], KEYS[2]}, {ARGV[1], ARGV[2], ARGV[3], ARGV[4]}
 

@@ -7,7 +7,7 @@ use leasehold::{LockError, LockPool};
 use leasehold_tests::on_every_store_of_leases;
 use leasehold_tests::stores::Store;
 
-use super::{DAY, End, HANG, Order, Shop, TTL, click, order};
+use super::{DAY, End, HANG, Order, Shop, TTL, click_by_hand, order};
 use crate::bodies::is_released;
 
 /// Fails if a result above the limit is kept, or its caller does not get it.
@@ -48,7 +48,7 @@ async fn a_result_of_another_type_is_an_error(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::new();
     let asked = Instant::now();
-    click(&pool, &shop, End::Paid).await.expect("the first");
+    click_by_hand(&pool, &shop).await.expect("the first");
     is_released(&*store.probe, "order", asked).await;
     let body = async { Ok::<u64, LockError>(7) };
     let other = pool.lock("order").ttl(TTL).run_replayed(DAY, body).await;
@@ -60,7 +60,7 @@ async fn a_result_of_another_type_is_an_error(store: &Store) {
         "{reason}"
     );
     assert!(!reason.contains("kettle"), "it shows the result: {reason}");
-    assert_eq!(click(&pool, &shop, End::Paid).await, Ok(order(1)));
+    assert_eq!(click_by_hand(&pool, &shop).await, Ok(order(1)));
 }
 
 /// Fails if `at_least` and a result exclude each other.

@@ -34,7 +34,12 @@ async fn a_result_is_one_key_that_expires() {
     let left = probe.ttl(RESULT).expect("it expires");
     assert!(left <= DAY && DAY < left + TTL, "{left:?}");
     let text = probe.get(RESULT).expect("it is there");
-    assert!(text.starts_with(":{\"number\":1,"), "{text}");
+    let path = concat!(module_path!(), "::buy").replace("::deployments", "");
+    let record = format!("{path}:{{\"number\":1,");
+    let (head, rest) = text.split_at(text.find(&path).expect("the function's path"));
+    assert!(rest.starts_with(&record), "{text}");
+    let sizes = format!(" {} {} ", path.len(), rest.len() - path.len());
+    assert!(head.ends_with(&sizes), "{text}");
 }
 
 /// Fails if a server that is full, which refuses new locks, loses the result of one that is held.

@@ -11,8 +11,10 @@ use tokio::sync::Notify;
 
 mod bounds;
 mod deployments;
+mod functions;
 mod once;
 mod requests;
+mod values;
 
 const TTL: Duration = Duration::from_secs(20);
 /// Longer than any test.
@@ -97,16 +99,26 @@ impl Shop {
     }
 }
 
-/// A click on "buy".
-#[distributed_lock(key = "order", ttl = "20s", replay = "24h", pool = pool)]
-async fn click(pool: &LockPool, shop: &Shop, end: End) -> Result<Order, OrderError> {
+/// The function behind each click on "buy".
+#[distributed_lock(key = "order", ttl = "20s", wait = wait, replay = "24h", pool = pool)]
+async fn buy(pool: &LockPool, shop: &Shop, end: End, wait: Duration) -> Result<Order, OrderError> {
     shop.order(end).await
 }
 
+/// A click on "buy".
+async fn click(pool: &LockPool, shop: &Shop, end: End) -> Result<Order, OrderError> {
+    buy(pool, shop, end, Duration::ZERO).await
+}
+
 /// The same, which waits while another click is under way.
-#[distributed_lock(key = "order", ttl = "20s", wait = "10s", replay = "24h", pool = pool)]
 async fn patient_click(pool: &LockPool, shop: &Shop) -> Result<Order, OrderError> {
-    shop.order(End::Paid).await
+    buy(pool, shop, End::Paid, HANG).await
+}
+
+/// A click without the attribute.
+async fn click_by_hand(pool: &LockPool, shop: &Shop) -> Result<Order, OrderError> {
+    let request = pool.lock("order").ttl(TTL).wait(HANG);
+    request.run_replayed(DAY, shop.order(End::Paid)).await?
 }
 
 fn order(number: u32) -> Order {

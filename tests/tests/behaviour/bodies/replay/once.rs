@@ -11,7 +11,7 @@ use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
 use leasehold_tests::{on_every_store_of_leases, on_stores};
 
-use super::{DAY, End, HANG, OrderError, Shop, TTL, click, order, patient_click};
+use super::{DAY, End, HANG, OrderError, Shop, TTL, click, click_by_hand, order, patient_click};
 use crate::bodies::is_released;
 
 /// Fails if a later click runs the body, gets anything else, or does not know that it is a replay.
@@ -121,7 +121,7 @@ async fn a_lost_lock_keeps_nothing(store: &Store) {
         matches!(late, Ok(Ok(_)) | Err(LockError::Lost { .. })),
         "{late:?}"
     );
-    assert_eq!(click(&other, &shop, End::Paid).await, Ok(order(2)));
+    assert_eq!(click_by_hand(&other, &shop).await, Ok(order(2)));
 }
 
 /// How often two calls wait, of which one could be handed the lock.

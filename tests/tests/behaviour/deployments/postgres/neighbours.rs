@@ -29,8 +29,8 @@ const FOREIGN: [&str; 13] = [
     "SELECT leasehold.sweep()",
     "SELECT leasehold.look('{a}')",
     "SELECT leasehold.take_away('a')",
-    "SELECT leasehold.recall(gen_random_uuid(), 'a', gen_random_uuid(), 9, true, 'f')",
-    "SELECT leasehold.record('a', gen_random_uuid(), NULL, '{}', 9)",
+    "SELECT leasehold.recall(gen_random_uuid(), 'a', gen_random_uuid(), 9, true, 'f', 'f')",
+    "SELECT leasehold.record('a', gen_random_uuid(), NULL, '{}', 9, 'f')",
     "SELECT leasehold.forget('a')",
     "SELECT leasehold.adopt(gen_random_uuid(), 'a', gen_random_uuid(), gen_random_uuid(), 9, 'f')",
 ];

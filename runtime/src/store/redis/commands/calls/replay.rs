@@ -30,7 +30,8 @@ pub(super) fn recall(op: &Op, names: &KeyNames, listening: bool) -> Cmd {
             .arg(0)
             .arg(names.signature(function))
             .arg(place(*queue, listening))
-            .arg(names.channels());
+            .arg(names.channels())
+            .arg(*function);
     }
     command
 }
@@ -48,7 +49,8 @@ pub(super) fn record(op: &Op, names: &KeyNames) -> Cmd {
         return Cmd::new();
     };
     let text = record.kept.to_text();
-    let room = (ROOM.0, ROOM.1 + 3 * key.len() + text.len());
+    let long = 3 * key.len() + text.len() + record.function.len();
+    let room = (ROOM.0, ROOM.1 + long);
     let mut command = call_with_room(&RECORD, 3, room);
     command
         .arg(&**key)
@@ -63,7 +65,8 @@ pub(super) fn record(op: &Op, names: &KeyNames) -> Cmd {
         .arg(names.channels())
         .arg(names.make_way_after())
         .arg(text)
-        .arg(millis(record.stays));
+        .arg(millis(record.stays))
+        .arg(record.function);
     command
 }
 

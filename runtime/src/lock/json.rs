@@ -1,0 +1,304 @@
+//! One JSON for every build of a program.
+//!
+//! Cargo switches the features of serde_json on for all crates of a program, whichever asks for
+//! them. `preserve_order` changes the order of a `Value`'s fields, and `arbitrary_precision` the
+//! digits of its numbers and how a number is read where its type is not known.
+
+use std::io;
+
+use serde::Serialize;
+use serde::de::{DeserializeOwned, Error as _};
+use serde_json::ser::Formatter;
+use serde_json::{Error, Serializer, Value};
+
+use crate::base::seeded::seeded;
+
+/// Returns the JSON of `value`, if a reader gets the same value from it.
+pub(crate) fn checked<T: Serialize + DeserializeOwned>(value: &T) -> Result<String, Error> {
+    let json = portable(value)?;
+    if seeded!(KeptUnread) || read::<T>(&json)?.is_same {
+        return Ok(json);
+    }
+    Err(Error::custom("another value comes back from its JSON"))
+}
+
+/// A value from its JSON.
+pub(crate) struct Reading<T> {
+    pub(crate) value: T,
+    /// True if its JSON is the same again.
+    is_same: bool,
+}
+
+/// Reads a value. With `arbitrary_precision`, an untagged enum and a flattened field cannot take a
+/// number from a text, but can take it from a `Value`. An integer of 128 bits is only in a text.
+pub(crate) fn read<T: Serialize + DeserializeOwned>(json: &str) -> Result<Reading<T>, Error> {
+    let read = |value: T| Reading {
+        is_same: portable(&value).is_ok_and(|again| is_same(&again, json)),
+        value,
+    };
+    let direct = serde_json::from_str(json).map(read);
+    if direct.as_ref().is_ok_and(|reading| reading.is_same) {
+        return direct;
+    }
+    let value = serde_json::from_str::<Value>(json);
+    match value.and_then(serde_json::from_value).map(read) {
+        Ok(reading) if reading.is_same || direct.is_err() => Ok(reading),
+        _ => direct,
+    }
+}
+
+/// Returns the JSON of `value`. Refuses a number of a `Value` that a build without
+/// `arbitrary_precision` would read as another number.
+fn portable(value: &impl Serialize) -> Result<String, Error> {
+    struct Portable;
+
+    impl Formatter for Portable {
+        fn write_number_str<W>(&mut self, writer: &mut W, number: &str) -> io::Result<()>
+        where
+            W: ?Sized + io::Write,
+        {
+            if is_exact(number) {
+                return writer.write_all(number.as_bytes());
+            }
+            Err(io::Error::other("a number has more digits than a double"))
+        }
+    }
+
+    let mut json = Vec::new();
+    value.serialize(&mut Serializer::with_formatter(&mut json, Portable))?;
+    String::from_utf8(json).map_err(Error::custom)
+}
+
+/// True if the number is one of the integers or doubles that every build reads exactly.
+fn is_exact(number: &str) -> bool {
+    if number.parse::<u64>().is_ok() || number.parse::<i64>().is_ok() {
+        return true;
+    }
+    let double = number
+        .parse::<f64>()
+        .ok()
+        .filter(|double| double.is_finite());
+    let shortest = double.and_then(|double| decimal(&format!("{double:e}")));
+    shortest.is_some() && shortest == decimal(number)
+}
+
+/// True if both are the JSON of one value. A `HashMap` and a `HashSet` have another order each
+/// time, so no order counts.
+fn is_same(one: &str, other: &str) -> bool {
+    let sorted = |json| rewritten(json, Rules::COMPARISON);
+    one == other || sorted(one) == sorted(other)
+}
+
+/// Returns one text for all JSON of one request: without spaces, with the fields of maps in the
+/// order of their names, and with one form of each number.
+pub(crate) fn canonical(json: &str) -> String {
+    rewritten(json, Rules::REQUEST)
+}
+
+/// Rules by which JSON is written again. Maps are always sorted.
+#[derive(Clone, Copy)]
+struct Rules {
+    sorts_lists: bool,
+    /// True if the double `1.0` is not the integer `1`.
+    doubles_differ: bool,
+}
+
+impl Rules {
+    const COMPARISON: Self = Self {
+        sorts_lists: true,
+        doubles_differ: true,
+    };
+    const REQUEST: Self = Self {
+        sorts_lists: false,
+        doubles_differ: false,
+    };
+}
+
+fn rewritten(json: &str, rules: Rules) -> String {
+    let (mut rest, mut out) = (json, String::with_capacity(json.len()));
+    write(&mut rest, rules, &mut out);
+    out
+}
+
+/// Takes the first value off `rest` and writes it to `out`.
+fn write(rest: &mut &str, rules: Rules, out: &mut String) {
+    *rest = rest.trim_start();
+    match rest.as_bytes().first() {
+        Some(b'{') => write_all(rest, '}', true, rules, out),
+        Some(b'[') => write_all(rest, ']', rules.sorts_lists, rules, out),
+        Some(b'"') => out.push_str(take(rest, end_of_string(rest))),
+        _ => {
+            let ends = |at: char| at.is_ascii_whitespace() || ",:]}".contains(at);
+            let end = rest.find(ends).filter(|end| *end > 0);
+            let plain = take(rest, end.unwrap_or(rest.len()));
+            let number = decimal(plain);
+            out.push_str(number.as_deref().unwrap_or(plain));
+            if number.is_some() && rules.doubles_differ && plain.contains(['.', 'e', 'E']) {
+                out.push('.');
+            }
+        }
+    }
+}
+
+/// Takes a list or a map off `rest`, up to `close`.
+fn write_all(rest: &mut &str, close: char, sorts: bool, rules: Rules, out: &mut String) {
+    let (open, mut parts) = (take(rest, 1), Vec::new());
+    loop {
+        *rest = rest.trim_start();
+        if rest.is_empty() || rest.starts_with(close) {
+            break;
+        }
+        if rest.starts_with(',') {
+            take(rest, 1);
+            continue;
+        }
+        let mut part = String::new();
+        write(rest, rules, &mut part);
+        if let Some(value) = rest.trim_start().strip_prefix(':') {
+            *rest = value;
+            part.push(':');
+            write(rest, rules, &mut part);
+        }
+        parts.push(part);
+    }
+    take(rest, rest.len().min(1));
+    if sorts {
+        parts.sort_unstable();
+    }
+    out.push_str(open);
+    out.push_str(&parts.join(","));
+    out.push(close);
+}
+
+/// Takes the first `bytes` of `rest`.
+fn take<'a>(rest: &mut &'a str, bytes: usize) -> &'a str {
+    let (taken, left) = rest.split_at_checked(bytes).unwrap_or((rest, ""));
+    *rest = left;
+    taken
+}
+
+/// Returns the end of the string at the start of `json`.
+fn end_of_string(json: &str) -> usize {
+    let mut escaped = false;
+    let end = json.bytes().skip(1).position(|byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    });
+    end.map_or(json.len(), |end| end + 2)
+}
+
+/// The number in its shortest form: a sign, the digits without zeros at either end, and the power
+/// of ten. None if `text` is not a number.
+fn decimal(text: &str) -> Option<String> {
+    let (sign, number) = match text.strip_prefix('-') {
+        Some(number) => ("-", number),
+        None => ("", text),
+    };
+    let (digits, power) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let digits = [whole, fraction].concat();
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let shortest = digits.trim_end_matches('0');
+    let moved = i64::try_from(digits.len() - shortest.len()).ok()?;
+    let moved = moved - i64::try_from(fraction.len()).ok()?;
+    let power = power.parse::<i64>().ok()?.checked_add(moved)?;
+    match shortest.trim_start_matches('0') {
+        "" => Some("0".to_owned()),
+        shortest => Some(format!("{sign}{shortest}e{power}")),
+    }
+}
+
+#[cfg(test)]
+mod every_build;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if two forms of one number differ, or two numbers are the same.
+    #[test]
+    fn a_number_has_one_form() {
+        for (forms, decimal_form) in [
+            (&["1", "1.0", "10e-1", "0.1E+1", "1.00"][..], "1e0"),
+            (&["-1500", "-1.5e3", "-1500.000"], "-15e2"),
+            (&["0", "-0", "0.000", "0e99", "-0.0"], "0"),
+            (&["100000000000000000000", "1e20", "1E+20"], "1e20"),
+            (&["1.0000000000000001"], "10000000000000001e-16"),
+        ] {
+            for form in forms {
+                assert_eq!(decimal(form).as_deref(), Some(decimal_form), "{form}");
+            }
+        }
+        for text in [
+            "",
+            "-",
+            "null",
+            "1e",
+            "e1",
+            ".",
+            "1x",
+            "1e99999999999999999999",
+        ] {
+            assert_eq!(decimal(text), None, "{text}");
+        }
+    }
+
+    /// Fails if a number that another build reads as another number counts as exact, or a usual one
+    /// does not.
+    #[test]
+    fn a_number_is_exact_that_every_build_reads() {
+        for number in [
+            "0",
+            "-0",
+            "1.50",
+            "18446744073709551615",
+            "-9223372036854775808",
+        ] {
+            assert!(is_exact(number), "{number}");
+        }
+        for number in ["1e22", "0.1", "5e-324", "1.7976931348623157e308", "1e-7"] {
+            assert!(is_exact(number), "{number}");
+        }
+        for number in [
+            "18446744073709551617",
+            "1e400",
+            "0.12345678901234567890",
+            "1e-400",
+        ] {
+            assert!(!is_exact(number), "{number}");
+        }
+    }
+
+    /// Fails if the order of fields or of a set counts, or anything else does not.
+    #[test]
+    fn json_is_compared_by_its_parts() {
+        let same = |one, other| is_same(one, other);
+        assert!(same(r#"{"a":1,"b":[1,2]}"#, r#"{"b":[2,1],"a":1}"#));
+        assert!(same(r#"["a,","{\"","\\"]"#, r#"["\\","a,","{\""]"#));
+        for other in [
+            r#"{"a":2}"#,
+            r#"{"b":1}"#,
+            r#"{"a":"1"}"#,
+            r#"{"a":1.0}"#,
+            "[1]",
+            "1",
+        ] {
+            assert!(!same(r#"{"a":1}"#, other), "{other}");
+        }
+        assert!(!same("[[1],[2]]", "[[1,2]]"));
+    }
+
+    /// Fails if a cut text is read past its end, or for ever.
+    #[test]
+    fn a_cut_text_has_an_end() {
+        let json = r#"{"a":[1,{"ü":"\"}"}],"b":-1.5e3,"c":null}"#;
+        for end in (0..json.len()).filter(|end| json.is_char_boundary(*end)) {
+            canonical(&json[..end]);
+        }
+        for odd in ["]", "}", ":", "[:]", "{:,}", "[}", "{]", "\"\\", ",,"] {
+            canonical(odd);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A kept result belongs to a key and a function.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold_tests::rerun::fails_with;
+use leasehold_tests::stores::Store;
+use leasehold_tests::{on_every_store_of_leases, on_stores, wait};
+use tokio::sync::Notify;
+
+use super::{DAY, HANG, TTL};
+use crate::bodies::is_released;
+
+/// Counts the bodies of each function.
+#[derive(Debug, Default)]
+struct Desk {
+    created: AtomicU32,
+    cancelled: AtomicU32,
+    begun: Notify,
+    goes_on: Notify,
+}
+
+impl Desk {
+    fn counts(&self) -> (u32, u32) {
+        let count = |number: &AtomicU32| number.load(Ordering::SeqCst);
+        (count(&self.created), count(&self.cancelled))
+    }
+}
+
+#[distributed_lock(key = "order", ttl = "20s", wait = "10s", replay = "24h", pool = pool)]
+async fn create(pool: &LockPool, desk: &Desk) -> Result<(), LockError> {
+    desk.created.fetch_add(1, Ordering::SeqCst);
+    Ok(())
+}
+
+#[distributed_lock(key = "order", ttl = "20s", wait = "10s", replay = "24h", pool = pool)]
+async fn cancel(pool: &LockPool, desk: &Desk) -> Result<(), LockError> {
+    desk.cancelled.fetch_add(1, Ordering::SeqCst);
+    Ok(())
+}
+
+#[distributed_lock(key = "order", ttl = "20s", wait = "10s", replay = "24h", pool = pool)]
+async fn create_slowly(pool: &LockPool, desk: &Desk) -> Result<(), LockError> {
+    desk.created.fetch_add(1, Ordering::SeqCst);
+    desk.begun.notify_one();
+    desk.goes_on.notified().await;
+    Ok(())
+}
+
+/// Fails if the result of one function answers a call of another, or replaces its result.
+async fn each_function_has_its_own_result(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let desk = Desk::default();
+    for pool in [&pool, &other, &pool] {
+        assert_eq!(create(pool, &desk).await, Ok(()));
+        assert_eq!(cancel(pool, &desk).await, Ok(()));
+    }
+    assert_eq!(desk.counts(), (1, 1));
+}
+
+/// Fails if a call that waits for one function gets the result of another.
+async fn who_waits_for_another_function_runs(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let desk = Desk::default();
+    let first = create_slowly(&pool, &desk);
+    let rest = async {
+        desk.begun.notified().await;
+        let same = wait::started(create_slowly(&pool, &desk)).await;
+        let differs = wait::started(cancel(&pool, &desk)).await;
+        let elsewhere = wait::started(create_slowly(&other, &desk)).await;
+        desk.goes_on.notify_one();
+        tokio::join!(same, differs, elsewhere)
+    };
+    let all = async { tokio::join!(first, rest) };
+    let all = wait::within("all calls", HANG, all).await;
+    assert_eq!(all, (Ok(()), (Ok(()), Ok(()), Ok(()))));
+    assert_eq!(desk.counts(), (1, 1));
+}
+
+/// Fails if `forget` leaves the result of a function.
+async fn forget_removes_the_results_of_all_functions(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let desk = Desk::default();
+    for runs in [1, 2] {
+        let asked = Instant::now();
+        create(&pool, &desk).await.expect("it runs");
+        cancel(&pool, &desk).await.expect("it runs");
+        assert_eq!(desk.counts(), (runs, runs));
+        is_released(&*store.probe, "order", asked).await;
+        assert_eq!(other.forget("order").await, Ok(true));
+        assert_eq!(pool.forget("order").await, Ok(false));
+    }
+}
+
+/// Fails if the result of one function ends with that of another, early or late.
+async fn each_result_has_its_own_end(store: &Store) {
+    let pool = store.pool().await;
+    let desk = Desk::default();
+    let short = Duration::from_millis(400);
+    let by_hand = async |stays| {
+        let body = async { Ok::<u32, LockError>(desk.counts().0) };
+        let request = pool.lock("order").ttl(TTL).wait(HANG);
+        request.run_replayed(stays, body).await.expect("free")
+    };
+    assert_eq!(by_hand(short).await, Ok(0));
+    create(&pool, &desk).await.expect("it runs");
+    tokio::time::sleep(short).await;
+    assert_eq!(by_hand(DAY).await, Ok(1), "its time is over");
+    create(&pool, &desk).await.expect("kept");
+    assert_eq!(desk.counts(), (1, 0));
+    assert_eq!(by_hand(DAY).await, Ok(1), "kept");
+}
+
+on_every_store_of_leases!(
+    each_function_has_its_own_result,
+    who_waits_for_another_function_runs,
+    forget_removes_the_results_of_all_functions,
+    each_result_has_its_own_end,
+);
+
+on_stores!(sentinel cluster: (
+    each_function_has_its_own_result,
+    forget_removes_the_results_of_all_functions,
+    each_result_has_its_own_end,
+));
+
+/// Fails if these tests would not see that a result answers any function.
+#[test]
+fn a_result_of_another_function_is_found() {
+    let test = "bodies::replay::functions::redis::each_function_has_its_own_result";
+    fails_with("FunctionIgnored", test);
+}
+
+/// Fails if these tests would not see that one answer serves the calls of all functions.
+#[test]
+fn an_answer_for_another_function_is_found() {
+    let test = "bodies::replay::functions::memory::who_waits_for_another_function_runs";
+    fails_with("AnswerForAllFunctions", test);
+}

@@ -1,0 +1,160 @@
+//! A kept value is the value that the body returned, or it is not kept.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Debug;
+
+use leasehold::{LockError, LockPool};
+use leasehold_tests::rerun::fails_with;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::{DAY, TTL};
+
+/// Returns the answers of two calls for one key, and how many bodies have run.
+async fn twice<T>(value: impl Fn() -> T) -> (T, T, u32)
+where
+    T: Serialize + DeserializeOwned + Debug,
+{
+    let pool = LockPool::connect("memory://").await.expect("here");
+    let mut bodies = 0;
+    let mut answers = Vec::new();
+    for _ in 0..2 {
+        let body = async {
+            bodies += 1;
+            Ok::<_, LockError>(value())
+        };
+        let answer = pool.lock("k").ttl(TTL).run_replayed(DAY, body).await;
+        answers.push(answer.expect("free, or kept").expect("it is Ok"));
+    }
+    let second = answers.pop().expect("two calls");
+    (answers.pop().expect("two calls"), second, bodies)
+}
+
+/// Runs the body once, and the second call gets the same value.
+#[track_caller]
+fn assert_kept<T: PartialEq + Debug>((first, second, bodies): (T, T, u32)) {
+    assert_eq!(first, second);
+    assert_eq!(bodies, 1, "{first:?} is not kept");
+}
+
+/// Runs the body twice, because the value is not kept.
+#[track_caller]
+fn assert_not_kept<T: PartialEq + Debug>((first, second, bodies): (T, T, u32)) {
+    assert_eq!(first, second);
+    assert_eq!(bodies, 2, "{first:?} is kept");
+}
+
+/// Fails if a double comes back as its neighbour.
+#[tokio::test]
+async fn a_double_is_the_same_double() {
+    let pool = LockPool::connect("memory://").await.expect("here");
+    for number in 0..1000_u32 {
+        let rate = 1000.0 / (f64::from(number) + 3.0) + 0.1;
+        let call = || {
+            let body = async { Ok::<_, LockError>(rate) };
+            let request = pool.lock(format!("quote:{number}")).ttl(TTL);
+            request.run_replayed(DAY, body)
+        };
+        let (first, second) = (call().await, call().await);
+        let bits = |answer: Result<Result<f64, LockError>, LockError>| {
+            answer.expect("free, or kept").expect("it is Ok").to_bits()
+        };
+        assert_eq!(bits(first), bits(second), "{rate}");
+    }
+    assert_kept(twice(|| [0.1_f32, f32::MAX, f32::MIN_POSITIVE, 1.0 / 3.0]).await);
+    assert_kept(twice(|| [f64::MAX, f64::MIN_POSITIVE, 5e-324, -0.0]).await);
+    assert_kept(twice(|| (u128::MAX, i128::MIN, u64::MAX, i64::MIN)).await);
+}
+
+/// Fails if a number without JSON is kept, which makes an error of each later call.
+#[tokio::test]
+async fn a_number_without_json_is_not_kept() {
+    for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let (first, second, bodies) = twice(|| number).await;
+        assert_eq!(first.to_bits(), second.to_bits());
+        assert_eq!(bodies, 2, "{number} is kept");
+    }
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Hidden {
+    number: u32,
+    #[serde(skip_serializing)]
+    secret: String,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all(serialize = "camelCase"))]
+struct Renamed {
+    order_number: u32,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Defaulted {
+    #[serde(default, rename(serialize = "orderNote"))]
+    note: String,
+}
+
+/// Fails if a value is kept that cannot be read back, or reads back without a part.
+#[tokio::test]
+async fn a_value_that_reads_back_otherwise_is_not_kept() {
+    let secret = || "s".to_owned();
+    assert_not_kept(
+        twice(|| Hidden {
+            number: 1,
+            secret: secret(),
+        })
+        .await,
+    );
+    assert_not_kept(twice(|| Renamed { order_number: 1 }).await);
+    assert_not_kept(twice(|| Defaulted { note: secret() }).await);
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Payment {
+    Paid { id: u32 },
+    Refunded { id: u32, reason: String },
+    Amount(f64),
+}
+
+/// Fails if a value comes back as another variant with other JSON.
+#[tokio::test]
+async fn another_variant_is_not_kept() {
+    let reason = || "late".to_owned();
+    assert_kept(twice(|| Payment::Paid { id: 1 }).await);
+    assert_kept(twice(|| Payment::Amount(0.1)).await);
+    assert_not_kept(
+        twice(|| Payment::Refunded {
+            id: 1,
+            reason: reason(),
+        })
+        .await,
+    );
+}
+
+/// Fails if the random order of a map or a set costs the result.
+#[tokio::test]
+async fn a_map_and_a_set_are_kept() {
+    let names = || (0..20).map(|number| format!("\"{{[{number},\\"));
+    assert_kept(twice(|| names().map(|name| (name, 1.5)).collect::<HashMap<_, _>>()).await);
+    assert_kept(twice(|| names().collect::<HashSet<_>>()).await);
+    assert_kept(twice(|| vec![Some("null".to_owned()), None, Some(String::new())]).await);
+    assert_kept(twice(|| ((), "\u{0}\u{1f}\u{2028}ü\n".to_owned(), Vec::<()>::new())).await);
+}
+
+/// Fails if the documentation of what cannot be seen is out of date: these have one JSON.
+#[tokio::test]
+async fn two_values_with_one_json_are_not_told_apart() {
+    let (first, second, bodies) = twice(|| Some(None::<u8>)).await;
+    assert_eq!((first, second, bodies), (Some(None), None, 1));
+    let (first, second, bodies) = twice(|| Some(())).await;
+    assert_eq!((first, second, bodies), (Some(()), None, 1));
+}
+
+/// Fails if these tests would not see that a value is kept unread.
+#[test]
+fn a_value_that_is_kept_unread_is_found() {
+    let test = "bodies::replay::values::another_variant_is_not_kept";
+    fails_with("KeptUnread", test);
+}
