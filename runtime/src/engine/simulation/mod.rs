@@ -76,7 +76,7 @@ fn no_seed_breaks_a_promise() {
         (total.refused, 5_000),
         (total.kept, 200),
         (total.recorded, 200),
-        (total.recalled, 200),
+        (total.recalled, 100),
         (total.lost, 100),
         (total.cuts, 1_000),
         (total.pauses, 1_000),

@@ -78,6 +78,27 @@ async fn who_waits_for_another_function_runs(store: &Store) {
     assert_eq!(desk.counts(), (1, 1));
 }
 
+/// Fails if people do not see which process and function hold the lock of such a call.
+async fn its_lock_shows_its_owner(store: &Store) {
+    let pool = store.pool().await;
+    let desk = Desk::default();
+    let looks = async {
+        desk.begun.notified().await;
+        let lock = pool.inspect("order").await;
+        desk.goes_on.notify_one();
+        lock.expect("it answers")
+    };
+    let (made, lock) = tokio::join!(create_slowly(&pool, &desk), looks);
+    made.expect("free");
+    let owner = lock
+        .holders
+        .first()
+        .and_then(|holder| holder.owner.as_ref());
+    let owner = owner.expect("it is held");
+    assert_eq!(owner.pid, std::process::id(), "{owner:?}");
+    assert!(owner.function.ends_with("::create_slowly"), "{owner:?}");
+}
+
 /// Fails if `forget` leaves the result of a function.
 async fn forget_removes_the_results_of_all_functions(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
@@ -115,6 +136,7 @@ async fn each_result_has_its_own_end(store: &Store) {
 on_every_store_of_leases!(
     each_function_has_its_own_result,
     who_waits_for_another_function_runs,
+    its_lock_shows_its_owner,
     forget_removes_the_results_of_all_functions,
     each_result_has_its_own_end,
 );
