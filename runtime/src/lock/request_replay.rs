@@ -42,16 +42,16 @@ impl LockRequest {
     }
 
     /// As [`run`](Self::run), and what the body returns after `Ok` is kept beside the lock for
-    /// `replay`, which is from 1 ms to 30 days. A later call of this method for the key gets `Ok` with the same
-    /// value, in the round trip of its acquire, and its body does not run. While the first call
-    /// runs, a second is refused, or waits and then gets the value.
+    /// `replay`, which is from 1 ms to 30 days. A later call of this method for the key gets `Ok`
+    /// with the same value, in the round trip of its acquire, and its body does not run. While the
+    /// first call runs, a second is refused, or waits and then gets the value.
     ///
     /// The value is kept as JSON, in the step that releases the lock, and only if the store still
     /// has the lock. After `Err`, a panic or a loss, and when this future is dropped, nothing is
     /// kept. A value above [`replay_limit`](crate::LockPoolBuilder::replay_limit) is returned and
     /// not kept, and so is a value that does not come back from its JSON. Annotated functions have
-    /// results of their own for the same key. [`LockPool::forget`](crate::LockPool::forget) removes what is kept. Calls without
-    /// `replay` for the same key take the lock as ever.
+    /// separate results for the same key. [`LockPool::forget`](crate::LockPool::forget) removes all
+    /// that is kept for a key. Calls without `replay` for the same key take the lock as ever.
     ///
     /// A process that dies between its own commit and the release has left no result, and the next
     /// call runs its body. So let a unique key in the database have the last word.

@@ -89,7 +89,7 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// | `lock:%leasehold:queue:lock:order:42` | the processes that queue for the lock, while it is in use |
 /// | `lock:%leasehold:shares:lock:order:42` | the calls that share the lock, while there are any |
 /// | `lock:%leasehold:owner:…:lock:order:42` | the owner of such a call, and of a process that queues |
-/// | `lock:%leasehold:result:lock:order:42` | the results that calls with `replay` have kept; it expires |
+/// | `lock:%leasehold:result:lock:order:42` | the results that calls with `replay` kept; it expires |
 /// | `lock:%leasehold:check:…` | a key on which a pool tries its scripts when it connects; it expires soon |
 ///
 /// In a cluster a hash tag in the keys with `%leasehold` puts each beside its lock, and there is

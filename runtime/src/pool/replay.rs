@@ -37,8 +37,8 @@ impl LockPoolBuilder {
 
 impl LockPool {
     /// Removes the results of all functions that are kept for `key`, whether or not the lock is
-    /// held. Returns true if there was one. The next call with `replay` runs its body. A result that a call is about to
-    /// keep is not removed: forget it when that call is done.
+    /// held. Returns true if there was one. The next call with `replay` runs its body. A result
+    /// that a call is about to keep is not removed: forget it when that call is done.
     ///
     /// Takes at most the pool's `io_timeout`. If the future is dropped, the result may be removed
     /// or not.

@@ -1,5 +1,5 @@
-//! Fixed texts of requests and results, as stores keep them. Every build must have these texts, with
-//! any features of serde_json.
+//! Fixed texts of requests and results, as stores keep them. Every build must have these texts,
+//! with any features of serde_json.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;

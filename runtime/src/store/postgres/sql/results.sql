@@ -17,8 +17,8 @@ BEGIN
   RETURN (SELECT r.result FROM leasehold.results r WHERE r.key = k AND r.function = f AND r.expires_at > clock_timestamp());
 END $$;
 
--- The result of `k` and `f`. If there is none, an acquire of it. The second look sees what was kept before
--- the row of the lock was locked; the first spares most calls the lock.
+-- The result of `k` and `f`. If there is none, an acquire of `k`. The second look sees what was kept
+-- before the row of the lock was locked; the first spares most calls the lock.
 CREATE FUNCTION leasehold.recall(me uuid, k text, t uuid, ttl integer, queues boolean, fn text, f text)
 RETURNS TABLE (result text, taken boolean, fence bigint, number integer, wanted boolean, left_ms bigint, holder text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -37,8 +37,8 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- A release, and `kept` stays beside the lock, for `f`, if `t` had it. Each call removes some results that have
--- ended, more than it adds.
+-- A release, and `kept` stays beside the lock, for `f`, if `t` had it. Each call removes some
+-- results that have ended, more than it adds.
 CREATE FUNCTION leasehold.record(k text, t uuid, keep integer, kept text, stays bigint, f text, OUT had boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
