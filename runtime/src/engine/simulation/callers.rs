@@ -31,8 +31,7 @@ impl World {
             _ => self.random.millis(1, 3_000),
         };
         let key = FullKey::from(format!("key{}", self.random.below(KEYS)));
-        let reads = self.random.one_in(4);
-        let at_least = self.at_least();
+        let (reads, at_least) = (self.random.one_in(4), self.at_least());
         let replay = self.replay().filter(|_| !reads);
         let function = self.function(replay);
         let token = Token::fixed(u128::from(self.random.next()));
