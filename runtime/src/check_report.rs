@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::fmt;
 
+use crate::base::plain::Plain;
+
 #[cfg(feature = "__remote")]
 use crate::base::reporter;
 
@@ -150,11 +152,11 @@ impl Finding {
 impl fmt::Display for CheckReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.findings.is_empty() {
-            return write!(f, "{}: nothing found", self.store);
+            return write!(f, "{}: nothing found", Plain(&self.store));
         }
         for (number, finding) in self.findings.iter().enumerate() {
             let end = if number == 0 { "" } else { "\n" };
-            write!(f, "{end}{}: {finding}", self.store)?;
+            write!(f, "{end}{}: {finding}", Plain(&self.store))?;
         }
         Ok(())
     }
@@ -162,7 +164,8 @@ impl fmt::Display for CheckReport {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({}): {}", self.severity, self.code, self.text)
+        let text = Plain(&self.text);
+        write!(f, "{} ({}): {text}", self.severity, self.code)
     }
 }
 

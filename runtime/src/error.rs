@@ -6,13 +6,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::plain::Plain;
 use crate::fence::Fence;
 use crate::owner::Owner;
 
 /// Why a lock was not taken, or was taken and lost.
 ///
 /// Every text says what to do. No text contains a password or a lock's token. `Display` names the
-/// key, so it is for logs; [`public_message`](Self::public_message) is for clients.
+/// key, so it is for logs; [`public_message`](Self::public_message) is for clients. Texts of keys,
+/// owners and servers are escaped in it, so that no log or terminal obeys them.
 ///
 /// Each error has a constructor, so that a program can test what it answers:
 ///
@@ -40,7 +42,8 @@ use crate::owner::Owner;
 pub enum LockError {
     /// Another call holds the lock, and this call does not queue (`wait` is zero).
     #[error(
-        "the lock `{key}` is held{}{}; to queue for it set `wait`",
+        "the lock `{}` is held{}{}; to queue for it set `wait`",
+        Plain(key),
         HeldBy(holder.as_deref()),
         RetryAfter(*.retry_after)
     )]
@@ -55,7 +58,8 @@ pub enum LockError {
 
     /// The call queued for the lock, and its `wait` ended before it got the lock.
     #[error(
-        "the lock `{key}` did not come free within {}{}; retry later or set a longer `wait`",
+        "the lock `{}` did not come free within {}{}; retry later or set a longer `wait`",
+        Plain(key),
         millis(*.waited),
         LastHeldBy(holder.as_deref())
     )]
@@ -73,9 +77,10 @@ pub enum LockError {
     /// The lock was held and its lease ended before the work did. The body was dropped, unless
     /// `on_lost = "continue"`. What the body had already sent may still take effect.
     #[error(
-        "the lease on `{key}` was lost before the work was done, and the log has the reason; \
+        "the lease on `{}` was lost before the work was done, and the log has the reason; \
          without `watchdog` the `ttl` must be longer than the work takes; check the fence where \
-         the work is written"
+         the work is written",
+        Plain(key)
     )]
     Lost {
         /// The key without its namespace.
@@ -93,7 +98,7 @@ pub enum LockError {
     },
 
     /// The key cannot be used. Nothing was sent and the body did not run.
-    #[error("the lock key `{key}` cannot be used: {reason}")]
+    #[error("the lock key `{}` cannot be used: {}", Plain(key), Plain(reason))]
     InvalidKey {
         /// The key as far as it was built; at most its first 64 characters.
         key: String,
@@ -104,7 +109,8 @@ pub enum LockError {
     /// This call is nested in a body that holds the key, and would wait for itself. Nothing was
     /// sent. A nested call that is meant to run inside the lock says so with `reentrant`.
     #[error(
-        "the lock `{key}` is already held by this call path, taken at {held_at}; mark the function `reentrant`, which enters an exclusive lock, or use another key"
+        "the lock `{}` is already held by this call path, taken at {held_at}; mark the function `reentrant`, which enters an exclusive lock, or use another key",
+        Plain(key)
     )]
     WouldDeadlock {
         /// The key without its namespace.
@@ -115,7 +121,8 @@ pub enum LockError {
 
     /// Too many calls of this process queue for the key already.
     #[error(
-        "{limit} calls of this process already queue for the lock `{key}`; shed load, or raise the pool's `max_waiters`"
+        "{limit} calls of this process already queue for the lock `{}`; shed load, or raise the pool's `max_waiters`",
+        Plain(key)
     )]
     QueueFull {
         /// The key without its namespace.
@@ -129,7 +136,8 @@ pub enum LockError {
     /// A result is kept for the key, and it is that of another request: the call's `fingerprint`
     /// differs. Nothing was locked and the body did not run.
     #[error(
-        "the result that is kept for `{key}` is that of another request: the `fingerprint` differs; a new request needs a new key"
+        "the result that is kept for `{}` is that of another request: the `fingerprint` differs; a new request needs a new key",
+        Plain(key)
     )]
     Mismatch {
         /// The key without its namespace.
@@ -150,7 +158,7 @@ pub enum LockError {
     ShuttingDown,
 
     /// The pool or the lock is configured wrongly.
-    #[error("{reason}")]
+    #[error("{}", Plain(reason))]
     Config {
         /// What is wrong, and what to do.
         reason: String,
@@ -365,8 +373,36 @@ impl StoreError {
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        Plain(&self.message).fmt(f)
     }
 }
 
 impl std::error::Error for StoreError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if a text that another program wrote ends a line of a log, or moves a cursor.
+    #[test]
+    fn a_log_obeys_no_text() {
+        let odd = "a\u{1b}[2J\n\u{202e}b";
+        let owner = Owner::new(odd, 7, odd);
+        for error in [
+            LockError::contended(odd, None).with_holder(owner.clone()),
+            LockError::timed_out(odd, Duration::ZERO, None).with_holder(owner),
+            LockError::lost(odd, None),
+            LockError::unavailable("ERR", odd),
+            LockError::invalid_key(odd, odd),
+            LockError::would_deadlock(odd, "a.rs:1"),
+            LockError::queue_full(odd, 7, None),
+            LockError::mismatch(odd),
+            LockError::config(odd),
+        ] {
+            for text in [error.to_string(), format!("{error:?}")] {
+                assert!(!text.contains(['\n', '\u{1b}', '\u{202e}']), "{text:?}");
+                assert!(text.contains("a\\u{1b}[2J\\n\\u{202e}b"), "{text:?}");
+            }
+        }
+    }
+}

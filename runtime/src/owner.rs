@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::LazyLock;
 
+use crate::base::plain::Plain;
 use crate::host::host;
 
 /// How much a store keeps of an owner, in bytes.
@@ -14,7 +15,8 @@ static HOST: LazyLock<String> = LazyLock::new(host);
 
 /// The process that holds a lock or waits for it, and what it does there.
 ///
-/// `Display` is one line for people: `shop::create_order on web-1 (pid 4711)`.
+/// `Display` is one line for people: `shop::create_order on web-1 (pid 4711)`. Characters that a
+/// terminal obeys are escaped in it, since any client can write them into the store.
 ///
 /// ```
 /// use leasehold::Owner;
@@ -96,7 +98,8 @@ impl fmt::Display for Owner {
             pid,
             function,
         } = self;
-        if function.is_empty() {
+        let (host, function) = (Plain(host), Plain(function));
+        if self.function.is_empty() {
             write!(f, "{host} (pid {pid})")
         } else {
             write!(f, "{function} on {host} (pid {pid})")

@@ -6,11 +6,14 @@ pub(crate) mod codes;
 pub(crate) mod digits;
 pub(crate) mod full_key;
 pub(crate) mod id_map;
+#[cfg(feature = "__remote")]
+pub(crate) mod io_text;
 pub(crate) mod jitter;
 pub(crate) mod label;
 pub(crate) mod lease_terms;
 pub(crate) mod one_or_many;
 pub(crate) mod outcome;
+pub(crate) mod plain;
 pub(crate) mod reporter;
 pub(crate) mod seeded;
 pub(crate) mod sync;

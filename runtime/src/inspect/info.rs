@@ -87,6 +87,9 @@ pub enum LockState {
     /// The lock was handed to the process that waited first. The process has a second to ask for
     /// it.
     Handed,
+    /// On PostgreSQL: no call has the lock, and none can take it before the transactions have ended
+    /// that verified the last one. `holders` has one of them, with its session as the owner.
+    Pinned,
 }
 
 /// A call that holds a lock, or another client that does.
@@ -107,13 +110,17 @@ pub enum LockState {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Holder {
-    /// Its process, and the function that took the lock. None if the holder is foreign, or if the
-    /// store was not permitted to note its owner.
+    /// Its process, and the function that took the lock. None if another client set the lock, or if
+    /// the store was not permitted to note its owner.
+    ///
+    /// Of a [pin](LockState::Pinned) it is the session of the transaction: the host is `PostgreSQL`,
+    /// the number is the `pid` of `pg_stat_activity`, and 0 for a prepared transaction.
     ///
     /// Calls of one process hand a lock over to each other without the store. So the function is
     /// the one for which the process took the lock.
     pub owner: Option<Owner>,
-    /// Whether another client set the lock: a shell script, redis-py, another library.
+    /// Whether another client set the lock: a shell script, redis-py, another library. True of a
+    /// transaction that pins it.
     pub foreign: bool,
     /// Since when its process has had the lock without a break, on the store's clock. None if that
     /// is not known, as on etcd and ZooKeeper.
@@ -203,7 +210,7 @@ impl Holder {
     }
 
     /// Another client.
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "postgres", feature = "redis"))]
     pub(crate) fn foreign(expires_in: Option<Duration>) -> Self {
         Self {
             foreign: true,

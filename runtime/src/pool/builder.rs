@@ -302,11 +302,11 @@ impl LockPoolBuilder {
     /// Calls that queue hand a lock over to each other, within a process and between processes, so
     /// that it is never free. Some clients know no queue and try from time to time: redis-py,
     /// redsync, node-redlock, rslock, a shell script. Such a client would never get the lock. So a
-    /// lock that has been handed over for this long is left free for 300 ms. The pause begins at
-    /// the end of the section that then runs. A client that tries at least every 250 ms gets the
-    /// lock.
+    /// lock that has been handed over for this long, and four times at least, is left free for 300
+    /// ms. The pause begins at the end of the section that then runs. A client that tries at least
+    /// every 250 ms gets the lock. With sections of 1 s at most, a pause comes every 5 s at least.
     ///
-    /// By default a key that is never free otherwise is left free for 300 ms of every 1.3 s, 23 %.
+    /// By default a key that is never free otherwise is left free for up to 300 ms of every 1.3 s.
     /// A call that waits then waits up to 300 ms longer (`docs/reliability/results.md`). A call
     /// that does not queue is refused with [`LockError::Contended`] in a pause. If every client is
     /// leasehold's, set this to zero in all pools: the pool that releases the lock decides.

@@ -12,8 +12,6 @@ use super::conformance::Promises;
 ))]
 pub use super::foreign;
 pub use super::interleave::Counts;
-#[cfg(feature = "replay")]
-pub use super::json;
 #[cfg(debug_assertions)]
 use super::seeded_bugs::Bug;
 use super::{conformance, interleave};

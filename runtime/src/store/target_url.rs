@@ -20,7 +20,10 @@ const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///
 
 impl Target {
     /// The store that `url` names. No error text contains the URL, because it may hold a password.
+    ///
+    /// White space around the URL is left out: a URL that is read from a file often ends with a line.
     pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
+        let url = url.trim();
         let Some((scheme, rest)) = url.split_once("://") else {
             return Err(LockError::config(if url.is_empty() {
                 format!("the pool has no lock store; give it a URL: {KNOWN}")
@@ -173,6 +176,32 @@ mod tests {
             let text = refusal(url);
             assert!(text.contains("redis://"), "{text}");
             assert!(!text.contains("hunter2"), "{text}");
+        }
+    }
+
+    /// Fails if a URL from a file with a line's end names no store, or an IPv6 address is shown so
+    /// that its port cannot be told from it.
+    #[test]
+    fn white_space_is_left_out_and_addresses_are_shown_in_brackets() {
+        for url in [
+            #[cfg(feature = "redis")]
+            "redis://[::1]:7/2",
+            #[cfg(feature = "redis")]
+            "redis-sentinel://[::1]:7/main",
+            #[cfg(feature = "redis")]
+            "redis-cluster://[::1]:7",
+            #[cfg(feature = "redis")]
+            "redlock://[::1]:7,[::1]:8,[::1]:9",
+            #[cfg(feature = "postgres")]
+            "postgres://[::1]:7/locks",
+            #[cfg(feature = "etcd")]
+            "etcd://[::1]:7",
+            #[cfg(feature = "zookeeper")]
+            "zookeeper://[::1]:7",
+            "memory://one",
+        ] {
+            let shown = Target::parse(&format!(" {url}\r\n")).unwrap().to_string();
+            assert!(shown.starts_with(url), "{url}: {shown}");
         }
     }
 

@@ -20,6 +20,16 @@ pub(crate) fn split(url: &str) -> (&str, UrlOptions<'_>) {
     (base, UrlOptions { pairs })
 }
 
+/// `host:port` as a URL has it: an IPv6 address stands in brackets.
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) fn authority(host: &str, port: u16) -> String {
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
+}
+
 impl<'a> UrlOptions<'a> {
     /// Takes the option `name` out. If it is given twice, the last value counts.
     pub(crate) fn take(&mut self, name: &str) -> Option<&'a str> {

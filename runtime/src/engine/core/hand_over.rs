@@ -40,7 +40,7 @@ impl Core {
         let Some(queue) = self.queues.get_mut(&acquire.key) else {
             return false;
         };
-        let fence = match queue.hand_over(successor) {
+        let fence = match queue.hand_over(successor, now) {
             _ if seeded!(self, FenceHandedOver) => lease.fence(),
             fence => fence,
         };

@@ -30,7 +30,7 @@ mod fifo;
 mod hand_over;
 pub(crate) mod hold_times;
 mod lease;
-mod queue;
+pub(crate) mod queue;
 mod queues;
 mod recall;
 mod release;

@@ -40,6 +40,11 @@ const _: () = assert!(CLAIM.as_millis() < FORGOTTEN.as_millis());
 const LONGEST_USE: Duration = Duration::from_millis(250);
 const STAND_BACK: Duration = Duration::from_millis(50);
 
+/// A key makes way for other clients only when at least so many calls have used it one after the
+/// other. So a call that waits for one long section does not wait for the pause, too. `queue.lua`
+/// counts the same for processes.
+pub(crate) const OFTEN: u32 = 4;
+
 /// One key's queue. Only its head asks the store, and the calls behind the head that would share
 /// the lock with it.
 #[derive(Debug)]
@@ -62,8 +67,8 @@ pub(super) struct KeyQueue {
     answered: bool,
     /// Whether a failure has been retried at once since the last answer.
     hurried: bool,
-    /// Since when this process has had the key without a break.
-    in_use_since: Option<Instant>,
+    /// The use of the key by this process without a break.
+    in_use: Option<Use>,
     /// Until when the key is left free for other clients.
     free_until: Instant,
     place: Place,
@@ -86,7 +91,7 @@ impl KeyQueue {
             trouble: None,
             answered: false,
             hurried: false,
-            in_use_since: None,
+            in_use: None,
             free_until: Instant::ZERO,
             place: Place::None,
             held_back: false,
@@ -210,7 +215,7 @@ impl KeyQueue {
     ) {
         self.settled();
         self.owner = owner;
-        self.in_use_since = None;
+        self.in_use = None;
         self.held_until = left.map(|left| now + left);
         if queued && self.place == Place::None {
             self.place = Place::Queued;
@@ -256,7 +261,7 @@ impl KeyQueue {
         self.place = Place::None;
         if !shared {
             self.holder = Some(ticket);
-            self.in_use_since.get_or_insert(now);
+            self.note_use(now);
         }
     }
 
@@ -270,8 +275,19 @@ impl KeyQueue {
         self.tenure.end();
     }
 
+    /// A call begins to use the key alone.
+    fn note_use(&mut self, now: Instant) {
+        let fresh = Use {
+            since: now,
+            calls: 0,
+        };
+        let known = self.in_use.get_or_insert(fresh);
+        known.calls = known.calls.saturating_add(1);
+    }
+
     /// The holder hands the key over to `successor`. Returns the successor's fence.
-    pub(super) fn hand_over(&mut self, successor: TicketId) -> Option<Fence> {
+    pub(super) fn hand_over(&mut self, successor: TicketId, now: Instant) -> Option<Fence> {
+        self.note_use(now);
         self.remove(successor);
         self.holder = Some(successor);
         self.tenure.next_fence()
@@ -330,30 +346,31 @@ impl KeyQueue {
         self.holder = None;
         self.freed(now);
         if makes_way {
-            self.in_use_since = None;
+            self.in_use = None;
             self.free_until = now + PAUSE;
             self.ask_at = self.free_until;
             self.held_until = Some(self.free_until);
         } else if !self.tenure.is_fair()
             && self
-                .in_use_since
-                .is_some_and(|since| LONGEST_USE <= now.since(since))
+                .in_use
+                .as_ref()
+                .is_some_and(|known| LONGEST_USE <= now.since(known.since))
         {
-            self.in_use_since = None;
+            self.in_use = None;
             self.ask_at = now + spread(STAND_BACK);
         }
     }
 
-    /// Whether the key was in use for `after` or longer, and so must be left free. Only at a store
-    /// with a queue.
+    /// Whether calls used the key one after the other for `after` or longer, so that it must be
+    /// left free. Only at a store with a queue.
     pub(super) fn is_to_make_way(&self, after: Duration, now: Instant) -> bool {
-        let long = |since| after <= now.since(since);
-        self.tenure.is_fair() && !after.is_zero() && self.in_use_since.is_some_and(long)
+        let long = |known: &Use| OFTEN <= known.calls && after <= now.since(known.since);
+        self.tenure.is_fair() && !after.is_zero() && self.in_use.as_ref().is_some_and(long)
     }
 
     /// The holder shares the lock from now on.
     pub(super) fn shared(&mut self) {
-        self.in_use_since = None;
+        self.in_use = None;
     }
 
     /// The key is likely free: the head may ask at once, or when the time for other clients is
@@ -380,6 +397,13 @@ impl KeyQueue {
         self.tries += 1;
         pause.min(longest)
     }
+}
+
+/// The use of a key by the calls of this process, one after the other.
+#[derive(Debug)]
+struct Use {
+    since: Instant,
+    calls: u32,
 }
 
 /// What an answer of the store means to a call that waits.

@@ -2,6 +2,7 @@
 
 use super::world::{Caller, MAKE_WAY_AFTER, State, World};
 use crate::base::clock::Instant;
+use crate::engine::core::queue::OFTEN;
 use crate::engine::core::ticket::TicketId;
 use crate::store::PAUSE;
 
@@ -9,6 +10,7 @@ use crate::store::PAUSE;
 #[derive(Debug)]
 pub(super) struct Use {
     since: Instant,
+    calls: u32,
     /// When the last call ended.
     ended: Option<Instant>,
 }
@@ -40,21 +42,33 @@ impl World {
             self.uses.remove(&name);
             return;
         }
-        let mut since = now;
+        let (mut since, mut calls) = (now, 1);
         if let Some(before) = self.uses.get(&name)
             && let Some(ended) = before.ended
             && self.waited_since(node, id, ended)
         {
             let used = ended.since(before.since);
+            let is_long = OFTEN <= before.calls && MAKE_WAY_AFTER <= used;
             if PAUSE <= now.since(ended) {
-                self.outcome.ways += usize::from(MAKE_WAY_AFTER <= used);
-            } else if MAKE_WAY_AFTER <= used {
-                self.violation(format!("core {node} went on with a key after {used:?}"));
+                self.outcome.ways += usize::from(is_long);
+            } else if is_long {
+                let calls = before.calls;
+                self.violation(format!(
+                    "core {node} went on with a key after {used:?} and {calls} calls"
+                ));
             } else {
-                since = before.since;
+                (since, calls) = (before.since, before.calls + 1);
             }
         }
-        self.uses.insert(name, Use { since, ended: None });
+        let ended = None;
+        self.uses.insert(
+            name,
+            Use {
+                since,
+                calls,
+                ended,
+            },
+        );
     }
 
     /// Whether a call of the core has waited for the key of `id` since before `since`.

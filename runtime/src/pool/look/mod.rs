@@ -109,7 +109,8 @@ impl LockPool {
     /// # Errors
     ///
     /// As [`inspect`](Self::inspect). After [`LockError::Unavailable`] the lock may have been taken
-    /// away; if this future is dropped, too.
+    /// away; if this future is dropped, too. [`LockError::Config`] for a lock that a transaction
+    /// [pins](crate::LockState::Pinned), with the statement that ends its session.
     pub async fn force_release(
         &self,
         key: impl Into<String>,

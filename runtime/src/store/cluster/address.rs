@@ -82,11 +82,10 @@ fn misread() -> LockError {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, seed) in self.seeds.iter().enumerate() {
-            let seed = seed.to_string();
-            let (scheme, host) = seed.split_once("://").unwrap_or(("redis", &seed));
+            let address = seed.address();
             match number {
-                0 => write!(f, "{scheme}-cluster://{host}")?,
-                _ => write!(f, ",{host}")?,
+                0 => write!(f, "{}-cluster://{address}", seed.scheme())?,
+                _ => write!(f, ",{address}")?,
             }
         }
         Ok(())
@@ -101,7 +100,7 @@ mod tests {
     fn nodes_share_the_credentials() {
         let parsed =
             Address::parse("redis-cluster://u:hunter%402@a,b:1,[::1]:2/?replicas=1").unwrap();
-        assert_eq!(parsed.to_string(), "redis-cluster://a:6379,b:1,::1:2");
+        assert_eq!(parsed.to_string(), "redis-cluster://a:6379,b:1,[::1]:2");
         assert_eq!(parsed.seeds.len(), 3);
         assert_eq!(parsed.replicas, Some(Replicas::AtLeast(1)));
     }

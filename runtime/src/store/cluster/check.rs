@@ -23,6 +23,13 @@ pub(super) fn whole(topology: &Topology) -> Vec<Finding> {
         );
         findings.push(Finding::error("coverage", text));
     }
+    if topology.has_unnamed {
+        findings.push(Finding::warning(
+            "unnamed-node",
+            "the cluster announces a node without a host; where clients reach the nodes by their own names set \
+             cluster-announce-hostname on each, or cluster-preferred-endpoint-type ip",
+        ));
+    }
     findings.extend(match topology.serves {
         Some(true) => None,
         Some(false) => Some(Finding::error(

@@ -155,7 +155,7 @@ impl ClusterSource {
                 locks.push(if moves {
                     self.do_with(Action::Inspect, key).await?
                 } else {
-                    answer::read(key.name(), &answer)?
+                    answer::listed(key.name(), &answer)?
                 });
             }
         }

@@ -24,6 +24,8 @@ pub(crate) struct Topology {
     /// Which master has which slots.
     pub(crate) masters: Vec<(RangeInclusive<u16>, Endpoint)>,
     pub(super) replicas: Vec<Endpoint>,
+    /// Whether a master is announced without the host that clients reach it by.
+    pub(super) has_unnamed: bool,
     /// Whether the node reports the cluster's state as ok. Unknown if the user may not ask for it.
     pub(super) serves: Option<bool>,
     /// The cluster's current epoch, which grows with each fail-over. Zero if it is not known.
@@ -67,8 +69,8 @@ impl Topology {
         })
     }
 
-    /// Reads `[[first, last, [host, port, …], replica, …], …]`. An empty host stands for `asked`,
-    /// the host of the node that was asked.
+    /// Reads `[[first, last, [host, port, …], replica, …], …]`. No host stands for `asked`, the host
+    /// of the node that was asked.
     pub(crate) fn of_slots(slots: &Value, asked: &str) -> Option<Self> {
         let mut read = Self::default();
         for range in array(slots)? {
@@ -79,6 +81,7 @@ impl Topology {
             if slots.is_empty() || SLOTS <= *slots.end() {
                 return None;
             }
+            read.has_unnamed |= announced(master)?.is_none();
             read.masters.push((slots, endpoint(master, asked)?));
             let replicas = replicas.iter().filter_map(|one| endpoint(one, asked));
             read.replicas.extend(replicas);
@@ -145,25 +148,43 @@ impl Topology {
     }
 }
 
+/// The host of a node, if the cluster announces one. A node that is to have a host name and has none
+/// is announced as `?`, and one that clients reach by the host which they asked, as null.
+fn announced(node: &Value) -> Option<Option<&str>> {
+    match array(node)?.first()? {
+        Value::Nil => Some(None),
+        host => Some(Some(text(host)?).filter(|host| !matches!(*host, "" | "?"))),
+    }
+}
+
 fn endpoint(node: &Value, asked: &str) -> Option<Endpoint> {
-    let [host, port, ..] = array(node)? else {
+    let [host, port, more @ ..] = array(node)? else {
         return None;
     };
-    let host = match host {
-        Value::BulkString(host) => String::from_utf8(host.clone()).ok()?,
-        Value::SimpleString(host) => host.clone(),
-        Value::Nil => String::new(),
-        _ => return None,
+    let by_address = || match host {
+        Value::Nil => None,
+        _ => more.get(1).and_then(address),
     };
-    // A node that is to report host names but has none itself reports `?`.
-    let host = match host.as_str() {
-        "" | "?" => asked.to_owned(),
-        _ => host,
-    };
+    let host = announced(node)?.or_else(by_address).unwrap_or(asked);
     Some(Endpoint {
-        host,
+        host: host.to_owned(),
         port: number(port)?,
     })
+}
+
+/// The value of `ip` in a node's metadata (Redis 7 and later), where it is not the host itself.
+fn address(metadata: &Value) -> Option<&str> {
+    let mut pairs = array(metadata)?.chunks_exact(2);
+    let pair = pairs.find(|pair| text(&pair[0]) == Some("ip"))?;
+    text(&pair[1]).filter(|address| !address.is_empty())
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(text) => std::str::from_utf8(text).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
 }
 
 fn array(value: &Value) -> Option<&[Value]> {
@@ -225,6 +246,7 @@ mod tests {
             range(101, 16_383, vec![node(Value::Nil, 3), node(named("b"), 2)]),
         ]);
         let topology = Topology::of_slots(&slots, "asked").expect("it is right");
+        assert!(topology.has_unnamed);
         assert_eq!(
             topology.masters,
             [(0..=99, at("a", 1)), (101..=16_383, at("asked", 3))]
@@ -239,6 +261,30 @@ mod tests {
         for (first, last) in [(2, 1), (0, 16_384), (-1, 1), (0, 65_536)] {
             let slots = Value::Array(vec![range(first, last, vec![node(named("a"), 1)])]);
             assert_eq!(Topology::of_slots(&slots, ""), None, "{first} to {last}");
+        }
+    }
+
+    /// Fails if a node without a host name is looked for at another node's address, or one that is
+    /// reached by the host which was asked is not.
+    #[test]
+    fn a_node_without_a_name_is_reached_by_its_address() {
+        let named = |text: &str| Value::BulkString(text.into());
+        let at_host = |host: Value, ip: &str| {
+            let metadata = Value::Array(vec![named("ip"), named(ip)]);
+            let node = Value::Array(vec![host, Value::Int(1), Value::Nil, metadata]);
+            let range = Value::Array(vec![Value::Int(0), Value::Int(9), node]);
+            let read = Topology::of_slots(&Value::Array(vec![range]), "asked");
+            let read = read.expect("it is right");
+            (read.masters[0].1.host.clone(), read.has_unnamed)
+        };
+        for (host, ip, reached) in [
+            (named("?"), "10.0.0.7", ("10.0.0.7", true)),
+            (named("?"), "", ("asked", true)),
+            (Value::Nil, "10.0.0.7", ("asked", true)),
+            (named("a"), "10.0.0.7", ("a", false)),
+        ] {
+            let (host, is_unnamed) = at_host(host, ip);
+            assert_eq!((&*host, is_unnamed), reached);
         }
     }
 

@@ -4,6 +4,7 @@ use std::error::Error;
 
 use tonic::{Code, Status};
 
+use crate::base::io_text::io_text;
 use crate::base::seeded::seeded;
 use crate::store::{Failure, Retry};
 
@@ -223,8 +224,11 @@ pub(super) fn of_first_question(problem: &Problem) -> Failure {
 
 /// What the cause says that has no further one, in one line.
 fn innermost(error: &dyn Error) -> String {
-    let last = causes(error).last();
-    first_line(&last.map_or_else(|| error.to_string(), ToString::to_string))
+    let Some(last) = causes(error).last() else {
+        return first_line(&error.to_string());
+    };
+    let text = last.downcast_ref().map(io_text);
+    first_line(&text.unwrap_or_else(|| last.to_string()))
 }
 
 /// Whether the two ends could not agree on an encrypted connection.

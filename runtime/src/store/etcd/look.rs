@@ -78,14 +78,14 @@ impl EtcdLook {
     }
 
     fn seen(&self, found: &KeyValue) -> Result<Seen, Failure> {
-        let path = std::str::from_utf8(&found.key).map_err(|_| failure::garbled())?;
-        let (_, end) = self.etcd.names.parts(path).ok_or_else(failure::garbled)?;
+        // Another client writes something else, or nothing.
+        let path = String::from_utf8_lossy(&found.key);
+        let end = self.etcd.names.parts(&path).map(|(_, end)| end);
         let value = std::str::from_utf8(&found.value).unwrap_or_default();
         let (owner, is_kept) = (Owner::read(value), value == KEPT);
         Ok(Seen {
-            path: path.to_owned(),
-            // Another client writes something else, or nothing.
-            own: own(end).filter(|_| is_kept || owner.is_some()),
+            own: end.and_then(own).filter(|_| is_kept || owner.is_some()),
+            path: path.into_owned(),
             fence: fence(found.create_revision)?,
             owner,
             is_kept,

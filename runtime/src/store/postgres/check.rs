@@ -3,6 +3,7 @@
 //! The check tries the functions on a key of its own, and reads what the server says of itself. It
 //! runs when a pool connects, which logs the findings, and for `LockPool::check`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio_postgres::Row;
@@ -17,6 +18,7 @@ use crate::base::token::{Nonce, Token};
 use crate::check_report::{CheckReport, Finding};
 use crate::error::LockError;
 use crate::key::RESERVED;
+use crate::owner::Owner;
 use crate::store::options::Options;
 use crate::store::{Failure, Op, OpId, Renewal, Request};
 
@@ -40,6 +42,15 @@ SELECT current_setting('server_version_num')::integer AS version,
        coalesce((SELECT s.n_dead_tup FROM pg_stat_all_tables s WHERE s.relid = 'leasehold.locks'::regclass), 0) AS dead_rows
 ";
 
+/// The free locks that transactions pin, and their sessions.
+const PINS: &str = "SELECT p.key, p.session FROM (
+    SELECT l.key, leasehold._pin(l.xmax) AS session FROM leasehold.locks l
+    WHERE (l.state = 'free' OR l.expires_at <= clock_timestamp()) AND l.xmax <> '0'::xid
+  ) p WHERE p.session IS NOT NULL LIMIT 1000";
+
+/// So long a pin lasts at least that is reported.
+const PINNED_FOR: Duration = Duration::from_millis(200);
+
 /// All findings on the database of `opened`.
 pub(super) async fn examine(
     opened: &mut Opened,
@@ -60,6 +71,52 @@ pub(super) async fn examine(
     let listens = opened.listens();
     findings.extend(turns(listens, address, options).await);
     Ok(CheckReport::new(address.to_string(), findings))
+}
+
+/// The same, and the pins.
+pub(super) async fn examine_all(
+    opened: &mut Opened,
+    address: &Address,
+    options: &Options,
+) -> Result<CheckReport, Failure> {
+    let report = examine(opened, address, options).await?;
+    let pins = pins(opened, options).await?;
+    let findings = report.findings.into_iter().chain(pins);
+    Ok(CheckReport::new(address.to_string(), findings.collect()))
+}
+
+/// The transactions that keep free locks from every call. Those of calls are over in a moment.
+async fn pins(opened: &mut Opened, options: &Options) -> Result<Option<Finding>, Failure> {
+    let mut seen: Option<BTreeMap<String, String>> = None;
+    for pause in [Duration::ZERO, PINNED_FOR] {
+        tokio::time::sleep(pause).await;
+        let rows = opened.query(PINS, &[], options.io_timeout).await?;
+        let pins = rows
+            .iter()
+            .map(|row| Ok((row.try_get("key")?, row.try_get("session")?)));
+        let pins: Result<BTreeMap<String, String>, Problem> = pins.collect();
+        let mut pins = pins.map_err(|problem| failure::unread(&problem))?;
+        if let Some(seen) = seen {
+            pins.retain(|key, session| seen.get(key) == Some(session));
+        }
+        if pins.is_empty() {
+            return Ok(None);
+        }
+        seen = Some(pins);
+    }
+    let pins = seen.unwrap_or_default();
+    let (session, number) = (
+        pins.values().next().and_then(|text| Owner::read(text)),
+        pins.len(),
+    );
+    let session = session.map_or_else(String::new, |session| format!(", the first by {session}"));
+    Ok(Some(Finding::warning(
+        "pinned",
+        format!(
+            "open transactions keep {number} locks from every call{session}; a transaction that verified a lock ends with its \
+             COMMIT: set idle_in_transaction_session_timeout and tcp_keepalives_idle, and end forgotten ones with pg_terminate_backend"
+        ),
+    )))
 }
 
 /// The report on a database that no lock can be kept in.

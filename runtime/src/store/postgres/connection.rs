@@ -72,13 +72,19 @@ pub(super) enum Content {
     Sweep(Result<bool, Error>),
 }
 
-/// Makes the tables, over a connection of its own.
-pub(super) async fn migrate(address: &Address) -> Result<(), Failure> {
-    let migrating = async {
-        let (client, mut io_driver) = dial(address.hosts(), MIGRATION).await?;
-        io_driver.drive(schema::migrate(&client)).await
-    };
-    timeout(MIGRATION, migrating)
+/// Makes the tables, over a connection of its own that is opened within `limit`.
+pub(super) async fn migrate(address: &Address, limit: Duration) -> Result<(), Failure> {
+    let limit = limit.max(LEAST_PATIENCE);
+    let (client, mut io_driver) = within(limit, dial(address.hosts(), limit)).await?;
+    let migrating = io_driver.drive(schema::migrate(&client));
+    within(MIGRATION, migrating).await
+}
+
+async fn within<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    timeout(limit, work)
         .await
         .unwrap_or_else(|_| Err(failure::silent()))
 }
@@ -102,9 +108,7 @@ pub(super) async fn open(
             listens,
         })
     };
-    timeout(limit, opening)
-        .await
-        .unwrap_or_else(|_| Err(failure::silent()))
+    within(limit, opening).await
 }
 
 /// How functions are called, and whether the server tells of turns here.
@@ -173,9 +177,7 @@ impl Opened {
     {
         let work = work(&self.client);
         let work = async { work.await.map_err(|error| failure::of(&error)) };
-        timeout(limit, self.io_driver.drive(work))
-            .await
-            .unwrap_or_else(|_| Err(failure::silent()))
+        within(limit, self.io_driver.drive(work)).await
     }
 
     /// Makes one call.

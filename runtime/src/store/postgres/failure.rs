@@ -7,6 +7,7 @@ use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, Severity};
 
 use crate::error::LockError;
+use crate::inspect::info::Holder;
 use crate::store::{Failure, Retry};
 
 /// What to do where the server does not keep the settings of a session.
@@ -163,6 +164,20 @@ fn disconnected(error: &Error) -> Failure {
     } else {
         failed("io", &said, UP)
     }
+}
+
+/// A lock cannot be taken away from a transaction.
+pub(super) fn pinned(key: &str, pin: &Holder) -> Failure {
+    let session = pin.owner.as_ref();
+    let name = session.map_or_else(|| "a transaction".to_owned(), ToString::to_string);
+    let end = match session.map(|session| session.pid) {
+        Some(0) => "end it by `ROLLBACK PREPARED` or `COMMIT PREPARED`".to_owned(),
+        Some(pid) => format!("end its session by `SELECT pg_terminate_backend({pid})`"),
+        None => "end it".to_owned(),
+    };
+    unfit(format!(
+        "no call has the lock `{key}`, but {name} pins it, and a transaction cannot be taken away: {end}"
+    ))
 }
 
 /// A server that cannot be connected to.

@@ -11,7 +11,7 @@ use crate::error::LockError;
 use crate::host::host;
 #[cfg(feature = "tls")]
 use crate::store::tls::Tls;
-use crate::store::url_options::UrlOptions;
+use crate::store::url_options::{UrlOptions, authority};
 
 const FORM: &str = "postgres://user:password@host[:port]/database with special characters percent-encoded, or postgres:///database?host=/run/postgresql";
 
@@ -221,7 +221,9 @@ impl fmt::Display for Hosts {
             let comma = if number == 0 { "" } else { "," };
             let port = config.get_ports().first().copied();
             match config.get_hosts().first() {
-                Some(Host::Tcp(host)) => write!(f, "{comma}{host}:{}", port.unwrap_or(5432))?,
+                Some(Host::Tcp(host)) => {
+                    write!(f, "{comma}{}", authority(host, port.unwrap_or(5432)))?;
+                }
                 #[cfg(unix)]
                 Some(Host::Unix(path)) => socket = Some(path),
                 None => {}

@@ -1,6 +1,6 @@
 //! Looks at the locks of one database.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use tokio_postgres::types::Type;
@@ -24,12 +24,17 @@ const LOOK: &str = "SELECT * FROM leasehold.look($1)";
 
 const TAKE_AWAY: &str = "SELECT * FROM leasehold.take_away($1)";
 
-/// The next keys of locks that are not free, in the order of their bytes.
+/// The next keys of locks that are not free, or pinned, in the order of their bytes.
 const KEYS: &str = "SELECT l.key FROM leasehold.locks l WHERE l.key > $1 AND l.key >= $2 AND l.key < $3 \
-    AND l.state <> 'free' AND l.expires_at > clock_timestamp() ORDER BY l.key LIMIT $4";
+    AND (l.state <> 'free' AND l.expires_at > clock_timestamp() \
+         OR l.xmax <> '0'::xid AND leasehold._pin(l.xmax) IS NOT NULL) ORDER BY l.key LIMIT $4";
 
-/// No character of a key is behind this one.
-const LAST: char = char::MAX;
+/// No character is behind this one, and no key behind so many of it.
+static LAST: LazyLock<String> = LazyLock::new(|| {
+    char::MAX
+        .to_string()
+        .repeat(key::MAX_LEN / char::MAX.len_utf8() + 1)
+});
 
 /// Looks at the locks of one database, over a connection of its own.
 pub(crate) struct PostgresSource {
@@ -82,14 +87,18 @@ impl PostgresSource {
     async fn take(&mut self, key: &FullKey) -> Result<LockInfo, Failure> {
         let rows = self.ask(TAKE_AWAY, &[(key, Type::TEXT)]).await?;
         let shown = shown(std::slice::from_ref(key), &rows);
-        one(shown.map_err(|error| failure::of(&error))?, key)
+        let lock = one(shown.map_err(|error| failure::of(&error))?, key)?;
+        match (lock.state, lock.holders.first()) {
+            (LockState::Pinned, Some(pin)) => Err(failure::pinned(key.name(), pin)),
+            _ => Ok(lock),
+        }
     }
 
     async fn some(&mut self, pattern: &Pattern, after: &str) -> Result<Page, Failure> {
         let prefix = FullKey::new(&self.namespace, "");
         let first = format!("{}{}", &*prefix, pattern.beginning());
         let (last, most) = (
-            format!("{first}{LAST}"),
+            format!("{first}{}", *LAST),
             i64::try_from(PAGE).unwrap_or(i64::MAX),
         );
         let parameters: &Typed<'_> = &[
@@ -197,6 +206,13 @@ fn show(lock: &mut LockInfo, row: &Row) -> Result<(), Error> {
             lock.kept_until = ends;
         }
         ("lock", "handed") => lock.state = LockState::Handed,
+        ("pin", _) => {
+            lock.state = LockState::Pinned;
+            lock.holders.push(Holder {
+                owner,
+                ..Holder::foreign(None)
+            });
+        }
         ("lock", "shared") => {
             lock.fence = fence;
             lock.state = match most.unsigned_abs() {

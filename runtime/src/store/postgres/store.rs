@@ -93,7 +93,7 @@ pub(crate) struct PostgresStore {
 impl PostgresStore {
     pub(crate) async fn connect(address: Address, options: &Options) -> Result<Self, LockError> {
         if address.migrates() {
-            let migrated = connection::migrate(&address).await;
+            let migrated = connection::migrate(&address, options.io_timeout).await;
             migrated.map_err(|failure| failure.error)?;
         }
         let (address, process) = (Arc::new(address), Token::random(Nonce::new()));
@@ -142,7 +142,7 @@ impl PostgresStore {
         let (address, process) = (Arc::new(address), Token::random(Nonce::new()));
         let opening = connection::open(Arc::clone(&address), Some(process), options.io_timeout);
         let examined = match opening.await {
-            Ok(mut opened) => check::examine(&mut opened, &address, options).await,
+            Ok(mut opened) => check::examine_all(&mut opened, &address, options).await,
             Err(failure) => return check::unreachable(&address, failure),
         };
         examined.map_err(|failure| failure.error)

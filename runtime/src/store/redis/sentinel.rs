@@ -364,10 +364,10 @@ fn misread() -> LockError {
 impl fmt::Display for Sentinels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, node) in self.nodes.iter().enumerate() {
-            let addr = node.info().addr();
+            let address = node.address();
             match number {
-                0 => write!(f, "{}-sentinel://{addr}", node.scheme())?,
-                _ => write!(f, ",{addr}")?,
+                0 => write!(f, "{}-sentinel://{address}", node.scheme())?,
+                _ => write!(f, ",{address}")?,
             }
         }
         write!(f, "/{}", self.master)

@@ -46,6 +46,7 @@ impl RedlockSource {
         &mut self,
         action: Action,
         keys: &[FullKey],
+        is_list: bool,
     ) -> Result<Vec<LockInfo>, Failure> {
         let asking = self.nodes.iter_mut().map(|node| node.answers(action, keys));
         let mut said = Vec::new();
@@ -64,7 +65,12 @@ impl RedlockSource {
         let each = keys.iter().enumerate();
         let each = each.map(|(at, key)| {
             let answers = said.iter().filter_map(|answers| answers.get(at));
-            counted(key.name(), count, answers)
+            let read = |answer| match is_list {
+                true => Seen::listed(answer),
+                false => Seen::read(answer),
+            };
+            let seen: Result<Vec<_>, _> = answers.map(read).collect();
+            Ok(counted(key.name(), count, &seen?))
         });
         each.collect()
     }
@@ -97,7 +103,7 @@ impl RedlockSource {
         let mut locks = if keys.is_empty() {
             Vec::new()
         } else {
-            self.do_with(Action::Inspect, &keys).await?
+            self.do_with(Action::Inspect, &keys, true).await?
         };
         locks.retain(|lock| !lock.holders.is_empty() || lock.is_taken());
         Ok(Page {
@@ -107,37 +113,32 @@ impl RedlockSource {
     }
 
     async fn one(&mut self, action: Action, key: &FullKey) -> Result<LockInfo, Failure> {
-        let mut locks = self.do_with(action, std::slice::from_ref(key)).await?;
+        let keys = std::slice::from_ref(key);
+        let mut locks = self.do_with(action, keys, false).await?;
         Ok(locks.pop().unwrap_or_else(|| LockInfo::free(key.name())))
     }
 }
 
 fn has_key(answer: &Value) -> bool {
-    Seen::read(answer).is_ok_and(|seen| seen.value.is_some())
+    Seen::listed(answer).is_ok_and(|seen| seen.value.is_some())
 }
 
 /// What the nodes say of the lock `key`, together. `count` is the number of all nodes.
-fn counted<'a>(
-    key: &str,
-    count: usize,
-    answers: impl Iterator<Item = &'a Value>,
-) -> Result<LockInfo, Failure> {
+fn counted(key: &str, count: usize, answers: &[Seen<'_>]) -> LockInfo {
     let mut info = LockInfo::free(key);
-    let (mut nodes, mut kept) = (0, Vec::new());
+    let mut kept = Vec::new();
     // By the value, so that one holder is one entry.
     let mut holders: BTreeMap<Vec<u8>, Holder> = BTreeMap::new();
-    for answer in answers {
-        let seen = Seen::read(answer)?;
-        nodes += 1;
+    for seen in answers {
         let Some(value) = seen.value else {
             continue;
         };
         let text = String::from_utf8_lossy(value);
-        if let Some(until) = kept_until(&text, &seen) {
+        if let Some(until) = kept_until(&text, seen) {
             kept.push(until);
             continue;
         }
-        let holder = holder(&text, &seen);
+        let holder = holder(&text, seen);
         let token = value::token(text.strip_prefix('r').unwrap_or(&text));
         let name = token.map_or(value, |(token, _)| token.as_bytes()).to_vec();
         let known = holders.entry(name).or_insert_with(|| Holder {
@@ -149,7 +150,7 @@ fn counted<'a>(
         known.revoked |= holder.revoked;
     }
     let quorum = u32::try_from(majority(count)).unwrap_or(u32::MAX);
-    info.nodes = Some(nodes);
+    info.nodes = u32::try_from(answers.len()).ok();
     info.holders = holders.into_values().collect();
     info.holders
         .sort_by_key(|holder| std::cmp::Reverse(holder.nodes));
@@ -163,7 +164,7 @@ fn counted<'a>(
         info.state = LockState::Kept;
         info.kept_until = kept.into_iter().max();
     }
-    Ok(info)
+    info
 }
 
 /// Until when a node keeps the lock after its section, if it does.

@@ -12,6 +12,7 @@ use tokio::net::UnixStream;
 use tokio::net::{TcpStream, lookup_host};
 
 use super::{Socket, Stream};
+use crate::base::io_text::io_text;
 
 /// The addresses of a host: one at least.
 pub(crate) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
@@ -23,9 +24,14 @@ pub(crate) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAdd
     Ok(addresses)
 }
 
+/// The same error with the text of [`io_text`].
+fn explained(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), io_text(&error))
+}
+
 /// Connects to one address.
 pub(crate) async fn address(address: SocketAddr) -> io::Result<Socket> {
-    let stream = TcpStream::connect(address).await?;
+    let stream = TcpStream::connect(address).await.map_err(explained)?;
     // Requests that are ready leave in one write anyway, so nothing is gained by waiting for more.
     stream.set_nodelay(true)?;
     Ok(Socket::new(Stream::Tcp(stream.into_std()?)))
@@ -42,6 +48,6 @@ pub(crate) async fn host(name: &str, port: u16) -> io::Result<Socket> {
 /// Connects to a socket of this machine.
 #[cfg(unix)]
 pub(crate) async fn path(path: &Path) -> io::Result<Socket> {
-    let stream = UnixStream::connect(path).await?;
+    let stream = UnixStream::connect(path).await.map_err(explained)?;
     Ok(Socket::new(Stream::Unix(stream.into_std()?)))
 }

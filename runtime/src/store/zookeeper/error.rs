@@ -1,5 +1,7 @@
 //! Errors of a server and of a connection.
 
+use crate::base::io_text::io_text;
+
 /// The reason for a missing answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Error {
@@ -58,6 +60,6 @@ impl Error {
     }
 
     pub(super) fn disconnected(reason: &std::io::Error) -> Self {
-        Self::Disconnected(reason.to_string())
+        Self::Disconnected(io_text(reason))
     }
 }

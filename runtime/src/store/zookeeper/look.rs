@@ -18,6 +18,7 @@ use super::service::{ZooKeeper, users};
 use crate::base::digits::percent_decoded;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
+use crate::fence::Fence;
 use crate::owner::Owner;
 use crate::store::options::Options;
 use crate::store::session::look::{Directories, Look, Seen};
@@ -82,18 +83,27 @@ impl ZooKeeperLook {
     }
 
     /// The names in a directory; none without one.
-    async fn list(&self, line: &Line, path: &str) -> Answer<Vec<String>> {
+    async fn list(&self, line: &Line, path: &str) -> Result<Vec<String>, Error> {
         match answered(self.limit, line.children(path)).await {
-            Ok(names) => Ok(names),
             Err(Error::NoNode) => Ok(Vec::new()),
-            Err(error) => Err(failure::trouble(&error)),
+            names => names,
         }
     }
 
     /// The nodes of a directory, the first of them first. Znodes of other recipes are left out:
     /// they are no locks of this kind.
     async fn directory(&self, line: &Line, path: &str) -> Answer<Vec<Seen>> {
-        let names = self.list(line, path).await?;
+        let names = self.list(line, path).await;
+        self.nodes_among(line, path, names).await
+    }
+
+    async fn nodes_among(
+        &self,
+        line: &Line,
+        path: &str,
+        names: Result<Vec<String>, Error>,
+    ) -> Answer<Vec<Seen>> {
+        let names = names.map_err(|error| failure::trouble(&error))?;
         let znodes = names.into_iter();
         let znodes = znodes.filter_map(|name| Some((number(&name)?, name)));
         let mut znodes: Vec<_> = znodes.collect();
@@ -104,11 +114,37 @@ impl ZooKeeperLook {
             match answered(self.limit, line.data(&znode)).await {
                 Ok((data, stat)) => seen(znode, token(name), &data, &stat).map(Some),
                 Err(Error::NoNode) => Ok(None),
+                // Another client's znode, which this one may not read. It hides no other lock.
+                Err(Error::NoAuth) => match done(self.limit, line.stat(&znode)).await? {
+                    Some(stat) => seen(znode, None, &[], &stat).map(Some),
+                    None => Ok(None),
+                },
                 Err(error) => Err(failure::trouble(&error)),
             }
         });
         let seen: Result<Vec<_>, Trouble> = join_all(looks).await.into_iter().collect();
         Ok(seen?.into_iter().flatten().collect())
+    }
+
+    /// The same for a list. A directory that this client may not read hides no other lock.
+    async fn listed(&self, line: &Line, path: String) -> Answer<Vec<Seen>> {
+        match self.list(line, &path).await {
+            Err(Error::NoAuth) => Ok(vec![foreign(path)]),
+            names => self.nodes_among(line, &path, names).await,
+        }
+    }
+}
+
+/// The node of another client, of which nothing else is known.
+fn foreign(path: String) -> Seen {
+    Seen {
+        path,
+        own: None,
+        fence: Fence::new(0),
+        owner: None,
+        is_kept: false,
+        since: None,
+        ends: None,
     }
 }
 
@@ -151,7 +187,11 @@ impl Look for ZooKeeperLook {
     ) -> Answer<Directories> {
         let line = self.line().await?;
         let above = self.names.above();
-        let mut names = self.synced(&line, self.list(&line, &above)).await?;
+        let listing = async {
+            let names = self.list(&line, &above).await;
+            names.map_err(|error| failure::trouble(&error))
+        };
+        let mut names = self.synced(&line, listing).await?;
         names.retain(|name| place < *name);
         names.sort_unstable();
         let keys = names.into_iter().filter_map(|name| {
@@ -166,7 +206,7 @@ impl Look for ZooKeeperLook {
         let looking = &*self;
         let paths = page.iter().map(|(name, _)| format!("{above}/{name}"));
         let line = &line;
-        let looks = paths.map(|path| async move { looking.directory(line, &path).await });
+        let looks = paths.map(|path| async move { looking.listed(line, path).await });
         let looks = stream::iter(looks.collect::<Vec<_>>()).buffered(AT_ONCE);
         let seen: Result<Vec<_>, Trouble> = looks.try_collect().await;
         let keys = page.into_iter().map(|(_, key)| key);

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool, LockPoolBuilder};
+use leasehold_tests::probe::Probe;
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::wait;
@@ -139,8 +140,36 @@ async fn beside_one_process_of_many_tasks() {
     beside(&server, pools, 4).await;
 }
 
-/// A server on which a lock has just been left free. Two processes queue for it: the first has had
-/// it, and the second keeps it until `leaves` has a permit.
+/// How often processes hand a key on before it is left free.
+const OFTEN: usize = 4;
+
+/// A call that waits for one long section does not wait for a pause, too. Fails if the key is free
+/// when the holder's release has returned.
+#[tokio::test]
+async fn a_long_section_makes_no_pause() {
+    let server = Server::start();
+    let after = Duration::from_millis(50);
+    let pool = || {
+        let pool = LockPool::builder().url(server.url()).make_way_after(after);
+        wait::connected(pool.io_timeout(NO_OUTAGE))
+    };
+    let (one, other, probe) = (pool().await, pool().await, server.probe());
+    let queue = cmd("EXISTS").arg("lock:%leasehold:queue:lock:k").to_owned();
+    let mut held = one.lock("k").ttl(TTL).acquire().await.expect("free");
+    for next in [&other, &one] {
+        let waiting = tokio::spawn(next.lock("k").ttl(TTL).wait(LONG).acquire());
+        wait::until_async("it waits", LONG, || probe.run::<u8>(&queue) == 1).await;
+        tokio::time::sleep(4 * after).await;
+        held.release().await.expect("still held");
+        assert!(probe.exists("lock:k"), "it is left free");
+        let next = wait::within("the next", LONG, waiting).await;
+        held = next.expect("no panic").expect("its turn comes");
+    }
+    held.release().await.expect("still held");
+}
+
+/// A server on which a lock has just been left free. Processes queue for it: all but one have had
+/// it, and the last one keeps it until `leaves` has a permit.
 async fn in_a_pause(
     server: &Server,
     leaves: &Arc<Semaphore>,
@@ -150,31 +179,35 @@ async fn in_a_pause(
         let pool = LockPool::builder().url(server.url()).make_way_after(after);
         wait::connected(pool.io_timeout(NO_OUTAGE))
     };
-    let (holder, next, probe) = (pool().await, pool().await, server.probe());
+    let (holder, probe) = (pool().await, server.probe());
     let mut calls = JoinSet::new();
     let held = holder.lock("k").ttl(TTL).acquire().await.expect("free");
     let turns = Arc::<AtomicUsize>::default();
-    for pool in [&next, &pool().await] {
+    let mut next = Vec::new();
+    for _ in 0..=OFTEN {
+        next.push(pool().await);
+    }
+    for pool in &next {
         let request = pool.lock("k").ttl(TTL).wait(LONG);
         let (turns, leaves) = (Arc::clone(&turns), Arc::clone(leaves));
         calls.spawn(async move {
             let guard = request.acquire().await?;
             tokio::time::sleep(2 * after).await;
-            if turns.fetch_add(1, Ordering::SeqCst) == 1 {
+            if turns.fetch_add(1, Ordering::SeqCst) == OFTEN {
                 let _permit = leaves.acquire().await.expect("it stays open");
             }
             guard.release().await
         });
     }
     let queue = cmd("STRLEN").arg("lock:%leasehold:queue:lock:k").to_owned();
-    wait::until_async("two wait", LONG, || probe.run::<usize>(&queue) == 2 * 46).await;
+    let all_wait = || probe.run::<usize>(&queue) == (OFTEN + 1) * 46;
+    wait::until_async("all wait", LONG, all_wait).await;
     held.release().await.expect("still held");
-    // The first has it, for longer than the key is handed on without a break.
-    let first = wait::within("the first", LONG, calls.join_next()).await;
-    first
-        .expect("there is one")
-        .expect("no panic")
-        .expect("held");
+    // They have it one after the other, for longer than the key is handed on without a break.
+    for _ in 0..OFTEN {
+        let one = wait::within("the next", LONG, calls.join_next()).await;
+        one.expect("there is one").expect("no panic").expect("held");
+    }
     (holder, calls)
 }
 

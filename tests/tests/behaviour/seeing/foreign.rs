@@ -74,6 +74,112 @@ async fn a_lock_without_an_end_is_shown_and_can_be_taken_away() {
     guard.release().await.expect("held");
 }
 
+/// Fails if another client's lock stays although the pool returned that it took it away.
+#[tokio::test]
+async fn a_value_that_begins_as_ours_is_taken_away() {
+    let server = Server::start();
+    let (pool, probe) = (pool(&server).await, server.probe());
+    let hex = "0123456789abcdef".repeat(2);
+    for value in [
+        "r",
+        "rails-web-7",
+        &format!("r{hex}"),
+        &format!("r{hex}:claim"),
+        &format!("{hex}:claims"),
+    ] {
+        assert!(probe.set_nx("lock:theirs", value, TTL));
+        let was = pool.force_release("theirs").await.expect("it answers");
+        assert!(was.expect("it was there").holders[0].foreign, "{value}");
+        assert!(!probe.delete("lock:theirs"), "{value} stays");
+    }
+    // The same among shares.
+    let guard = pool.lock("s").ttl(TTL).shared().acquire().await;
+    drop(guard.expect("free").release().await);
+    let shared = format!("{}:0", "f".repeat(32));
+    assert!(probe.set_nx("lock:s", &shared, TTL));
+    let mut member = cmd("ZADD");
+    member.arg(SHARES).arg("1e15").arg("rails-web-7");
+    probe.run::<()>(&member);
+    pool.force_release("s").await.expect("it answers");
+    assert!(!probe.delete("lock:s"), "the share stays");
+}
+
+const SHARES: &str = "lock:%leasehold:shares:lock:s";
+
+/// Fails if odd data of one lock hides the others, or keeps that one from being taken away.
+#[tokio::test]
+async fn odd_shares_hide_no_other_lock() {
+    let server = Server::start();
+    let (pool, probe) = (pool(&server).await, server.probe());
+    let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
+    let mut not_a_set = cmd("SET");
+    not_a_set.arg(SHARES).arg("text");
+    let member = |score: &str, member: &[u8]| {
+        let mut command = cmd("ZADD");
+        command.arg(SHARES).arg(score).arg(member);
+        command
+    };
+    let token = "0123456789abcdef".repeat(2);
+    for odd in [
+        not_a_set,
+        member("inf", token.as_bytes()),
+        member("1e300", token.as_bytes()),
+        member("1e15", b"\xff\xfe"),
+    ] {
+        let shared = format!("{}:0", "f".repeat(32));
+        assert!(probe.set_nx("lock:s", &shared, TTL));
+        probe.run::<()>(&odd);
+        let (mut locks, mut keys) = (pool.locks("*"), Vec::new());
+        while let Some(lock) = locks.next().await {
+            keys.push(lock.expect("it answers").key);
+        }
+        keys.sort_unstable();
+        assert_eq!(keys, ["k", "s"], "{odd:?}");
+        let lock = pool.inspect("s").await.expect("it answers");
+        assert_eq!(lock.state, LockState::Shared);
+        pool.force_release("s").await.expect("it answers");
+        assert!(!pool.inspect("s").await.expect("it answers").is_taken());
+    }
+    guard.release().await.expect("held");
+}
+
+/// Fails if a key that the user may not read hides the locks that the user may.
+#[tokio::test]
+async fn a_key_without_permission_hides_no_other_lock() {
+    let server = Server::start();
+    let mut user = cmd("ACL");
+    user.arg("SETUSER").arg("some").arg("on").arg(">some");
+    user.arg(&["+@all", "&*", "~lock:ours*", "~lock:%leasehold:*"]);
+    server.probe().run::<()>(&user);
+    let url = format!("redis://some:some@127.0.0.1:{}/", server.port());
+    let (pool, probe) = (pool_of(&url).await, server.probe());
+    let guard = pool.lock("ours").ttl(TTL).acquire().await.expect("free");
+    assert!(probe.set_nx("lock:theirs", "someone", TTL));
+    let (mut locks, mut found) = (pool.locks("*"), Vec::new());
+    while let Some(lock) = locks.next().await {
+        let lock = lock.expect("it answers");
+        found.push((lock.holders[0].foreign, lock.key));
+    }
+    found.sort_unstable();
+    assert_eq!(
+        found,
+        [(false, "ours".to_owned()), (true, "theirs".to_owned())]
+    );
+    for error in [
+        pool.inspect("theirs")
+            .await
+            .map(drop)
+            .expect_err("no permission"),
+        pool.force_release("theirs")
+            .await
+            .map(drop)
+            .expect_err("no permission"),
+    ] {
+        assert!(error.to_string().contains("NOPERM"), "{error}");
+    }
+    guard.release().await.expect("held");
+}
+
 /// Fails if data that is no string is listed, or breaks the list.
 #[tokio::test]
 async fn other_data_is_a_foreign_lock() {

@@ -43,6 +43,9 @@ on_stores!(redlock: (
     locks_that_match,
 ));
 
+/// No key is behind one that begins so.
+const LAST: &str = "\u{10ffff}\u{10ffff}";
+
 async fn take(pool: &LockPool, key: &str) -> LockGuard {
     let guard = pool.lock(key).ttl(TTL).acquire().await;
     guard.unwrap_or_else(|error| panic!("{key}: {error}"))
@@ -70,12 +73,14 @@ async fn locks_that_match(store: &Store) {
         "cart:1",
         r"back\slash",
         "100%",
+        LAST,
     ];
     let mut held = Vec::new();
     for name in names {
         held.push(take(&pool, name).await);
     }
     for (pattern, expected) in [
+        (LAST, vec![LAST]),
         ("order:*", vec!["order:1", "order:1*", "order:22"]),
         ("order:?", vec!["order:1"]),
         ("ord?r:1", vec!["order:1", "ordér:1"]),

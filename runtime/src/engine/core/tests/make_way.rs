@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{HOUR, IO_TIMEOUT, ONE_TRY, START, asked, enter, held, silent};
 use crate::base::clock::Instant;
 use crate::engine::core::Core;
+use crate::engine::core::queue::OFTEN;
 use crate::engine::core::signal::{Limits, Signal};
 use crate::engine::core::ticket::TicketId;
 use crate::error::LockError;
@@ -38,6 +39,7 @@ struct Process {
     now: Instant,
     last: u64,
     holder: Option<TicketId>,
+    stay: Duration,
 }
 
 impl Process {
@@ -47,6 +49,7 @@ impl Process {
             now: START,
             last: 0,
             holder: None,
+            stay: STAY,
         };
         for _ in 0..4 {
             process.come();
@@ -80,7 +83,7 @@ impl Process {
     fn until_it_makes_way(&mut self) -> Option<Duration> {
         let since = self.now;
         for _ in 0..1_000 {
-            self.now = self.now + STAY;
+            self.now = self.now + self.stay;
             self.come();
             let holder = self.holder.take().expect("it is held");
             self.core.release(holder, None, self.now);
@@ -144,6 +147,19 @@ fn the_key_is_left_free_again_and_again() {
     let op = process.asks_later();
     process.given(op);
     assert_eq!(process.until_it_makes_way(), Some(AFTER));
+}
+
+/// Fails if a call that waits for one long section waits for a pause, too, or if other clients wait
+/// for ever.
+#[test]
+fn long_sections_make_way_after_some_of_them() {
+    let mut process = Process::new(AFTER);
+    process.stay = 2 * AFTER;
+    for _ in 0..2 {
+        assert_eq!(process.until_it_makes_way(), Some(OFTEN * 2 * AFTER));
+        let op = process.goes_on();
+        process.given(op);
+    }
 }
 
 /// Fails if the key is left free although `make_way_after` is zero.

@@ -5,8 +5,8 @@ BEGIN
   RETURN (extract(epoch FROM t) * 1000000)::bigint;
 END $$;
 
--- What there is of these locks, for people: a row for each lock that is not free, for each share and
--- for each process that waits. Changes nothing. Times are in microseconds; fences are, too.
+-- What there is of these locks, for people: a row for each lock that is not free, for a transaction
+-- that pins a free one, for each share and for each process that waits. Changes nothing. Times are in microseconds; fences are, too.
 CREATE FUNCTION leasehold.look(names text[])
 RETURNS TABLE (key text, part text, place bigint, state text, fence bigint, most integer, owner text, since bigint,
   ends bigint, now bigint)
@@ -15,6 +15,13 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
       leasehold._micros(l.expires_at), leasehold._micros(clock_timestamp())
     FROM leasehold.locks l
     WHERE l.key = ANY (names) AND l.state <> 'free' AND l.expires_at > clock_timestamp()
+  UNION ALL
+  SELECT p.key, 'pin', 0, '', 0, 0, p.session, 0, 0, leasehold._micros(clock_timestamp())
+    FROM (
+      SELECT l.key, leasehold._pin(l.xmax) AS session FROM leasehold.locks l
+      WHERE l.key = ANY (names) AND (l.state IN ('free', 'handed') OR l.expires_at <= clock_timestamp()) AND l.xmax <> '0'::xid
+    ) p
+    WHERE p.session IS NOT NULL
   UNION ALL
   SELECT s.key, 'share', 0, CASE WHEN s.revoked THEN 'revoked' ELSE 'held' END, s.fence, 0, s.owner, s.fence,
       leasehold._micros(s.expires_at), leasehold._micros(clock_timestamp())

@@ -201,9 +201,42 @@ BEGIN
   RETURN leasehold._refusal(me, l, pinned);
 END $$;
 
--- The owner of a lock that one token has alone, for a call that is refused.
-CREATE FUNCTION leasehold._owner(l leasehold.locks) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+-- The session whose transaction has locked a row with this `xmax`, as an owner is written; null if
+-- none has. Of several sessions it is any. The number is the `pid` of `pg_stat_activity`, and 0 for a
+-- prepared transaction.
+CREATE FUNCTION leasehold._pin(x xid) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  lockers xid[] := ARRAY[x];
+  owner text;
 BEGIN
+  FOR try IN 1 .. 2 LOOP
+    -- Every transaction and subtransaction has a lock on its own number.
+    SELECT format('PostgreSQL %s %s', coalesce(k.pid, 0), CASE
+        WHEN p.gid IS NOT NULL THEN format('prepared transaction %s', p.gid)
+        ELSE concat_ws(' ', 'transaction of', coalesce(nullif(a.application_name, ''), a.usename), 'at ' || host(a.client_addr)) END)
+      INTO owner
+      FROM pg_locks k LEFT JOIN pg_stat_activity a ON a.pid = k.pid LEFT JOIN pg_prepared_xacts p ON p.transaction = k.transactionid
+      WHERE k.locktype = 'transactionid' AND k.mode = 'ExclusiveLock' AND k.granted AND k.transactionid = ANY (lockers)
+        AND k.pid IS DISTINCT FROM pg_backend_pid()
+      LIMIT 1;
+    EXIT WHEN owner IS NOT NULL OR try = 2;
+    BEGIN
+      -- Where several transactions have locked a row, the number is that of their list. An error
+      -- shows that there is no such list.
+      lockers := ARRAY(SELECT m.xid FROM pg_get_multixact_members(x) m);
+    EXCEPTION WHEN OTHERS THEN
+      RETURN NULL;
+    END;
+  END LOOP;
+  RETURN owner;
+END $$;
+
+-- The owner of a lock that one token has alone, or of the pin, for a call that is refused.
+CREATE FUNCTION leasehold._owner(me uuid, l leasehold.locks, pinned boolean) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+  IF pinned AND leasehold._is_open(me, l) THEN
+    RETURN (SELECT leasehold._pin(r.xmax) FROM leasehold.locks r WHERE r.key = l.key);
+  END IF;
   RETURN CASE WHEN l.state = 'held' THEN l.function END;
 END $$;
 

@@ -15,7 +15,7 @@ BEGIN
     IF l.state <> 'free' AND l.expires_at > clock_timestamp() AND l.token IS DISTINCT FROM t
        AND NOT leasehold._is_open(me, l) THEN
       left_ms := leasehold._refusal(me, l, false);
-      holder := leasehold._owner(l);
+      holder := leasehold._owner(me, l, false);
       RETURN;
     END IF;
   END IF;
@@ -30,7 +30,7 @@ BEGIN
     taken := true;
   ELSE
     left_ms := leasehold._refuse(me, l, pinned, queues, fn);
-    holder := leasehold._owner(l);
+    holder := leasehold._owner(me, l, pinned);
     RETURN;
   END IF;
   fence := l.fence;
@@ -76,7 +76,7 @@ BEGIN
       left_ms := leasehold._left((SELECT s.expires_at FROM leasehold.shares s WHERE s.key = k
         ORDER BY s.expires_at OFFSET taken_shares - limit_ LIMIT 1));
     END IF;
-    holder := leasehold._owner(l);
+    holder := leasehold._owner(me, l, pinned);
     RETURN;
   END IF;
   taken := true;
@@ -222,7 +222,7 @@ BEGIN
       PERFORM set_config('synchronous_commit', 'off', true);
       refused := i - 1;
       left_ms := leasehold._refusal(me, l, pinned);
-      holder := leasehold._owner(l);
+      holder := leasehold._owner(me, l, pinned);
       RETURN NEXT;
       RETURN;
     END IF;

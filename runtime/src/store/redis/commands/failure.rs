@@ -131,7 +131,7 @@ pub(crate) fn server_error(code: &str, details: Option<&str>) -> Failure {
 }
 
 /// Some versions report the error that a script met inside another error.
-pub(super) fn hidden_code<'a>(code: &'a str, details: &str) -> &'a str {
+pub(crate) fn hidden_code<'a>(code: &'a str, details: &str) -> &'a str {
     if code != "ERR" {
         return code;
     }

@@ -14,10 +14,12 @@ const LATEST: Duration = Duration::from_secs(100_000_000_000);
 
 /// What there is of the lock `key`, from an answer of `look.lua`.
 pub(crate) fn read(key: &str, answer: &Value) -> Result<LockInfo, Failure> {
-    let seen = Seen::read(answer)?;
-    let mut info = LockInfo::free(key);
-    seen.show(&mut info).ok_or_else(shapeless)?;
-    Ok(info)
+    Seen::read(answer)?.shown(key)
+}
+
+/// The same for a key that a list has found.
+pub(crate) fn listed(key: &str, answer: &Value) -> Result<LockInfo, Failure> {
+    Seen::listed(answer)?.shown(key)
 }
 
 /// An answer of `look.lua`, taken apart.
@@ -39,6 +41,25 @@ impl<'a> Seen<'a> {
         Self::of(answer).ok_or_else(shapeless)
     }
 
+    /// The answer for a key that a list has found. Data of a key that this client may not read is
+    /// foreign, and hides no other lock.
+    pub(crate) fn listed(answer: &'a Value) -> Result<Self, Failure> {
+        let Value::ServerError(error) = answer else {
+            return Self::read(answer);
+        };
+        let details = error.details().unwrap_or_default();
+        if failure::hidden_code(error.code(), details) != "NOPERM" || !details.contains("key") {
+            return Self::read(answer);
+        }
+        Ok(Self {
+            now: SystemTime::UNIX_EPOCH,
+            value: Some(b"?"),
+            left: None,
+            shares: &[],
+            waiters: &[],
+        })
+    }
+
     fn of(answer: &'a Value) -> Option<Self> {
         let [now, value, ms, shares, waiters] = array(answer)? else {
             return None;
@@ -56,6 +77,12 @@ impl<'a> Seen<'a> {
             shares: array(shares)?,
             waiters: array(waiters)?,
         })
+    }
+
+    fn shown(&self, key: &str) -> Result<LockInfo, Failure> {
+        let mut info = LockInfo::free(key);
+        self.show(&mut info).ok_or_else(shapeless)?;
+        Ok(info)
     }
 
     fn show(&self, info: &mut LockInfo) -> Option<()> {
@@ -86,19 +113,17 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// The holder of a share.
+/// The holder of a share. Any client can write any member with any score.
 fn holder(share: &Value, now: SystemTime) -> Option<Holder> {
-    let [member, ends, record] = array(share)? else {
+    let [Value::BulkString(member), ends, record] = array(share)? else {
         return None;
     };
-    let left = time(text(ends)?)?.duration_since(now).unwrap_or_default();
+    let ends = time(text(ends)?);
+    let left = ends.map(|ends| ends.duration_since(now).unwrap_or_default());
     let record = Record::read(text(record).unwrap_or_default());
-    let holder = record.map_or_else(
-        || Holder::unknown(Some(left)),
-        |record| record.holder(Some(left), now),
-    );
+    let holder = record.map_or_else(|| Holder::unknown(left), |record| record.holder(left, now));
     Some(Holder {
-        revoked: text(member)?.starts_with('r'),
+        revoked: member.starts_with(b"r"),
         ..holder
     })
 }

@@ -217,7 +217,7 @@ impl RedisSource {
             self.answers(Action::Inspect, &keys).await?
         };
         let locks = keys.iter().zip(&answers);
-        let locks = locks.map(|(key, answer)| answer::read(key.name(), answer));
+        let locks = locks.map(|(key, answer)| answer::listed(key.name(), answer));
         let mut locks = locks.collect::<Result<Vec<_>, _>>()?;
         locks.retain(LockInfo::is_taken);
         Ok(Page {

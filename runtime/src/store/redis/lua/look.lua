@@ -16,9 +16,10 @@ local function owner_of(queue, id)
   return type(found) == 'string' and found or ''
 end
 
--- Whether a token in a set of shares was taken away by force: an `r` is in front of it.
-local function is_revoked(text)
-  return string.sub(text, 1, 1) == 'r'
+-- Whether a token was taken away by force: an `r` is in front of it. `rest` is a pattern for the
+-- text behind the token.
+local function is_revoked(text, rest)
+  return string.find(text, '^r' .. string.rep('%x', 32) .. rest)
 end
 
 local function look(key, queue, shares)
@@ -31,7 +32,8 @@ local function look(key, queue, shares)
   end
   local held, waiters = {}, {}
   if value and string.sub(value, 1, 32) == SHARED and shares ~= key then
-    local found = redis.call('ZRANGE', shares, 0, MOST_TOLD - 1, 'WITHSCORES')
+    -- Data of another type has no members.
+    local found = redis.pcall('ZRANGE', shares, 0, MOST_TOLD - 1, 'WITHSCORES')
     for at = 1, #found, 2 do
       if tonumber(found[at + 1]) > now then
         held[#held + 1] = {found[at], found[at + 1], owner_of(queue, string.sub(found[at], -32))}

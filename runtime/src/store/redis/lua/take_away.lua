@@ -35,10 +35,14 @@ local function give()
 end
 
 local function revoke_shares()
-  local found = redis.call('ZRANGE', shares, 0, -1, 'WITHSCORES')
+  local found = redis.pcall('ZRANGE', shares, 0, -1, 'WITHSCORES')
+  if found['err'] then
+    -- Data of another type: no share can be taken or renewed while it is there.
+    redis.call('DEL', shares)
+  end
   for at = 1, #found, 2 do
     local member, ends = found[at], math.min(found[at + 1], now + GRACE)
-    if not is_revoked(member) then
+    if not is_revoked(member, '$') then
       -- The removal is first: it needs no memory, and after it a full server takes the rest.
       redis.call('ZREM', shares, member)
       if #member == 32 and told(member, owner_of(queue, member)) then
@@ -53,7 +57,7 @@ local function revoke_shares()
   end
 end
 
-if not value or is_revoked(value) then
+if not value or is_revoked(value, ':%d+:%d+:%x+:') then
   return was
 end
 if string.sub(value, 1, 32) == SHARED then

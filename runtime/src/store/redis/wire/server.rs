@@ -5,13 +5,11 @@ use std::net::IpAddr;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
-#[cfg(feature = "tls")]
-use super::tls;
 use crate::error::LockError;
 use crate::store::redis::commands::redirect::Endpoint;
 #[cfg(feature = "tls")]
 use crate::store::tls::Tls;
-use crate::store::url_options::UrlOptions;
+use crate::store::url_options::{UrlOptions, authority};
 
 /// A server's address and credentials. `Display` shows no credentials.
 #[derive(Clone)]
@@ -50,10 +48,6 @@ impl Server {
                 "the lock store's URL ends at its `#`; the server's certificate is always verified, so there is no `#insecure`: \
                  give the pool its authority with `tls_ca`; a `#` elsewhere is written %23",
             ));
-        }
-        #[cfg(feature = "tls")]
-        if base.starts_with("rediss") {
-            tls::choose_provider();
         }
         Ok(Self {
             info,
@@ -126,6 +120,14 @@ impl Server {
         })
     }
 
+    /// Where the server listens, as a URL has it.
+    pub(crate) fn address(&self) -> String {
+        match self.endpoint() {
+            Some(Endpoint { host, port }) => authority(&host, port),
+            None => self.info.addr().to_string(),
+        }
+    }
+
     /// What may be the matter with a server that is silent.
     pub(crate) fn suspicion(&self) -> &'static str {
         match self.info.addr() {
@@ -156,7 +158,7 @@ fn readable(address: &ConnectionAddr) -> Option<String> {
 
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", self.scheme(), self.info.addr())?;
+        write!(f, "{}://{}", self.scheme(), self.address())?;
         match self.info.redis_settings().db() {
             0 => Ok(()),
             db => write!(f, "/{db}"),

@@ -47,12 +47,3 @@ impl Tls {
             .await
     }
 }
-
-/// Installs a TLS provider for the whole process, without which the crate `redis` panics. A
-/// provider that the program installed before the pool is built stays.
-pub(crate) fn choose_provider() {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // An error says that another thread installed one first, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
-}

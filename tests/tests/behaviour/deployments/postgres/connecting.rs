@@ -72,6 +72,50 @@ async fn a_database_without_the_tables() {
     );
 }
 
+/// Fails if a server that is none is waited for longer than the pool's limit.
+#[tokio::test]
+async fn what_is_no_server_is_not_migrated_for_long() {
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let port = silent.local_addr().expect("it listens").port();
+    let url = format!("postgres://locks@127.0.0.1:{port}/locks?migrate=1");
+    let pool = LockPool::builder().url(url).io_timeout(TTL / 100);
+    // Half of the time that a migration may take.
+    let connected = wait::within("a refusal", Duration::from_secs(15), pool.connect()).await;
+    assert_eq!(
+        code(&connected.map(drop).expect_err("it is silent")),
+        "timeout"
+    );
+}
+
+/// Fails if the rights of the page are not enough where functions are not for everybody.
+#[tokio::test]
+async fn the_rights_are_enough_without_those_of_public() {
+    let (database, _pool) = super::fresh().await;
+    let owner = database.client().await;
+    let revoke = "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA leasehold FROM PUBLIC";
+    owner.batch_execute(revoke).await.expect("an owner may");
+    let role = format!("CREATE ROLE strict LOGIN; {}", grants("strict"));
+    owner.batch_execute(&role).await.expect("an owner may");
+    let pool = try_connect(&database.url_of("strict"))
+        .await
+        .expect("it may");
+    works(&pool, "strict").await;
+    assert_eq!(recorded(&pool).await.expect("it may"), 7);
+    let guard = super::take(&pool, "verified").await;
+    let (client, key) = (database.client().await, guard.full_key().to_owned());
+    client
+        .batch_execute("SET ROLE strict")
+        .await
+        .expect("it may");
+    for function in ["verify", "guard"] {
+        let fence = super::verifying::fence(&guard);
+        let sql = format!("SELECT leasehold.{function}('{key}', {fence})");
+        client.batch_execute(&sql).await.expect("it may");
+    }
+    let report = pool.check().await.expect("it answers");
+    assert!(report.is_ready(), "{report}");
+}
+
 /// Fails if two processes make the tables at the same time.
 #[tokio::test]
 async fn all_processes_migrate_at_once() {

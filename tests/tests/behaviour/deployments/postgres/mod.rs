@@ -26,6 +26,7 @@ mod neighbours;
 mod network;
 mod orphans;
 mod outliving;
+mod pins;
 mod pooler;
 mod processes;
 #[cfg(feature = "tls")]

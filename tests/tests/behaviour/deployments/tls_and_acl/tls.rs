@@ -10,6 +10,7 @@ use leasehold_tests::certificates::{Authority, Identity};
 use leasehold_tests::server::ServerOptions;
 use leasehold_tests::tls::TlsServer;
 use leasehold_tests::wait;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
@@ -23,7 +24,8 @@ fn patient(url: impl Into<String>) -> LockPoolBuilder {
     LockPool::builder().url(url).io_timeout(IO_TIMEOUT)
 }
 
-/// Fails if TLS does not work, or is taken for plain text by the checks.
+/// Fails if TLS does not work, is taken for plain text by the checks, or takes the choice of a TLS
+/// provider for the process from the program.
 #[tokio::test]
 async fn a_server_of_a_known_authority_is_trusted() {
     let authority = Authority::new();
@@ -39,6 +41,7 @@ async fn a_server_of_a_known_authority_is_trusted() {
     let report = pool.check().await.expect("it answers");
     assert!(report.is_ready(), "{report}");
     assert_eq!(report.find("plain-text"), None, "{report}");
+    assert!(CryptoProvider::get_default().is_none());
 }
 
 /// Fails if only what comes in plain text is looked at: a line without an end kept a caller for

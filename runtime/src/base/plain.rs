@@ -1,0 +1,53 @@
+//! Text that other programs wrote, for logs and terminals.
+
+use std::fmt::{self, Write as _};
+
+/// Shows a text of a key, an owner or a server. Characters that a terminal or a log obeys are
+/// escaped as in Rust: control characters, ends of lines (U+2028, U+2029), and those that change the
+/// direction of text (Unicode Standard Annex #9, section 2).
+pub(crate) struct Plain<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Plain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for character in self.0.chars() {
+            if is_obeyed(character) {
+                write!(f, "{}", character.escape_default())?;
+            } else {
+                f.write_char(character)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_obeyed(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
+}
+
+/// [`Plain`] for the command.
+pub fn plain(text: &str) -> String {
+    Plain(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if a text moves the cursor, ends a line, or changes its direction.
+    #[test]
+    fn a_terminal_obeys_no_text() {
+        for (text, shown) in [
+            ("job:\u{1b}[2J", "job:\\u{1b}[2J"),
+            ("a\nb\r\u{85}", "a\\nb\\r\\u{85}"),
+            ("a\u{202e}b\u{2066}", "a\\u{202e}b\\u{2066}"),
+            ("a\u{2028}b", "a\\u{2028}b"),
+            ("größe:7 \"é\" e\u{301} سلام", "größe:7 \"é\" e\u{301} سلام"),
+        ] {
+            assert_eq!(plain(text), shown);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! A lock that only transactions keep from every call: it is shown with their sessions.
+
+use leasehold::{LockError, LockInfo, LockPool, LockState};
+use leasehold_tests::postgres::{Database, Postgres};
+use leasehold_tests::wait;
+use tokio_postgres::Client;
+
+use super::verifying::fence;
+use super::{LONG, TTL, fresh, patient, take, works};
+
+/// Begins a transaction that verifies the lock `k`, which is released then.
+async fn pin(database: &Database, pool: &LockPool, number: usize) -> Vec<Client> {
+    let guard = take(pool, "k").await;
+    let mut clients = Vec::new();
+    for _ in 0..number {
+        let client = database.client().await;
+        let (key, fence) = (guard.full_key(), fence(&guard));
+        let verify = format!(
+            "SET application_name = 'shop'; BEGIN; SAVEPOINT a; SELECT leasehold.verify('{key}', {fence})"
+        );
+        client.batch_execute(&verify).await.expect("it holds it");
+        clients.push(client);
+    }
+    guard.release().await.expect("still held");
+    clients
+}
+
+async fn pid(client: &Client) -> u32 {
+    let asked = client.query_one("SELECT pg_backend_pid()", &[]).await;
+    let pid: i32 = asked.expect("it answers").get(0);
+    pid.unsigned_abs()
+}
+
+/// The look at `k` that shows a pin.
+async fn pinned(pool: &LockPool) -> LockInfo {
+    let mut lock = pool.inspect("k").await.expect("it answers");
+    // A release may still be on its way.
+    while lock.state == LockState::Exclusive {
+        lock = pool.inspect("k").await.expect("it answers");
+    }
+    assert_eq!(lock.state, LockState::Pinned, "{lock:?}");
+    lock
+}
+
+async fn listed(pool: &LockPool) -> Vec<String> {
+    let (mut locks, mut keys) = (pool.locks("*"), Vec::new());
+    while let Some(lock) = locks.next().await {
+        keys.push(lock.expect("it answers").key);
+    }
+    keys
+}
+
+async fn refusal(pool: &LockPool) -> LockError {
+    let refused = pool.lock("k").ttl(TTL).acquire().await;
+    refused.map(drop).expect_err("it is pinned")
+}
+
+/// Fails if a lock that is refused to every call is shown as free, or without the session to end.
+#[tokio::test]
+async fn a_pinned_lock_is_shown() {
+    for number in [1, 2] {
+        let (database, pool) = fresh().await;
+        let other = patient(&database).await;
+        let clients = pin(&database, &pool, number).await;
+        let mut pids = Vec::new();
+        for client in &clients {
+            pids.push(pid(client).await);
+        }
+        let lock = pinned(&other).await;
+        let owner = lock.holders[0].owner.as_ref().expect("its session");
+        assert!(pids.contains(&owner.pid), "{owner} {pids:?}");
+        assert!(lock.holders[0].foreign);
+        assert!(owner.to_string().contains("transaction of shop"), "{owner}");
+        assert_eq!(listed(&other).await, ["k"]);
+
+        let refused = refusal(&other).await;
+        assert!(refused.is_contention(), "{refused}");
+        let holder = refused.holder().expect("the session");
+        assert!(pids.contains(&holder.pid), "{refused}");
+
+        let report = pool.check().await.expect("it answers");
+        let finding = report.find("pinned").expect("it is found").text.clone();
+        assert!(
+            finding.contains("keep 1 locks") && finding.contains("shop"),
+            "{finding}"
+        );
+
+        let taken = other.force_release("k").await.map(drop);
+        let text = taken.expect_err("a transaction stays").to_string();
+        let says = |pid: &u32| text.contains(&format!("pg_terminate_backend({pid})"));
+        assert!(pids.iter().any(says), "{text}");
+
+        let owner = database.client().await;
+        for pid in pids {
+            let end = format!("SELECT pg_terminate_backend({pid})");
+            owner.batch_execute(&end).await.expect("a superuser may");
+        }
+        works(&other, "k").await;
+        let is_free = async || !other.inspect("k").await.expect("it answers").is_taken();
+        wait::within("it is free", LONG, async { while !is_free().await {} }).await;
+        assert!(listed(&other).await.is_empty());
+        let report = pool.check().await.expect("it answers");
+        assert!(report.find("pinned").is_none(), "{report}");
+    }
+}
+
+/// Fails if a prepared transaction, which has no session, is not shown.
+#[tokio::test]
+async fn a_prepared_transaction_is_shown() {
+    let settings = ["fsync=off", "max_prepared_transactions=4"];
+    let server = Postgres::start_with(&settings);
+    let database = server.migrated();
+    let pool = patient(&database).await;
+    let clients = pin(&database, &pool, 1).await;
+    let prepare = "PREPARE TRANSACTION 'sale-7'";
+    clients[0].batch_execute(prepare).await.expect("it may");
+    let lock = pinned(&pool).await;
+    let owner = lock.holders[0].owner.as_ref().expect("its name");
+    assert_eq!(
+        (owner.pid, &*owner.function),
+        (0, "prepared transaction sale-7")
+    );
+    let taken = pool.force_release("k").await.map(drop);
+    let text = taken.expect_err("it stays").to_string();
+    assert!(text.contains("ROLLBACK PREPARED"), "{text}");
+    let end = "ROLLBACK PREPARED 'sale-7'";
+    clients[0].batch_execute(end).await.expect("it may");
+    works(&pool, "k").await;
+}
+
+/// Fails if a lock with a holder is shown as pinned by the transaction of its own call.
+#[tokio::test]
+async fn a_transaction_beside_its_holder_is_no_pin() {
+    let (database, pool) = fresh().await;
+    let guard = take(&pool, "k").await;
+    let client = database.client().await;
+    let verify = format!(
+        "BEGIN; SELECT leasehold.verify('{}', {})",
+        guard.full_key(),
+        fence(&guard)
+    );
+    client.batch_execute(&verify).await.expect("it holds it");
+    let lock = pool.inspect("k").await.expect("it answers");
+    assert_eq!(
+        (lock.state, lock.fence),
+        (LockState::Exclusive, guard.fence())
+    );
+    let report = pool.check().await.expect("it answers");
+    assert!(report.find("pinned").is_none(), "{report}");
+    client.batch_execute("COMMIT").await.expect("it ends");
+    guard.release().await.expect("still held");
+}
