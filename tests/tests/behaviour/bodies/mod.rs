@@ -2,6 +2,7 @@
 
 mod at_least;
 mod concurrency;
+mod deploys;
 mod detached;
 mod exits;
 mod kept_locks;

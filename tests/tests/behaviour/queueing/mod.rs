@@ -3,4 +3,5 @@
 mod clients_without_a_queue;
 mod processes;
 mod refusals;
+mod release_to_grant;
 mod waiting;

@@ -1,0 +1,163 @@
+//! Two versions of a program side by side, as in a rolling deploy. The table in
+//! `docs/production.md` has what each call gets.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool, LockRequest};
+use leasehold_tests::on_every_store_of_leases;
+use leasehold_tests::stores::Store;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+
+on_every_store_of_leases!(
+    other_permits_and_ttls_under_load,
+    another_key_template,
+    another_result_type,
+);
+
+const LONG: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const OLD_TTL: Duration = Duration::from_secs(10);
+const NEW_TTL: Duration = Duration::from_secs(20);
+
+/// Lets six callers of each version take the lock again and again, each with its own request.
+/// Returns how many were inside together at most.
+async fn load(
+    store: &Store,
+    old: fn(&LockPool) -> LockRequest,
+    new: fn(&LockPool) -> LockRequest,
+) -> usize {
+    let (inside, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let mut calls = JoinSet::new();
+    for request in [old, new] {
+        let pool = store.pool().await;
+        for _ in 0..6 {
+            let (pool, inside, most) = (pool.clone(), Arc::clone(&inside), Arc::clone(&most));
+            calls.spawn(async move {
+                for _ in 0..15 {
+                    let guard = request(&pool).wait(LONG).acquire().await?;
+                    let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
+                    most.fetch_max(now, Ordering::SeqCst);
+                    tokio::time::sleep(Duration::from_millis(3)).await;
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    guard.release().await?;
+                }
+                Ok::<(), LockError>(())
+            });
+        }
+    }
+    while let Some(call) = calls.join_next().await {
+        call.expect("no panic").expect("each call gets its turn");
+    }
+    most.load(Ordering::SeqCst)
+}
+
+/// Fails if a call of either version is refused, or the versions do not exclude each other.
+async fn other_permits_and_ttls_under_load(store: &Store) {
+    let most = load(
+        store,
+        |pool| pool.lock("permits").ttl(OLD_TTL).permits(3),
+        |pool| pool.lock("permits").ttl(NEW_TTL).permits(5),
+    );
+    let most = most.await;
+    assert!((2..=5).contains(&most), "{most}");
+    let most = load(
+        store,
+        |pool| pool.lock("ttl").ttl(OLD_TTL).watchdog(),
+        |pool| pool.lock("ttl").ttl(NEW_TTL),
+    );
+    assert_eq!(most.await, 1);
+}
+
+/// Fails if the page is wrong: locks with other keys are other locks.
+async fn another_key_template(store: &Store) {
+    let (old, new) = (store.pool().await, store.pool().await);
+    let id = 7;
+    let held = old.lock(format!("order:{id}")).ttl(OLD_TTL).acquire().await;
+    let other = new
+        .lock(format!("shop:order:{id}"))
+        .ttl(NEW_TTL)
+        .acquire()
+        .await;
+    other.expect("another lock").release().await.expect("held");
+    // The version between the two takes both, and excludes either.
+    let both = [format!("order:{id}"), format!("shop:order:{id}")];
+    let refused = new.lock_all(both.clone()).ttl(NEW_TTL).acquire().await;
+    assert!(refused.expect_err("the old one is held").is_contention());
+    held.expect("free").release().await.expect("held");
+    let both = new.lock_all(both).ttl(NEW_TTL).wait(LONG).acquire().await;
+    let both = both.expect("free");
+    let refused = old.lock(format!("order:{id}")).ttl(OLD_TTL).acquire().await;
+    assert!(refused.expect_err("it is held").is_contention());
+    both.release().await.expect("held");
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct OldOrder {
+    id: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct NewOrder {
+    id: u64,
+    #[serde(default)]
+    note: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct OtherOrder {
+    number: String,
+}
+
+async fn create<T>(pool: &LockPool, key: &str, value: T) -> Result<T, LockError>
+where
+    T: Serialize + for<'de> Deserialize<'de> + Send + 'static,
+{
+    let request = pool.lock(key).ttl(OLD_TTL).wait(LONG);
+    request
+        .run_replayed(DAY, async { Ok::<T, LockError>(value) })
+        .await?
+}
+
+/// Fails if a version runs an order again, or reads another one from a kept result.
+async fn another_result_type(store: &Store) {
+    let (old, new) = (store.pool().await, store.pool().await);
+    let first = OldOrder { id: 1 };
+    let second = OldOrder { id: 2 };
+    let note = String::new;
+    assert_eq!(create(&old, "a", first.clone()).await, Ok(first.clone()));
+    // A field with a default, in both directions.
+    let read = create(
+        &new,
+        "a",
+        NewOrder {
+            id: 2,
+            note: "new".to_owned(),
+        },
+    )
+    .await;
+    assert_eq!(
+        read,
+        Ok(NewOrder {
+            id: 1,
+            note: note()
+        })
+    );
+    let made = NewOrder {
+        id: 3,
+        note: "new".to_owned(),
+    };
+    assert_eq!(create(&new, "b", made.clone()).await, Ok(made));
+    assert_eq!(create(&old, "b", second).await, Ok(OldOrder { id: 3 }));
+    // A type that cannot read it.
+    let other = OtherOrder {
+        number: "4".to_owned(),
+    };
+    let refused = create(&new, "a", other)
+        .await
+        .expect_err("it cannot be read");
+    assert!(matches!(refused, LockError::Config { .. }), "{refused}");
+    assert_eq!(create(&old, "a", OldOrder { id: 5 }).await, Ok(first));
+}
