@@ -3,8 +3,8 @@
 use std::fmt::{self, Write as _};
 
 /// Shows a text of a key, an owner or a server. Characters that a terminal or a log obeys are
-/// escaped as in Rust: control characters, ends of lines (U+2028, U+2029), and those that change the
-/// direction of text (Unicode Standard Annex #9, section 2).
+/// escaped as in Rust: control characters, ends of lines (U+2028, U+2029), and those that change
+/// the direction of text (Unicode Standard Annex #9, section 2).
 pub(crate) struct Plain<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Plain<'_> {

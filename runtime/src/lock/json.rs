@@ -1,7 +1,8 @@
 //! One JSON for every build of a program.
 //!
-//! Cargo switches the features of `serde_json` on for all crates of a program if one asks for them. `preserve_order` changes the order of a `Value`'s fields, and `arbitrary_precision` the
-//! digits of its numbers and how a number is read where its type is not known.
+//! Cargo switches the features of `serde_json` on for all crates of a program if one asks for them.
+//! `preserve_order` changes the order of a `Value`'s fields, and `arbitrary_precision` the digits of
+//! its numbers and how a number is read where its type is not known.
 
 use std::io;
 

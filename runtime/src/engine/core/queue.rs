@@ -361,8 +361,8 @@ impl KeyQueue {
         }
     }
 
-    /// Whether calls used the key one after the other for `after` or longer, so that it must be
-    /// left free. Only at a store with a queue.
+    /// True if calls used the key one after the other for `after` or longer, so that it must be left
+    /// free. Only at a store with a queue.
     pub(super) fn is_to_make_way(&self, after: Duration, now: Instant) -> bool {
         let long = |known: &Use| OFTEN <= known.calls && after <= now.since(known.since);
         self.tenure.is_fair() && !after.is_zero() && self.in_use.as_ref().is_some_and(long)

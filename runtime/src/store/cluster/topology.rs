@@ -24,7 +24,7 @@ pub(crate) struct Topology {
     /// Which master has which slots.
     pub(crate) masters: Vec<(RangeInclusive<u16>, Endpoint)>,
     pub(super) replicas: Vec<Endpoint>,
-    /// Whether a master is announced without the host that clients reach it by.
+    /// True if a master is announced without the host that clients reach it by.
     pub(super) has_unnamed: bool,
     /// Whether the node reports the cluster's state as ok. Unknown if the user may not ask for it.
     pub(super) serves: Option<bool>,
@@ -69,8 +69,8 @@ impl Topology {
         })
     }
 
-    /// Reads `[[first, last, [host, port, …], replica, …], …]`. No host stands for `asked`, the host
-    /// of the node that was asked.
+    /// Reads `[[first, last, [host, port, …], replica, …], …]`. No host stands for `asked`, the
+    /// host of the node that was asked.
     pub(crate) fn of_slots(slots: &Value, asked: &str) -> Option<Self> {
         let mut read = Self::default();
         for range in array(slots)? {
@@ -148,7 +148,7 @@ impl Topology {
     }
 }
 
-/// The host of a node, if the cluster announces one. A node that is to have a host name and has none
+/// The host of a node, if the cluster announces one. A node that lacks the host name which it needs
 /// is announced as `?`, and one that clients reach by the host which they asked, as null.
 fn announced(node: &Value) -> Option<Option<&str>> {
     match array(node)?.first()? {

@@ -140,7 +140,7 @@ async fn beside_one_process_of_many_tasks() {
     beside(&server, pools, 4).await;
 }
 
-/// How often processes hand a key on before it is left free.
+/// The number of times that processes hand a key on before it is left free.
 const OFTEN: usize = 4;
 
 /// A call that waits for one long section does not wait for a pause, too. Fails if the key is free

@@ -5,8 +5,9 @@ BEGIN
   RETURN (extract(epoch FROM t) * 1000000)::bigint;
 END $$;
 
--- What there is of these locks, for people: a row for each lock that is not free, for a transaction
--- that pins a free one, for each share and for each process that waits. Changes nothing. Times are in microseconds; fences are, too.
+-- Shows these locks to people: a row for each lock that is not free, for a transaction that pins a
+-- free one, for each share and for each process that waits. Changes nothing. Times are in
+-- microseconds; fences are, too.
 CREATE FUNCTION leasehold.look(names text[])
 RETURNS TABLE (key text, part text, place bigint, state text, fence bigint, most integer, owner text, since bigint,
   ends bigint, now bigint)

@@ -202,8 +202,8 @@ BEGIN
 END $$;
 
 -- The session whose transaction has locked a row with this `xmax`, as an owner is written; null if
--- none has. Of several sessions it is any. The number is the `pid` of `pg_stat_activity`, and 0 for a
--- prepared transaction.
+-- none has. Of several sessions it is any. The number is the `pid` of `pg_stat_activity`, and 0 for
+-- a prepared transaction.
 CREATE FUNCTION leasehold._pin(x xid) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   lockers xid[] := ARRAY[x];

@@ -16,7 +16,7 @@ local function owner_of(queue, id)
   return type(found) == 'string' and found or ''
 end
 
--- Whether a token was taken away by force: an `r` is in front of it. `rest` is a pattern for the
+-- True if a token was taken away by force: an `r` is in front of it. `rest` is a pattern for the
 -- text behind the token.
 local function is_revoked(text, rest)
   return string.find(text, '^r' .. string.rep('%x', 32) .. rest)
