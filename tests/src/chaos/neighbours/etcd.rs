@@ -4,19 +4,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::Scene;
-use super::tenants::{LONG_FOR_A_LEASE, TTL, Tenants};
-use super::zookeeper::{CROWDED, crowd, long_names};
+use super::tenants::{LONG_FOR_A_LEASE, Tenants};
+use super::{Scene, crowd};
 use crate::chaos::ground::Ground;
 use crate::chaos::sheet::Sheet;
 use crate::etcd::Etcd;
 use crate::pipe::Pipe;
 use crate::session_server::SessionServer;
 
-pub(super) const SCENES: &[Scene] = &[
-    ("another team adds roles", roles),
-    ("many calls wait, and the connection is cut", watches),
-];
+pub(super) const SCENES: &[Scene] = &[("another team adds roles", roles), (crowd::SCENE, crowd)];
 
 const TENANTS: usize = 20;
 
@@ -50,18 +46,14 @@ fn roles(_ground: &Ground, sheet: &Sheet) {
     tenants.turn(sheet, SCENE, "turn");
 }
 
-fn watches(ground: &Ground, sheet: &Sheet) {
-    const SCENE: &str = "many calls wait, and the connection is cut";
+fn crowd(ground: &Ground, sheet: &Sheet) {
     let server = Etcd::start();
-    let pipe = Pipe::start(server.address());
-    let url = Etcd::url_of_all([pipe.address()], "crowd");
-    let tenants = Tenants::move_in_for(CROWDED, &url, TENANTS);
-    let names = long_names(ground.count(2_000, 400));
-    let crowd = crowd(&tenants, &server.url("crowd"), &names);
-    pipe.cut();
-    sleep(TTL);
-    pipe.cut();
-    sleep(CROWDED * 3 / 2);
-    tenants.last(sheet, SCENE);
-    crowd.let_in(&tenants, sheet, SCENE);
+    let url = |pipe: &Pipe| Etcd::url_of_all([pipe.address()], "crowd");
+    crowd::is_cut(
+        sheet,
+        server.address(),
+        url,
+        &server.url("crowd"),
+        ground.count(2_000, 400),
+    );
 }

@@ -5,7 +5,9 @@
 //! |---|---|
 //! | `redis`, `postgres`, `etcd`, `zookeeper` | the scenes of each server |
 //! | `tenants` | the leases that must last |
+//! | `crowd` | many waiting calls, on each server |
 
+mod crowd;
 mod etcd;
 mod postgres;
 mod redis;

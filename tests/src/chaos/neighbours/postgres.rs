@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use leasehold::{Fence, LockPool};
 use tokio_postgres::{Client, NoTls};
 
-use super::Scene;
 use super::tenants::{LONG_FOR_A_LEASE, TTL, Tenants};
+use super::{Scene, crowd};
 use crate::chaos::ground::Ground;
 use crate::chaos::sheet::Sheet;
+use crate::pipe::Pipe;
 use crate::postgres::{Database, Postgres};
 
 pub(super) const SCENES: &[Scene] = &[
@@ -20,6 +21,7 @@ pub(super) const SCENES: &[Scene] = &[
     ("a role with USAGE has a high fence", high_fence),
     ("the role of the pool has other settings", settings),
     ("keys are as long as they may be", long_keys),
+    (crowd::SCENE, crowd),
 ];
 
 const TENANTS: usize = 20;
@@ -228,4 +230,17 @@ fn long_keys(_ground: &Ground, sheet: &Sheet) {
         house.tenants.turn(sheet, SCENE, &key);
     }
     house.tenants.last(sheet, SCENE);
+}
+
+fn crowd(ground: &Ground, sheet: &Sheet) {
+    let server = Postgres::start();
+    let database = server.migrated();
+    let url = |pipe: &Pipe| database.url_over(pipe.address());
+    crowd::is_cut(
+        sheet,
+        database.address(),
+        url,
+        &database.url(),
+        ground.count(2_000, 400),
+    );
 }

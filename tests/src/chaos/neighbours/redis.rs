@@ -7,10 +7,11 @@ use std::time::Duration;
 use leasehold::LockPool;
 use redis::cmd;
 
-use super::Scene;
 use super::tenants::{LONG_FOR_A_LEASE, TTL, Tenants};
+use super::{Scene, crowd};
 use crate::chaos::ground::Ground;
 use crate::chaos::sheet::Sheet;
+use crate::pipe::Pipe;
 use crate::redis_probe::RedisProbe;
 use crate::server::Server;
 
@@ -19,6 +20,7 @@ pub(super) const SCENES: &[Scene] = &[
     ("the user of the pool loses its channels", channels),
     ("the server has as many clients as it allows", clients),
     ("keys are as long as they may be", long_keys),
+    (crowd::SCENE, crowd),
 ];
 
 const TENANTS: usize = 20;
@@ -123,4 +125,16 @@ fn long_keys(_ground: &Ground, sheet: &Sheet) {
     }
     sleep(Duration::from_millis(10));
     tenants.last(sheet, SCENE);
+}
+
+fn crowd(ground: &Ground, sheet: &Sheet) {
+    let server = Server::start();
+    let url = |pipe: &Pipe| format!("redis://{}/", pipe.address());
+    crowd::is_cut(
+        sheet,
+        server.address(),
+        url,
+        &server.url(),
+        ground.count(5_000, 400),
+    );
 }

@@ -201,12 +201,25 @@ BEGIN
   RETURN leasehold._refusal(me, l, pinned);
 END $$;
 
+-- True while the transaction or subtransaction `x` goes on.
+CREATE FUNCTION leasehold._goes_on(x xid) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  next bigint := pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
+  whole bigint := next / 4294967296 * 4294967296 + x::text::bigint;
+BEGIN
+  RETURN pg_xact_status((CASE WHEN whole > next THEN whole - 4294967296 ELSE whole END)::text::xid8) = 'in progress';
+EXCEPTION WHEN OTHERS THEN
+  -- The number is not one of a transaction.
+  RETURN false;
+END $$;
+
 -- The session whose transaction has locked a row with this `xmax`, as an owner is written; null if
 -- none has. Of several sessions it is any. The number is the `pid` of `pg_stat_activity`, and 0 for
 -- a prepared transaction.
 CREATE FUNCTION leasehold._pin(x xid) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   lockers xid[] := ARRAY[x];
+  all_ xid[] := ARRAY[x];
   owner text;
 BEGIN
   FOR try IN 1 .. 2 LOOP
@@ -224,10 +237,17 @@ BEGIN
       -- Where several transactions have locked a row, the number is that of their list. An error
       -- shows that there is no such list.
       lockers := ARRAY(SELECT m.xid FROM pg_get_multixact_members(x) m);
+      all_ := all_ || lockers;
     EXCEPTION WHEN OTHERS THEN
-      RETURN NULL;
+      EXIT;
     END;
   END LOOP;
+  IF owner IS NULL THEN
+    -- Subtransactions of a prepared transaction have no such lock.
+    SELECT format('PostgreSQL 0 prepared transaction %s', string_agg(p.gid, ' or ')) INTO owner
+      FROM pg_prepared_xacts p WHERE p.database = current_database()
+      HAVING count(*) > 0 AND (SELECT bool_or(leasehold._goes_on(u)) FROM unnest(all_) u);
+  END IF;
   RETURN owner;
 END $$;
 

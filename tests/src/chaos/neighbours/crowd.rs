@@ -1,0 +1,111 @@
+//! More waiting calls than a server answers at once, whose connection is cut.
+
+use std::net::SocketAddr;
+use std::thread::sleep;
+use std::time::Duration;
+
+use leasehold::{LockError, LockGuard, LockPool};
+use tokio::task::JoinSet;
+
+use super::tenants::{TTL, Tenants};
+use crate::chaos::ground::connect;
+use crate::chaos::sheet::Sheet;
+use crate::pipe::Pipe;
+
+pub(super) const SCENE: &str = "many calls wait, and the connection is cut";
+
+const TENANTS: usize = 20;
+/// The ttl beside a crowd, which needs a while to ask again.
+const CROWDED: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(60);
+
+/// Cuts the connection of a process with so many waiting calls twice. Its leases must last, and each
+/// call must get its lock in the end. `url` reaches the server through a pipe, and `direct` without.
+pub(super) fn is_cut(
+    sheet: &Sheet,
+    server: SocketAddr,
+    url: impl Fn(&Pipe) -> String,
+    direct: &str,
+    many: u64,
+) {
+    let pipe = Pipe::start(server);
+    let tenants = Tenants::move_in_for(CROWDED, &url(&pipe), TENANTS);
+    let crowd = crowd(&tenants, direct, &long_names(many));
+    pipe.cut();
+    sleep(TTL);
+    pipe.cut();
+    sleep(CROWDED * 3 / 2);
+    tenants.last(sheet, SCENE);
+    crowd.let_in(&tenants, sheet);
+}
+
+/// Names of 480 bytes.
+fn long_names(many: u64) -> Vec<String> {
+    let name = |number| format!("{number:05}-{}", "w".repeat(474));
+    (0..many).map(name).collect()
+}
+
+/// Calls of the tenants' process that wait for locks which another process has.
+struct Crowd {
+    held: Vec<LockGuard>,
+    waits: JoinSet<Option<LockError>>,
+    _other: LockPool,
+}
+
+/// Lets a call wait for each of these names.
+fn crowd(tenants: &Tenants, url: &str, names: &[String]) -> Crowd {
+    let ttl = LONG * 2;
+    tenants.runtime.block_on(async {
+        let other = connect(url).await;
+        let mut held = Vec::new();
+        for part in names.chunks(50) {
+            let mut asked = JoinSet::new();
+            for name in part {
+                let asks = other.lock(name).ttl(CROWDED).wait(LONG).watchdog();
+                asked.spawn(asks.acquire());
+            }
+            for taken in asked.join_all().await {
+                held.push(taken.expect("it is free"));
+            }
+        }
+        let mut waits = JoinSet::new();
+        for name in names {
+            let asks = tenants.pool.lock(name).ttl(TTL).wait(ttl);
+            waits.spawn(async move { asks.acquire().await.err() });
+        }
+        // Each has asked by then.
+        tokio::time::sleep(TTL).await;
+        Crowd {
+            held,
+            waits,
+            _other: other,
+        }
+    })
+}
+
+impl Crowd {
+    /// Fails unless each call that waits gets its lock when the other process gives it up.
+    fn let_in(self, tenants: &Tenants, sheet: &Sheet) {
+        let many = self.held.len();
+        let mut waits = self.waits;
+        let let_in = tenants.runtime.block_on(async {
+            drop(self.held);
+            let (mut let_in, mut refused) = (0, Vec::new());
+            let all = async {
+                while let Some(ended) = waits.join_next().await {
+                    match ended.expect("no panic") {
+                        None => let_in += 1,
+                        Some(error) => refused.push(error),
+                    }
+                }
+            };
+            // Those that are still missing then are counted.
+            let _ = tokio::time::timeout(LONG, all).await;
+            (let_in, refused)
+        });
+        let (let_in, refused) = let_in;
+        sheet.check(let_in == many, || {
+            format!("{SCENE}: {let_in} of {many} waiting calls came in; refused: {refused:?}")
+        });
+    }
+}
