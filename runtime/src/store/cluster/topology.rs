@@ -81,7 +81,7 @@ impl Topology {
             if slots.is_empty() || SLOTS <= *slots.end() {
                 return None;
             }
-            read.has_unnamed |= announced(master)?.is_none();
+            read.has_unnamed |= announced(master)?.is_empty();
             read.masters.push((slots, endpoint(master, asked)?));
             let replicas = replicas.iter().filter_map(|one| endpoint(one, asked));
             read.replicas.extend(replicas);
@@ -148,12 +148,12 @@ impl Topology {
     }
 }
 
-/// The host of a node, if the cluster announces one. A node that lacks the host name which it needs
+/// The host of a node; empty if the cluster announces none. A node that lacks the host name which it needs
 /// is announced as `?`, and one that clients reach by the host which they asked, as null.
-fn announced(node: &Value) -> Option<Option<&str>> {
+fn announced(node: &Value) -> Option<&str> {
     match array(node)?.first()? {
-        Value::Nil => Some(None),
-        host => Some(Some(text(host)?).filter(|host| !matches!(*host, "" | "?"))),
+        Value::Nil => Some(""),
+        host => text(host).map(|host| if host == "?" { "" } else { host }),
     }
 }
 
@@ -165,7 +165,10 @@ fn endpoint(node: &Value, asked: &str) -> Option<Endpoint> {
         Value::Nil => None,
         _ => more.get(1).and_then(address),
     };
-    let host = announced(node)?.or_else(by_address).unwrap_or(asked);
+    let host = match announced(node)? {
+        "" => by_address().unwrap_or(asked),
+        host => host,
+    };
     Some(Endpoint {
         host: host.to_owned(),
         port: number(port)?,

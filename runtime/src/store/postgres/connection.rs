@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::future::{join, join3};
+use futures_util::future::{FutureExt, join, join3};
 use tokio::time::{Instant, timeout};
 use tokio_postgres::{AsyncMessage, Client, Error, Row};
 
@@ -80,13 +80,13 @@ pub(super) async fn migrate(address: &Address, limit: Duration) -> Result<(), Fa
     within(MIGRATION, migrating).await
 }
 
-async fn within<T>(
+/// A limit for `work`.
+fn within<T>(
     limit: Duration,
     work: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    timeout(limit, work)
-        .await
-        .unwrap_or_else(|_| Err(failure::silent()))
+) -> impl Future<Output = Result<T, Failure>> {
+    let silent = |_| Err(failure::silent());
+    timeout(limit, work).map(move |done| done.unwrap_or_else(silent))
 }
 
 /// Connects, and listens for `process` where the URL says so.

@@ -65,9 +65,12 @@ impl RedlockSource {
         let each = keys.iter().enumerate();
         let each = each.map(|(at, key)| {
             let answers = said.iter().filter_map(|answers| answers.get(at));
-            let read = |answer| match is_list {
-                true => Seen::listed(answer),
-                false => Seen::read(answer),
+            let read = |answer| {
+                if is_list {
+                    Seen::listed(answer)
+                } else {
+                    Seen::read(answer)
+                }
             };
             let seen: Result<Vec<_>, _> = answers.map(read).collect();
             Ok(counted(key.name(), count, &seen?))

@@ -25,13 +25,15 @@ pub(crate) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAdd
 }
 
 /// The same error with the text of [`io_text`].
-fn explained(error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), io_text(&error))
+fn explained(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), io_text(error))
 }
 
 /// Connects to one address.
 pub(crate) async fn address(address: SocketAddr) -> io::Result<Socket> {
-    let stream = TcpStream::connect(address).await.map_err(explained)?;
+    let stream = TcpStream::connect(address)
+        .await
+        .map_err(|error| explained(&error))?;
     // Requests that are ready leave in one write anyway, so nothing is gained by waiting for more.
     stream.set_nodelay(true)?;
     Ok(Socket::new(Stream::Tcp(stream.into_std()?)))
@@ -48,6 +50,8 @@ pub(crate) async fn host(name: &str, port: u16) -> io::Result<Socket> {
 /// Connects to a socket of this machine.
 #[cfg(unix)]
 pub(crate) async fn path(path: &Path) -> io::Result<Socket> {
-    let stream = UnixStream::connect(path).await.map_err(explained)?;
+    let stream = UnixStream::connect(path)
+        .await
+        .map_err(|error| explained(&error))?;
     Ok(Socket::new(Stream::Unix(stream.into_std()?)))
 }
