@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::fmt;
 
-use crate::base::plain::Plain;
+use crate::plain::Plain;
 
 #[cfg(feature = "__remote")]
 use crate::base::reporter;

@@ -6,9 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::plain::Plain;
 use crate::fence::Fence;
 use crate::owner::Owner;
+use crate::plain::Plain;
 
 /// Why a lock was not taken, or was taken and lost.
 ///

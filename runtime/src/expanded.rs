@@ -3,12 +3,12 @@
 
 use std::fmt::Display;
 
-pub use crate::base::plain::plain;
 pub use crate::error::LockError;
 pub use crate::key::Key;
 pub use crate::lock::call::{Call, Outcome};
 pub use crate::lock::call_site::Site;
 pub use crate::lock::is_held::assert_held;
+pub use crate::plain::plain;
 pub use core;
 
 /// The last argument of each function here whose bound is a trait of this module.

@@ -15,6 +15,7 @@ mod interop;
 mod key;
 mod lock;
 mod owner;
+mod plain;
 mod pool;
 #[cfg(feature = "postgres")]
 #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]

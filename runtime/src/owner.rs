@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::LazyLock;
 
-use crate::base::plain::Plain;
 use crate::host::host;
+use crate::plain::Plain;
 
 /// How much a store keeps of an owner, in bytes.
 #[cfg(feature = "__remote")]

@@ -13,7 +13,6 @@ pub(crate) mod label;
 pub(crate) mod lease_terms;
 pub(crate) mod one_or_many;
 pub(crate) mod outcome;
-pub(crate) mod plain;
 pub(crate) mod reporter;
 pub(crate) mod seeded;
 pub(crate) mod sync;
