@@ -1,10 +1,14 @@
 //! The processes that a command has started, and the end of all of them.
 
 use std::collections::HashSet;
+use std::time::Duration;
 use std::{fs, io};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
+
+/// The time between two looks at processes that are to end.
+pub(super) const ROUND: Duration = Duration::from_millis(5);
 
 /// One process of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,14 +57,12 @@ pub(super) fn descendants(root: Pid) -> io::Result<Vec<Process>> {
     }
 }
 
-/// Kills every process below `root` (SIGKILL) except `spared`. To be repeated until none is alive:
-/// a process may start another one meanwhile.
-pub(super) fn kill_descendants(root: Pid, spared: Option<Pid>) -> io::Result<Killed> {
-    let spared = spared.map(|pid| pid.as_raw_nonzero().get());
+/// Kills every process below `root` (SIGKILL). To be repeated until none is alive: a process may
+/// start another one meanwhile.
+pub(super) fn kill_descendants(root: Pid) -> io::Result<Killed> {
     let mut killed = Killed::default();
     let family = descendants(root)?;
-    let alive = family.iter().filter(|process| !process.ended);
-    for process in alive.filter(|process| Some(process.id) != spared) {
+    for process in family.iter().filter(|process| !process.ended) {
         killed.alive += 1;
         let sent = Pid::from_raw(process.id).map(|pid| kill_process(pid, Signal::KILL));
         if sent == Some(Err(Errno::PERM)) {
@@ -68,6 +70,15 @@ pub(super) fn kill_descendants(root: Pid, spared: Option<Pid>) -> io::Result<Kil
         }
     }
     Ok(killed)
+}
+
+/// Kills all processes below this one, and ends when none is left.
+pub(super) async fn end_descendants() -> io::Result<()> {
+    while kill_descendants(getpid())?.alive > 0 {
+        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+        tokio::time::sleep(ROUND).await;
+    }
+    Ok(())
 }
 
 /// All processes that can be seen.
@@ -111,8 +122,6 @@ fn parse(stat: &str) -> Option<Process> {
 #[cfg(test)]
 mod tests {
     use std::process::Command;
-
-    use rustix::process::getpid;
 
     use super::*;
 
@@ -174,7 +183,7 @@ mod tests {
         }
         let below_us = descendants(getpid()).expect("/proc is there");
         assert!(below_us.iter().any(|process| process.id == id));
-        while kill_descendants(pid, None).expect("/proc is there").alive > 0 {}
+        while kill_descendants(pid).expect("/proc is there").alive > 0 {}
         shell.wait().expect("the shell ends when its child has");
     }
 }

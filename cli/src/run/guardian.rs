@@ -8,66 +8,58 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::cmsg_space;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, getppid, kill_process_group,
-    set_child_subreaper, set_parent_process_death_signal, setpgid, wait, waitid, waitpid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process_group, setpgid, wait,
+    waitid, waitpid,
 };
 use tokio::signal::unix::{self, SignalKind};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::clock::{self, Alarm, Moment};
-use super::family::{self, Killed};
-use super::launcher;
+use super::family::{self, Killed, ROUND};
 use super::role::{self, Settings};
-use super::says::Says;
 use super::schedule::{Reason, Schedule, Step};
 use super::signals::Signals;
 use super::wire::{Channel, News, Order, message};
 use crate::exit;
 
-/// The time between two looks at processes that are to end.
-const ROUND: Duration = Duration::from_millis(5);
-
 /// The time between two looks at processes that the command has left.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Starts the command, and guards it. `leasehold run` is at the other end of standard input.
-pub(super) fn guard(settings: &Settings, command: &[OsString]) -> u8 {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    match runtime.and_then(|runtime| runtime.block_on(guarded(settings, command))) {
-        Ok(()) => exit::SUCCESS,
-        Err(error) => {
-            Says::new(settings.json).failed(&error);
-            exit::SYSTEM
-        }
-    }
-}
-
-async fn guarded(settings: &Settings, command: &[OsString]) -> io::Result<()> {
+pub(super) async fn guard(settings: Settings, command: Vec<OsString>) -> io::Result<()> {
     // Ctrl-c at the terminal and a kill of the group of `leasehold run` do not reach this process.
     setpgid(None, None)?;
     let mut signals = Signals::all()?;
-    // A guardian that stands still when `leasehold run` dies has to go on. By itself the kernel
-    // wakes only an orphaned group. Inside another `leasehold run`, which adopts this process, it
-    // is none.
-    set_parent_process_death_signal(Some(Signal::CONT))?;
-    set_child_subreaper(Some(getpid()))?;
-    let parent = getppid().map(|parent| parent.as_raw_nonzero().get());
-    if parent != Some(settings.parent) {
-        return Err(io::Error::other("`leasehold run` is gone"));
-    }
+    // Before the command starts, which may end at once.
+    let children = unix::signal(SignalKind::child())?;
+    role::adopt_orphans(settings)?;
     let socket = UnixStream::from(stdin().as_fd().try_clone_to_owned()?);
     let (deadline, input) = receive(&socket)?;
     let schedule = Schedule::new(settings.moment, deadline);
-    let mut guardian = Guardian::start(socket, schedule, settings, command, input)?;
-    guardian.watch(&mut signals).await
+    let settings = Settings {
+        moment: schedule.terminates_at(),
+        ..settings
+    };
+    let command = start(&signals, settings, &command, input)?;
+    let mut guardian = Guardian::new(socket, schedule, command)?;
+    guardian.watch(&mut signals, children).await
+}
+
+/// Starts the command as the first process of its group.
+fn start(
+    signals: &Signals,
+    settings: Settings,
+    command: &[OsString],
+    input: OwnedFd,
+) -> io::Result<Pid> {
+    let mut launcher = role::process(role::LAUNCHER, settings, command);
+    let launcher = launcher.stdin(input).process_group(0);
+    role::pid(&signals.spawn(launcher)?)
 }
 
 /// The first message: the deadline, and the standard input of the command.
@@ -106,28 +98,8 @@ struct Guardian {
 }
 
 impl Guardian {
-    #[allow(
-        clippy::zombie_processes,
-        reason = "as a zombie the command keeps its number; it is waited for by that number"
-    )]
-    fn start(
-        socket: UnixStream,
-        schedule: Schedule,
-        settings: &Settings,
-        command: &[OsString],
-        input: OwnedFd,
-    ) -> io::Result<Self> {
-        let settings = Settings {
-            parent: getpid().as_raw_nonzero().get(),
-            moment: schedule.terminates_at(),
-            json: settings.json,
-        };
-        let child = role::this_program()
-            .args(launcher::arguments(&settings, command))
-            .stdin(Stdio::from(input))
-            .process_group(0)
-            .spawn()?;
-        let command = role::pid(child.id())?;
+    /// Of a command that runs.
+    fn new(socket: UnixStream, schedule: Schedule, command: Pid) -> io::Result<Self> {
         let guardian = Self {
             channel: Channel::new(socket)?,
             attended: true,
@@ -146,8 +118,7 @@ impl Guardian {
     }
 
     /// Ends when no process of the command is left.
-    async fn watch(&mut self, signals: &mut Signals) -> io::Result<()> {
-        let mut children = unix::signal(SignalKind::child())?;
+    async fn watch(&mut self, signals: &mut Signals, mut children: unix::Signal) -> io::Result<()> {
         let alarm = Alarm::new()?;
         let (mut round, mut look) = (interval(ROUND), interval(LOOK));
         round.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -223,7 +194,7 @@ impl Guardian {
     fn kill(&mut self) -> io::Result<()> {
         self.killing = true;
         self.signal(Signal::KILL);
-        let Killed { refused, .. } = family::kill_descendants(getpid(), None)?;
+        let Killed { refused, .. } = family::kill_descendants(getpid())?;
         if self.refused < refused {
             self.refused = refused;
             self.channel.send(News::Refused(refused as u64));

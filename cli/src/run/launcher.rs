@@ -1,16 +1,25 @@
 //! The last step before the command: this process becomes it.
 
-use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::convert::Infallible;
+use std::env;
+use std::ffi::{CString, OsStr, OsString};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use rustix::process::{Signal, getpid, set_parent_process_death_signal};
 
 use super::clock::{self, Moment};
-use super::role::{self, Settings};
+use super::role::Settings;
 use super::says::Says;
 use crate::exit;
+
+/// Variables of systemd. Each is valid in the process that it names only.
+const ADDRESSED: [&str; 3] = ["LISTEN_PID", "WATCHDOG_PID", "SYSTEMD_EXEC_PID"];
+
+/// Another name of the process in `LISTEN_PID`. Without it `LISTEN_PID` counts.
+const ADDRESSED_AGAIN: &str = "LISTEN_PIDFDID";
 
 /// Starts the command in the place of this process, unless its lease is about to end, or its
 /// guardian is dead. Returns only if it does not start.
@@ -22,8 +31,7 @@ pub(super) fn launch(settings: &Settings, command: &[OsString]) -> u8 {
         return exit::SYSTEM;
     }
     // Checked after the line above: a guardian that died before it sends no signal.
-    let parent = getppid().map(|parent| parent.as_raw_nonzero().get());
-    if parent != Some(settings.parent) {
+    if !settings.parent_lives() {
         return exit::SYSTEM;
     }
     let says = Says::new(settings.json);
@@ -34,7 +42,7 @@ pub(super) fn launch(settings: &Settings, command: &[OsString]) -> u8 {
         says.too_late();
         return exit::HELD;
     }
-    let error = Command::new(program).args(arguments).exec();
+    let error = become_it(settings, program, arguments);
     says.not_started(program, &error);
     match error.kind() {
         ErrorKind::NotFound => exit::NOT_FOUND,
@@ -47,7 +55,44 @@ fn is_over(latest: Moment) -> bool {
     latest <= clock::now()
 }
 
-/// The arguments with which the guardian starts this.
-pub(super) fn arguments(settings: &Settings, command: &[OsString]) -> Vec<OsString> {
-    role::arguments(role::LAUNCHER, settings, command)
+/// Returns only the error. `Command` would set SIGPIPE to its default.
+fn become_it(settings: &Settings, program: &OsStr, arguments: &[OsString]) -> io::Error {
+    if settings.ignores_pipe {
+        let Err(error) = execute(settings.run, program, arguments);
+        return error;
+    }
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear();
+    command.envs(environment(settings.run)).exec()
+}
+
+/// Executes a program that ignores SIGPIPE, as this process does.
+fn execute(run: i32, program: &OsStr, arguments: &[OsString]) -> io::Result<Infallible> {
+    let program = CString::new(program.as_bytes())?;
+    let mut all = vec![program.clone()];
+    for argument in arguments {
+        all.push(CString::new(argument.as_bytes())?);
+    }
+    let mut variables = Vec::new();
+    for (mut variable, value) in environment(run) {
+        variable.push("=");
+        variable.push(value);
+        variables.push(CString::new(variable.into_vec())?);
+    }
+    Ok(nix::unistd::execvpe(&program, &all, &variables)?)
+}
+
+/// The environment of this process. What systemd has addressed to `leasehold run` is the command's.
+fn environment(run: i32) -> impl Iterator<Item = (OsString, OsString)> {
+    let (run, this) = (run.to_string(), getpid().to_string());
+    let variables = env::vars_os().filter(|(name, _)| name != ADDRESSED_AGAIN);
+    variables.map(move |(name, value)| {
+        let is_addressed = ADDRESSED.iter().any(|one| name == *one) && value == *run;
+        let value = if is_addressed {
+            this.clone().into()
+        } else {
+            value
+        };
+        (name, value)
+    })
 }

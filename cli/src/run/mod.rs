@@ -11,6 +11,7 @@ mod role;
 mod says;
 mod schedule;
 mod signals;
+mod start;
 mod supervisor;
 mod terminal;
 mod wire;
@@ -37,17 +38,17 @@ const SHORTEST_TTL: Duration = Duration::from_secs(1);
 /// How long the end waits for the store to confirm what is released.
 const RELEASE: Duration = Duration::from_secs(2);
 
-/// Whether this process was started as a guardian or as a launcher. Runs it then.
+/// Runs this process to its end if it was started in the role of a guardian or a launcher.
 pub(crate) fn in_role(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let role = arguments.nth(1)?;
-    let run = match role.to_str()? {
-        role::GUARDIAN => guardian::guard,
-        role::LAUNCHER => launcher::launch,
-        _ => return None,
-    };
     let settings = role::parse(arguments.next()?.to_str()?)?;
     let command: Vec<OsString> = arguments.collect();
-    Some(ExitCode::from(run(&settings, &command)))
+    let code = match role.to_str()? {
+        role::GUARDIAN => role::run(settings.json, guardian::guard(settings, command)),
+        role::LAUNCHER => launcher::launch(&settings, &command),
+        _ => return None,
+    };
+    Some(ExitCode::from(code))
 }
 
 /// Takes the lock, runs the command inside it, and returns the exit code.
@@ -126,7 +127,7 @@ async fn inside(
 ) -> Result<u8, Failure> {
     // Released only when the command is gone. After a panic the lock stays until its ttl ends.
     let guard = ManuallyDrop::new(guard);
-    let ended = match Supervisor::start(guard.handle(), options, says) {
+    let ended = match Supervisor::start(guard.handle(), options, &signals, says) {
         Ok(supervisor) => Ok(supervisor.watch(&mut signals).await),
         Err(error) => Err(error),
     };

@@ -21,57 +21,117 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::Duration;
 
-use rustix::process::Pid;
+use rustix::process::{
+    Pid, Signal, getpid, getppid, set_child_subreaper, set_parent_process_death_signal,
+};
 
 use super::clock::{Moment, nanos};
+use super::says::Says;
+use super::start;
+use crate::exit;
 
 /// No key and no subcommand begins like this.
 pub(super) const GUARDIAN: &str = "%guardian";
 pub(super) const LAUNCHER: &str = "%launcher";
 
-/// What one of the processes tells the next.
+/// Settings that a process hands to the one that it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Settings {
     /// The process that starts it.
     pub(super) parent: i32,
-    /// For the guardian the ttl, for the launcher the time after which the command does not start.
+    /// `leasehold run`.
+    pub(super) run: i32,
+    /// The ttl. For the launcher the time after which the command does not start.
     pub(super) moment: Moment,
-    /// Whether it reports as JSON.
+    /// True if it reports as JSON.
     pub(super) json: bool,
+    /// True if the command ignores SIGPIPE from its start.
+    pub(super) ignores_pipe: bool,
+}
+
+impl Settings {
+    /// Those of `leasehold run`.
+    pub(super) fn new(ttl: Duration, json: bool) -> Self {
+        let this = getpid().as_raw_nonzero().get();
+        Self {
+            parent: this,
+            run: this,
+            moment: ttl,
+            json,
+            ignores_pipe: start::ignored(Signal::PIPE),
+        }
+    }
+
+    /// Returns whether the process that has started this one still is its parent.
+    pub(super) fn parent_lives(&self) -> bool {
+        getppid().is_some_and(|parent| parent.as_raw_nonzero().get() == self.parent)
+    }
 }
 
 pub(super) fn parse(settings: &str) -> Option<Settings> {
     let mut parts = settings.split(',');
     Some(Settings {
         parent: parts.next()?.parse().ok()?,
+        run: parts.next()?.parse().ok()?,
         moment: Duration::from_nanos(parts.next()?.parse().ok()?),
-        json: parts.next()? == "json",
+        json: parts.next()?.parse().ok()?,
+        ignores_pipe: parts.next()?.parse().ok()?,
     })
 }
 
-/// The arguments of a process that is started in a role.
-pub(super) fn arguments(role: &str, settings: &Settings, command: &[OsString]) -> Vec<OsString> {
-    let form = if settings.json { "json" } else { "text" };
-    let (parent, moment) = (settings.parent, nanos(settings.moment));
-    let mut arguments = vec![role.into(), format!("{parent},{moment},{form}").into()];
-    arguments.extend_from_slice(command);
-    arguments
-}
-
-/// This program, to be started once more. The file may have been replaced meanwhile.
-pub(super) fn this_program() -> Command {
-    let mut command = Command::new(OsStr::new("/proc/self/exe"));
-    command.arg0("leasehold");
-    command
+/// A child process in a role: this program once more. The file may have been replaced meanwhile.
+pub(super) fn process(role: &str, settings: Settings, command: &[OsString]) -> Command {
+    let (this, moment) = (getpid(), nanos(settings.moment));
+    let Settings {
+        run,
+        json,
+        ignores_pipe,
+        ..
+    } = settings;
+    let mut process = Command::new(OsStr::new("/proc/self/exe"));
+    process
+        .arg0("leasehold")
+        .arg(role)
+        .arg(format!("{this},{run},{moment},{json},{ignores_pipe}"))
+        .args(command);
+    process
 }
 
 /// The id of a child process.
-pub(super) fn pid(id: u32) -> io::Result<Pid> {
-    let id = i32::try_from(id).ok().and_then(Pid::from_raw);
+pub(super) fn pid(child: &Child) -> io::Result<Pid> {
+    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     id.ok_or_else(|| io::Error::other("a process has no id"))
+}
+
+/// Runs a process between `leasehold run` and the command to its end.
+pub(super) fn run(json: bool, ended: impl Future<Output = io::Result<()>>) -> u8 {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    match runtime.and_then(|runtime| runtime.block_on(ended)) {
+        Ok(()) => exit::SUCCESS,
+        Err(error) => {
+            Says::new(json).failed(&error);
+            exit::SYSTEM
+        }
+    }
+}
+
+/// Makes this process the parent of orphans below it.
+///
+/// One that stands still when its parent dies has to go on. By itself the kernel wakes only an
+/// orphaned group. Inside another `leasehold run`, which adopts this process, it is none.
+pub(super) fn adopt_orphans(settings: Settings) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::CONT))?;
+    set_child_subreaper(Some(getpid()))?;
+    if settings.parent_lives() {
+        Ok(())
+    } else {
+        Err(io::Error::other("`leasehold run` is gone"))
+    }
 }
 
 #[cfg(test)]
@@ -82,11 +142,14 @@ mod tests {
     #[test]
     fn settings_arrive_as_they_were_sent() {
         let settings = Settings {
-            parent: 42,
+            parent: getpid().as_raw_nonzero().get(),
+            run: 42,
             moment: Duration::from_nanos(1_234_567_890_123),
             json: true,
+            ignores_pipe: false,
         };
-        let sent = arguments(LAUNCHER, &settings, &["ls".into(), "-l".into()]);
+        let process = process(LAUNCHER, settings, &["ls".into(), "-l".into()]);
+        let sent: Vec<&OsStr> = process.get_args().collect();
         assert_eq!(sent[0], LAUNCHER);
         assert_eq!(parse(sent[1].to_str().expect("text")), Some(settings));
         assert_eq!(sent[2..], ["ls", "-l"]);

@@ -1,47 +1,71 @@
-//! The signals that are passed on to the command.
+//! The signals that are passed on to the command, and those that it inherits.
 
 use std::future::poll_fn;
+use std::io;
+use std::process::{Child, Command};
 use std::task::Poll;
-use std::{fs, io};
 
+use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
-/// What ends a program that does not handle it, and is passed on to the command.
-const ENDING: [Signal; 6] = [
+use super::start;
+
+/// Signals that end a program that does not handle them. They are passed on to the command.
+const ENDING: [Signal; 10] = [
     Signal::HUP,
     Signal::INT,
     Signal::QUIT,
-    Signal::TERM,
+    // From systemd's watchdog.
+    Signal::ABORT,
     Signal::USR1,
     Signal::USR2,
+    // From a timer that the parent has set: `perl -e 'alarm shift; exec @ARGV' 60 …`.
+    Signal::ALARM,
+    Signal::TERM,
+    // From batch systems, before a job's time is over.
+    Signal::XCPU,
+    // The host of an LXC container shuts it down.
+    Signal::POWER,
 ];
 
-/// What a terminal tells a program that runs on it.
+/// Signals of a terminal to a program that runs on it.
 const TERMINAL: [Signal; 3] = [Signal::TSTP, Signal::CONT, Signal::WINCH];
 
-/// What would stop a process that sets the terminal's foreground group, or reads from it.
+/// Signals that stop a process that sets the terminal's foreground group, or reads from it.
 const BACKGROUND: [Signal; 2] = [Signal::TTIN, Signal::TTOU];
 
 /// Signals that this process gets, and that have no other effect on it.
-pub(super) struct Signals(Vec<(Signal, unix::Signal)>);
+pub(super) struct Signals {
+    streams: Vec<(Signal, unix::Signal)>,
+    /// The signals that the parent has blocked.
+    blocked: SigSet,
+}
 
 impl Signals {
-    /// Those that end a program. What this process ignores from its start (`nohup`) stays ignored,
-    /// here and in the command.
+    /// Handles those that end a program. Signals that this process ignores from its start (`nohup`)
+    /// stay ignored, here and in the command. This process blocks none.
     pub(super) fn ending() -> io::Result<Self> {
-        let mut signals = Self(Vec::new());
+        // While SIGCHLD is ignored, the kernel keeps no exit code of a child. A handler stays when
+        // its stream is dropped, and processes that this one starts have the default.
+        drop(unix::signal(SignalKind::child())?);
+        let mut signals = Self {
+            streams: Vec::new(),
+            blocked: SigSet::empty(),
+        };
         signals.add(&ENDING)?;
+        // The handlers are there first: a blocked signal may be pending.
+        signals.blocked = SigSet::empty().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
         Ok(signals)
     }
 
-    /// Those of the terminal, too.
+    /// Handles those of the terminal, too.
     pub(super) fn and_terminal(mut self) -> io::Result<Self> {
         self.add(&TERMINAL)?;
         Ok(self)
     }
 
-    /// All of them, for a process that none of them is to end or to stop.
+    /// Handles all of them, so that none ends or stops this process.
     pub(super) fn all() -> io::Result<Self> {
         let mut signals = Self::ending()?.and_terminal()?;
         signals.add(&BACKGROUND)?;
@@ -49,19 +73,25 @@ impl Signals {
     }
 
     fn add(&mut self, signals: &[Signal]) -> io::Result<()> {
-        let ignored = ignored();
-        let heard = signals.iter().filter(|signal| !is_in(ignored, **signal));
-        for signal in heard {
+        for signal in signals.iter().filter(|signal| !start::ignored(**signal)) {
             let kind = SignalKind::from_raw(signal.as_raw());
-            self.0.push((*signal, unix::signal(kind)?));
+            self.streams.push((*signal, unix::signal(kind)?));
         }
         Ok(())
+    }
+
+    /// Starts a process that inherits the signals which the parent has blocked.
+    pub(super) fn spawn(&self, command: &mut Command) -> io::Result<Child> {
+        self.blocked.thread_set_mask()?;
+        let child = command.spawn();
+        SigSet::empty().thread_set_mask()?;
+        child
     }
 
     /// The next signal. Cancel safe.
     pub(super) async fn next(&mut self) -> Signal {
         poll_fn(|cx| {
-            for (signal, stream) in &mut self.0 {
+            for (signal, stream) in &mut self.streams {
                 if let Poll::Ready(Some(())) = stream.poll_recv(cx) {
                     return Poll::Ready(*signal);
                 }
@@ -69,31 +99,5 @@ impl Signals {
             Poll::Pending
         })
         .await
-    }
-}
-
-/// The signals that this process ignores: bit 0 is signal 1.
-fn ignored() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mut lines = status.lines();
-    let mask = lines.find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap_or(0))
-}
-
-fn is_in(mask: u64, signal: Signal) -> bool {
-    let bit = signal.as_raw() - 1;
-    (0..64).contains(&bit) && (mask >> bit) & 1 == 1
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bits_of_the_mask() {
-        assert!(is_in(0b1, Signal::HUP) && !is_in(0b1, Signal::INT));
-        // Rust programs ignore SIGPIPE, and this is one.
-        assert!(is_in(ignored(), Signal::PIPE));
-        assert!(!is_in(ignored(), Signal::TERM));
     }
 }

@@ -4,14 +4,15 @@ use std::io::{self, IoSlice, stdin};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::process::Stdio;
+use std::process::Command;
 use std::time::Duration;
 
 use leasehold::LockHandle;
 use rustix::cmsg_space;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{
-    Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait, waitpid,
+    Pid, Signal, WaitOptions, getpid, kill_process, kill_process_group, set_child_subreaper,
+    waitpid,
 };
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -25,9 +26,6 @@ use super::terminal;
 use super::wire::{Channel, News, Order, bytes};
 use crate::args::Run;
 use crate::exit;
-
-/// The time between two looks at processes that are to end.
-const ROUND: Duration = Duration::from_millis(5);
 
 /// `sleep_until` this is for ever.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -60,37 +58,37 @@ pub(super) struct Supervisor<'a> {
 impl<'a> Supervisor<'a> {
     /// Starts the guardian, which starts the command.
     ///
-    /// If this fails, no process is left.
-    pub(super) fn start(lock: LockHandle, options: &'a Run, says: &'a Says) -> io::Result<Self> {
-        // What the guardian leaves when it dies comes to this process.
+    /// If this fails, the command does not start.
+    pub(super) fn start(
+        lock: LockHandle,
+        options: &'a Run,
+        signals: &Signals,
+        says: &'a Says,
+    ) -> io::Result<Self> {
+        // Adopts what the guardian leaves when it dies.
         set_child_subreaper(Some(getpid()))?;
         // Without `/proc` no process can be found.
         family::descendants(getpid())?;
         let alarm = Alarm::new()?;
         let (socket, theirs) = UnixStream::pair()?;
-        let guardian = spawn(theirs, &lock, options, says.json)?;
+        let channel = Channel::new(socket)?;
+        let mut guardian = process(theirs, &lock, options, says.json);
+        let guardian = role::pid(&signals.spawn(&mut guardian)?)?;
         let deadline = deadline(&lock);
-        let begun = begin(&socket, deadline).and_then(|()| Channel::new(socket));
-        match begun {
-            Ok(channel) => Ok(Self {
-                lock,
-                options,
-                says,
-                guardian,
-                channel,
-                alarm,
-                schedule: Schedule::new(options.ttl, deadline),
-                command: None,
-                code: None,
-                done: false,
-            }),
-            Err(error) => {
-                // It has not started the command.
-                let _ = kill_process(guardian, Signal::KILL);
-                let _ = waitpid(Some(guardian), WaitOptions::empty());
-                Err(error)
-            }
-        }
+        // A guardian without a first message starts no command, and ends with the connection.
+        begin(&channel, deadline)?;
+        Ok(Self {
+            lock,
+            options,
+            says,
+            guardian,
+            channel,
+            alarm,
+            schedule: Schedule::new(options.ttl, deadline),
+            command: None,
+            code: None,
+            done: false,
+        })
     }
 
     /// Ends when no process of the command is left.
@@ -202,17 +200,11 @@ impl<'a> Supervisor<'a> {
 
     /// Kills all processes below this one, and the guardian with them.
     async fn kill_all(&self) {
-        loop {
-            while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
-            match family::kill_descendants(getpid(), None) {
-                Ok(killed) if killed.alive > 0 => tokio::time::sleep(ROUND).await,
-                Ok(_) => return,
-                // The kernel kills the command when its guardian dies.
-                Err(error) => {
-                    let _ = kill_process(self.guardian, Signal::KILL);
-                    return self.says.failed(&error);
-                }
-            }
+        if let Err(error) = family::end_descendants().await {
+            // The kernel has killed the command if the guardian is dead. Otherwise the number is
+            // still the command's.
+            let _ = self.command.map(|id| kill_process_group(id, Signal::KILL));
+            self.says.failed(&error);
         }
     }
 }
@@ -223,31 +215,23 @@ fn deadline(lock: &LockHandle) -> Moment {
     now + lock.remaining()
 }
 
-#[allow(
-    clippy::zombie_processes,
-    reason = "the supervisor waits for it by its number"
-)]
-fn spawn(socket: UnixStream, lock: &LockHandle, options: &Run, json: bool) -> io::Result<Pid> {
-    let settings = Settings {
-        parent: getpid().as_raw_nonzero().get(),
-        moment: options.ttl,
-        json,
-    };
-    let mut command = role::this_program();
-    command
-        .args(role::arguments(role::GUARDIAN, &settings, &options.command))
+/// The guardian, with the environment of the command.
+fn process(socket: UnixStream, lock: &LockHandle, options: &Run, json: bool) -> Command {
+    let settings = Settings::new(options.ttl, json);
+    let mut guardian = role::process(role::GUARDIAN, settings, &options.command);
+    guardian
         .env("LEASEHOLD_KEY", &options.key)
-        .stdin(Stdio::from(OwnedFd::from(socket)));
+        .stdin(OwnedFd::from(socket));
     match lock.fence() {
-        Some(fence) => command.env("LEASEHOLD_FENCE", fence.get().to_string()),
+        Some(fence) => guardian.env("LEASEHOLD_FENCE", fence.get().to_string()),
         // A fence of a lock further out would be another lock's.
-        None => command.env_remove("LEASEHOLD_FENCE"),
+        None => guardian.env_remove("LEASEHOLD_FENCE"),
     };
-    role::pid(command.spawn()?.id())
+    guardian
 }
 
 /// Sends the guardian the deadline, and the standard input of the command.
-fn begin(socket: &UnixStream, deadline: Moment) -> io::Result<()> {
+fn begin(channel: &Channel, deadline: Moment) -> io::Result<()> {
     let input = stdin();
     let files = [input.as_fd()];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
@@ -255,7 +239,7 @@ fn begin(socket: &UnixStream, deadline: Moment) -> io::Result<()> {
     control.push(SendAncillaryMessage::ScmRights(&files));
     let message = bytes(Order::Deadline(deadline));
     sendmsg(
-        socket,
+        channel,
         &[IoSlice::new(&message)],
         &mut control,
         SendFlags::NOSIGNAL,

@@ -1,6 +1,7 @@
 //! What `leasehold run` and the guardian of its command tell each other: nine bytes a message.
 
 use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::net::{SendFlags, send};
 use tokio::net::UnixStream;
@@ -160,6 +161,12 @@ impl Channel {
                 Err(_) => return None,
             }
         }
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

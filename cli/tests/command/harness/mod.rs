@@ -2,6 +2,7 @@
 
 pub(crate) mod family;
 pub(crate) mod journal;
+pub(crate) mod parent;
 
 use std::ffi::OsStr;
 use std::io::Read as _;

@@ -218,7 +218,7 @@ fn the_holder_and_the_guardian_are_killed() {
 /// Starts the last step before a command, as the guardian does.
 fn launched(parent: u32, latest: u64) -> Ended {
     let mut command = bare();
-    let settings = format!("{parent},{latest},text");
+    let settings = format!("{parent},{parent},{latest},false,false");
     ended(command.args(["%launcher", &settings, "echo", "ran"]))
 }
 

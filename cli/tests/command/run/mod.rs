@@ -3,6 +3,7 @@
 mod cron;
 mod exit_codes;
 mod gone_in_time;
+mod inherited_signals;
 mod left_processes;
 mod sentinel;
 mod signals;

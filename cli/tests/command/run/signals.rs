@@ -6,21 +6,12 @@ use leasehold_tests::room;
 use leasehold_tests::server::Server;
 
 use crate::harness::journal::Journal;
+use crate::harness::parent::started_by;
 use crate::harness::{Running, run};
 
-/// A command that hears all signals, also where the tests themselves ignore some (`nohup`).
-fn heard(inner: &Command) -> Command {
-    let program = "\
-import os, signal, sys
-for one in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT): signal.signal(one, signal.SIG_DFL)
-os.execv(sys.argv[1], sys.argv[1:])
-";
-    let mut command = Command::new("python3");
-    command.args(["-c", program]);
-    command.arg(inner.get_program()).args(inner.get_args());
-    command.stdin(Stdio::null());
-    command
-}
+/// Sets signals to their defaults, also where the tests themselves ignore some (`nohup`).
+const DEFAULTS: &str = "\
+for one in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT): signal.signal(one, signal.SIG_DFL)";
 
 /// Fails if a signal does not reach the command, or ends `leasehold run` without it.
 #[test]
@@ -31,15 +22,19 @@ fn each_signal_is_passed_on() {
         ("HUP", 129),
         ("INT", 130),
         ("QUIT", 131),
+        ("ABRT", 134),
         ("USR1", 138),
         ("USR2", 140),
+        ("ALRM", 142),
         ("TERM", 143),
+        ("XCPU", 152),
+        ("PWR", 158),
     ] {
         let journal = Journal::new();
         // A shell without a trap dies from the signal, and so does what it waits for.
         let script = format!("{}; sleep 600", journal.note("ran"));
-        let mut command = heard(&run(&server.url(), signal, &[], &script));
-        let holder = Running::start(command.env("LEASEHOLD_URL", server.url()));
+        let command = run(&server.url(), signal, &[], &script);
+        let holder = Running::start(&mut started_by(DEFAULTS, &command));
         journal.wait_for("ran");
         holder.signal(signal);
         let ended = holder.wait();
