@@ -1,6 +1,6 @@
 //! `leasehold run`: any program inside a lock.
 //!
-//! [`role`] has a picture of the three processes, and says what happens when one of them dies or
+//! [`role`] has a picture of the four processes, and says what happens when one of them dies or
 //! stands still.
 
 mod clock;
@@ -14,6 +14,7 @@ mod signals;
 mod start;
 mod supervisor;
 mod terminal;
+mod warden;
 mod wire;
 
 use std::ffi::OsString;
@@ -38,12 +39,13 @@ const SHORTEST_TTL: Duration = Duration::from_secs(1);
 /// How long the end waits for the store to confirm what is released.
 const RELEASE: Duration = Duration::from_secs(2);
 
-/// Runs this process to its end if it was started in the role of a guardian or a launcher.
+/// Runs this process to its end if it was started in the role of a warden, guardian or launcher.
 pub(crate) fn in_role(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let role = arguments.nth(1)?;
     let settings = role::parse(arguments.next()?.to_str()?)?;
     let command: Vec<OsString> = arguments.collect();
     let code = match role.to_str()? {
+        role::WARDEN => role::run(settings.json, warden::watch_over(settings, command)),
         role::GUARDIAN => role::run(settings.json, guardian::guard(settings, command)),
         role::LAUNCHER => launcher::launch(&settings, &command),
         _ => return None,

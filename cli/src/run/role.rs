@@ -1,22 +1,27 @@
-//! The three processes of one `leasehold run`, which are one program.
+//! The four processes of one `leasehold run`, which are one program.
 //!
 //! ```text
-//! leasehold run        has the lock and renews it; tells the guardian each new deadline
-//! └ guardian           adopts and kills what the command leaves; needs no lock store
-//!   └ launcher         becomes the command, in a process group of its own
-//!     └ …              what the command starts
+//! leasehold run        has the lock and renews it; sends the guardian each new deadline
+//! └ warden             adopts and kills what a killed guardian leaves
+//!   └ guardian         adopts and kills what the command leaves; needs no lock store
+//!     └ launcher       becomes the command, in a process group of its own
+//!       └ …            what the command starts
 //! ```
 //!
-//! What happens when one of them dies, or stands still:
+//! What happens when some of them die, or stand still:
 //!
 //! - `leasehold run` is killed: the guardian sees the connection end, and stops the command.
 //! - `leasehold run` stands still: the lease is not renewed, and the guardian stops the command
 //!   before the deadline.
-//! - The guardian is killed: the kernel kills the command, and `leasehold run` adopts and kills the
-//!   rest.
+//! - The guardian is killed: the kernel kills the command, and the warden adopts and kills the rest,
+//!   also if `leasehold run` was killed or stands still. `leasehold run` does the same.
 //! - The guardian stands still: `leasehold run` kills all processes below it before the deadline.
-//! - `leasehold run` is killed while the guardian stands still: the kernel wakes the guardian
-//!   (`SIGCONT`).
+//! - `leasehold run` is killed while the guardian stands still: the kernel wakes the warden, which
+//!   wakes the guardian (`SIGCONT`).
+//! - The warden is killed: nothing, as long as one of the other two lives.
+//!
+//! Nothing ends the rest in time if all three are killed, or if `leasehold run` and the guardian both
+//! stand still. After three deaths the kernel kills the command itself, but not what it has started.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -34,6 +39,7 @@ use super::start;
 use crate::exit;
 
 /// No key and no subcommand begins like this.
+pub(super) const WARDEN: &str = "%warden";
 pub(super) const GUARDIAN: &str = "%guardian";
 pub(super) const LAUNCHER: &str = "%launcher";
 

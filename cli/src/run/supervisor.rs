@@ -44,7 +44,7 @@ pub(super) struct Supervisor<'a> {
     lock: LockHandle,
     options: &'a Run,
     says: &'a Says,
-    guardian: Pid,
+    warden: Pid,
     channel: Channel,
     alarm: Alarm,
     /// As the guardian has it.
@@ -56,7 +56,7 @@ pub(super) struct Supervisor<'a> {
 }
 
 impl<'a> Supervisor<'a> {
-    /// Starts the guardian, which starts the command.
+    /// Starts the warden, which starts the guardian, which starts the command.
     ///
     /// If this fails, the command does not start.
     pub(super) fn start(
@@ -65,15 +65,15 @@ impl<'a> Supervisor<'a> {
         signals: &Signals,
         says: &'a Says,
     ) -> io::Result<Self> {
-        // Adopts what the guardian leaves when it dies.
+        // Adopts what the warden and the guardian leave when they die.
         set_child_subreaper(Some(getpid()))?;
         // Without `/proc` no process can be found.
         family::descendants(getpid())?;
         let alarm = Alarm::new()?;
         let (socket, theirs) = UnixStream::pair()?;
         let channel = Channel::new(socket)?;
-        let mut guardian = process(theirs, &lock, options, says.json);
-        let guardian = role::pid(&signals.spawn(&mut guardian)?)?;
+        let mut warden = process(theirs, &lock, options, says.json);
+        let warden = role::pid(&signals.spawn(&mut warden)?)?;
         let deadline = deadline(&lock);
         // A guardian without a first message starts no command, and ends with the connection.
         begin(&channel, deadline)?;
@@ -81,7 +81,7 @@ impl<'a> Supervisor<'a> {
             lock,
             options,
             says,
-            guardian,
+            warden,
             channel,
             alarm,
             schedule: Schedule::new(options.ttl, deadline),
@@ -102,9 +102,9 @@ impl<'a> Supervisor<'a> {
             }
             self.kill_all().await;
         }
-        // The guardian has nothing left to do, or is dead.
-        let _ = kill_process(self.guardian, Signal::KILL);
-        let _ = waitpid(Some(self.guardian), WaitOptions::empty());
+        // The guardian has nothing left to do, or is dead, and so has its warden.
+        let _ = kill_process(self.warden, Signal::KILL);
+        let _ = waitpid(Some(self.warden), WaitOptions::empty());
         let killed = exit::of(None, Some(Signal::KILL.as_raw()));
         Ended {
             code: self.code.unwrap_or(killed),
@@ -198,7 +198,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Kills all processes below this one, and the guardian with them.
+    /// Kills all processes below this one, the warden and the guardian with them.
     async fn kill_all(&self) {
         if let Err(error) = family::end_descendants().await {
             // The kernel has killed the command if the guardian is dead. Otherwise the number is
@@ -215,19 +215,19 @@ fn deadline(lock: &LockHandle) -> Moment {
     now + lock.remaining()
 }
 
-/// The guardian, with the environment of the command.
+/// The warden, with the environment of the command.
 fn process(socket: UnixStream, lock: &LockHandle, options: &Run, json: bool) -> Command {
     let settings = Settings::new(options.ttl, json);
-    let mut guardian = role::process(role::GUARDIAN, settings, &options.command);
-    guardian
+    let mut warden = role::process(role::WARDEN, settings, &options.command);
+    warden
         .env("LEASEHOLD_KEY", &options.key)
         .stdin(OwnedFd::from(socket));
     match lock.fence() {
-        Some(fence) => guardian.env("LEASEHOLD_FENCE", fence.get().to_string()),
+        Some(fence) => warden.env("LEASEHOLD_FENCE", fence.get().to_string()),
         // A fence of a lock further out would be another lock's.
-        None => guardian.env_remove("LEASEHOLD_FENCE"),
+        None => warden.env_remove("LEASEHOLD_FENCE"),
     };
-    guardian
+    warden
 }
 
 /// Sends the guardian the deadline, and the standard input of the command.

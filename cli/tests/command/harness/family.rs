@@ -9,21 +9,41 @@ use super::LONG;
 
 /// The child processes of a process.
 pub(crate) fn children(of: i32) -> Vec<i32> {
+    with_field(1, of)
+}
+
+/// The processes of a session.
+pub(crate) fn session(of: i32) -> Vec<i32> {
+    with_field(3, of)
+}
+
+/// The processes with this value in a field of `/proc/<pid>/stat` behind the name.
+fn with_field(index: usize, value: i32) -> Vec<i32> {
     let folders = fs::read_dir("/proc").expect("/proc is there");
     let stats = folders.filter_map(|folder| {
         let folder = folder.ok()?;
         let id = folder.file_name().to_str()?.parse::<i32>().ok()?;
         let stat = fs::read_to_string(folder.path().join("stat")).ok()?;
-        let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?;
-        (parent.parse() == Ok(of)).then_some(id)
+        let field = stat.rsplit_once(") ")?.1.split(' ').nth(index)?;
+        (field.parse() == Ok(value)).then_some(id)
     });
     stats.collect()
 }
 
-/// The guardian of a command: the child of `leasehold run`.
+/// The guardian of a command, and its warden: the child of `leasehold run`.
+pub(crate) fn guardian_and_warden(of: i32) -> (i32, i32) {
+    let warden = child(of);
+    (child(warden), warden)
+}
+
+/// The guardian of a command.
 pub(crate) fn guardian(of: i32) -> i32 {
+    guardian_and_warden(of).0
+}
+
+fn child(of: i32) -> i32 {
     let mut found = None;
-    wait::until("the guardian is there", LONG, || {
+    wait::until("the child is there", LONG, || {
         found = children(of).first().copied();
         found.is_some()
     });

@@ -5,13 +5,15 @@
 //! holder notes that it has begun in the same file. None of the first may note anything after that.
 
 use std::fs;
+use std::process::Command;
 
 use leasehold_tests::proxy::{Mode, Proxy};
 use leasehold_tests::server::Server;
 use leasehold_tests::{room, wait};
 
-use crate::harness::family::{self, guardian, is_alive};
+use crate::harness::family::{self, guardian, guardian_and_warden, is_alive};
 use crate::harness::journal::Journal;
+use crate::harness::parent::started_by;
 use crate::harness::{Ended, LONG, Running, bare, ended, quoted, run};
 
 /// Long enough that a busy machine ends processes within a tenth of it.
@@ -38,9 +40,13 @@ struct Scene {
 impl Scene {
     /// The first holder reaches the server at `first`, the next one at `next`.
     fn begin(first: &str, next: &str) -> Self {
+        Self::begin_with(next, |script| run(first, "job", &["--ttl", TTL], script))
+    }
+
+    fn begin_with(next: &str, first: impl FnOnce(&str) -> Command) -> Self {
         let journal = Journal::new();
         let script = stubborn(&journal);
-        let first = Running::start(&mut run(first, "job", &["--ttl", TTL], &script));
+        let first = Running::start(&mut first(&script));
         let command = journal.process("command");
         journal.wait_for_many("first", 10);
         let script = journal.beat_until("next", "end");
@@ -197,20 +203,100 @@ fn the_command_and_the_holder_stand_still() {
     assert_eq!(first.wait().code, Some(137));
 }
 
-/// Fails if a command outlives both the process that has the lock and the one that guards it.
+/// Fails if what a command has started outlives both the process that has the lock and the one that
+/// guards it.
 #[test]
 fn the_holder_and_the_guardian_are_killed() {
     let _room = room::enter();
+    let (_server, mut scene) = on_one_server();
+    let guardian = guardian(scene.first.id());
+    scene.first.kill();
+    assert!(family::signal(guardian, "KILL"));
+    scene.end();
+}
+
+/// Fails if what a killed guardian has left waits for a process that stands still.
+#[test]
+fn the_holder_stands_still_and_the_guardian_is_killed() {
+    let _room = room::enter();
+    let (_server, scene) = on_one_server();
+    let guardian = guardian(scene.first.id());
+    scene.first.pause();
+    assert!(family::signal(guardian, "KILL"));
+    let first = scene.end();
+    first.resume();
+    assert_eq!(first.wait().code, Some(137));
+}
+
+/// Fails if a kill of the whole session, as `pkill -KILL --session`, leaves a process that has begun
+/// a session of its own.
+#[test]
+fn the_session_is_killed() {
+    let _room = room::enter();
+    let server = Server::start();
+    let url = server.url();
+    let scene = Scene::begin_with(&url, |script| {
+        let command = run(&url, "job", &["--ttl", TTL], script);
+        started_by("os.setsid()", &command)
+    });
+    for process in family::session(scene.first.id()) {
+        family::signal(process, "KILL");
+    }
+    scene.end();
+}
+
+/// Fails if the death of a warden ends a command, or changes its exit code.
+#[test]
+fn the_warden_is_killed() {
+    let _room = room::enter();
+    let (server, journal) = (Server::start(), Journal::new());
+    let script = format!("{}; {}; exit 3", journal.note("ran"), journal.until("end"));
+    let holder = Running::start(&mut run(&server.url(), "job", &[], &script));
+    journal.wait_for("ran");
+    let (_, warden) = guardian_and_warden(holder.id());
+    assert!(family::signal(warden, "KILL"));
+    wait::until("the warden is gone", LONG, || !is_alive(warden));
+    journal.open("end");
+    let ended = holder.wait();
+    assert_eq!((ended.code, ended.err.as_str()), (Some(3), ""), "{ended:?}");
+}
+
+/// Fails if a command outlives the process that has the lock because the warden is dead, too.
+#[test]
+fn the_holder_and_the_warden_are_killed() {
+    let _room = room::enter();
+    let (_server, mut scene) = on_one_server();
+    let (_, warden) = guardian_and_warden(scene.first.id());
+    assert!(family::signal(warden, "KILL"));
+    scene.first.kill();
+    scene.end();
+}
+
+/// Fails if what a command has started outlives both processes that guard it.
+#[test]
+fn the_guardian_and_the_warden_are_killed() {
+    let _room = room::enter();
+    let (_server, scene) = on_one_server();
+    let (guardian, warden) = guardian_and_warden(scene.first.id());
+    assert!(family::signal(warden, "KILL") && family::signal(guardian, "KILL"));
+    let first = scene.end().wait();
+    assert_eq!(first.code, Some(137), "{first:?}");
+}
+
+/// Fails if a command itself outlives all processes that could end it. What it has started is out of
+/// reach then.
+#[test]
+fn the_holder_the_guardian_and_the_warden_are_killed() {
+    let _room = room::enter();
     let server = Server::start();
     let journal = Journal::new();
-    // `exec`: what the command has started is out of reach then.
     let script = format!("{}; exec sleep 600", journal.note("command $$"));
     let command = &mut run(&server.url(), "job", &["--ttl", TTL], &script);
     let mut holder = Running::start(command);
     let command = journal.process("command");
-    let guardian = guardian(holder.id());
+    let (guardian, warden) = guardian_and_warden(holder.id());
     holder.pause();
-    assert!(family::signal(guardian, "KILL"));
+    assert!(family::signal(warden, "KILL") && family::signal(guardian, "KILL"));
     holder.kill();
     wait::until("the command is gone", LONG, || !is_alive(command));
 }

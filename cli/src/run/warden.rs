@@ -1,0 +1,46 @@
+//! The warden of a guardian: kills all that a killed guardian has left, also if `leasehold run` is
+//! dead or stands still.
+//!
+//! It has a session and a group of its own, so that it survives a kill of the session or the group
+//! of `leasehold run`.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+
+use rustix::process::{Signal, WaitOptions, kill_process, setsid, waitpid};
+use rustix::stdio::dup2_stdin;
+use tokio::signal::unix::{self, SignalKind};
+
+use super::family;
+use super::role::{self, Settings};
+use super::signals::Signals;
+
+/// Starts the guardian, and ends after it. The connection to `leasehold run` is standard input, which
+/// only the guardian keeps: its end shows that the guardian is gone.
+pub(super) async fn watch_over(settings: Settings, command: Vec<OsString>) -> io::Result<()> {
+    let mut signals = Signals::all()?;
+    let mut children = unix::signal(SignalKind::child())?;
+    role::adopt_orphans(settings)?;
+    let nothing = File::open("/dev/null")?;
+    let mut guardian = role::process(role::GUARDIAN, settings, &command);
+    let guardian = role::pid(&signals.spawn(&mut guardian)?)?;
+    dup2_stdin(nothing)?;
+    setsid()?;
+    let ended = loop {
+        if let Some((_, status)) = waitpid(Some(guardian), WaitOptions::NOHANG)? {
+            break status;
+        }
+        tokio::select! {
+            _ = children.recv() => {}
+            // `leasehold run` is dead, and a guardian that stands still has to go on.
+            _ = signals.next() => if !settings.parent_lives() {
+                let _ = kill_process(guardian, Signal::CONT);
+            }
+        }
+    };
+    if ended.exit_status() != Some(0) {
+        family::end_descendants().await?;
+    }
+    Ok(())
+}
