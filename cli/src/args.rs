@@ -56,6 +56,9 @@ pub(crate) struct Store {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Runs a program inside a lock, as `flock` does on one machine.
+    ///
+    /// The program inherits the environment, with `LEASEHOLD_URL` and the password in it unless
+    /// `--without-url` is given.
     Run(Run),
 
     /// Lists the locks that are held: by which process and function, and how long.
@@ -132,6 +135,10 @@ pub(crate) struct Run {
     /// Says nothing if the lock is held elsewhere; exit code 75 tells.
     #[arg(long, short)]
     pub(crate) quiet: bool,
+
+    /// Keeps `LEASEHOLD_URL`, which may have a password, out of the program's environment.
+    #[arg(long)]
+    pub(crate) without_url: bool,
 
     /// The program to run, with its arguments.
     #[arg(last = true, required = true)]

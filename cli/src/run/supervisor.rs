@@ -227,6 +227,9 @@ fn process(socket: UnixStream, lock: &LockHandle, options: &Run, json: bool) -> 
         // A fence of a lock further out would be another lock's.
         None => warden.env_remove("LEASEHOLD_FENCE"),
     };
+    if options.without_url {
+        warden.env_remove("LEASEHOLD_URL");
+    }
     warden
 }
 

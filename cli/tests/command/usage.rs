@@ -78,6 +78,11 @@ fn the_help() {
         assert!(help.out.contains(text), "{text}: {help:?}");
     }
     assert!(!help.out.contains("secret"));
+    let help = ended(leasehold(url).args(["run", "--help"]));
+    for text in ["--without-url", "`LEASEHOLD_URL` and the password in it"] {
+        assert!(help.out.contains(text), "{text}: {help:?}");
+    }
+    assert!(!help.out.contains("secret"));
     let version = ended(leasehold(url).arg("--version"));
     assert_eq!(
         version.out,

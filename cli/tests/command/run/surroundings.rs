@@ -24,6 +24,21 @@ fn the_environment_names_the_lock() {
     assert!(fences[0] < fences[1], "{fences:?}");
 }
 
+/// Fails if a command does not find the store of `leasehold run`, or finds its password although it is
+/// to be left out.
+#[test]
+fn the_url_is_inherited_unless_it_is_left_out() {
+    let server = Server::start();
+    let script = "echo ${LEASEHOLD_URL-none}";
+    for (options, expected) in [(&[][..], &*server.url()), (&["--without-url"], "none")] {
+        let ended = ended(&mut run(&server.url(), "job", options, script));
+        assert_eq!(ended.out.trim_end(), expected, "{ended:?}");
+    }
+    let mut command = run(&server.url(), "job", &["--url", &server.url()], script);
+    let ended = ended(command.env_remove("LEASEHOLD_URL"));
+    assert_eq!(ended.out, "none\n", "{ended:?}");
+}
+
 /// Fails if the command reads another standard input than `leasehold run` was given.
 #[test]
 fn standard_input_is_the_command_s() {
@@ -38,13 +53,14 @@ fn standard_input_is_the_command_s() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "a line\nend\n");
 }
 
-/// Fails if a command cannot read from a terminal: a group in the background is stopped when it
-/// tries.
+/// Fails if a command cannot read from a terminal, or has lost it as its controlling one: a group in
+/// the background is stopped when it tries.
 #[test]
 fn the_terminal_is_the_command_s() {
     let _room = room::enter();
     let server = Server::start();
-    let inner = run(&server.url(), "job", &[], "read line; echo got $line");
+    let script = "read line; read second </dev/tty; echo got $line and $second";
+    let inner = run(&server.url(), "job", &[], script);
     let program = inner.get_program().to_str().expect("text");
     let mut arguments = vec![program];
     arguments.extend(inner.get_args().map(|part| part.to_str().expect("text")));
@@ -55,11 +71,11 @@ fn the_terminal_is_the_command_s() {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().expect("python3 is installed");
     let mut input = child.stdin.take().expect("it is piped");
-    input.write_all(b"a line\n").expect("it is read");
+    input.write_all(b"a line\na second\n").expect("it is read");
     let output = child.wait_with_output().expect("it ends");
     drop(input);
     let out = String::from_utf8_lossy(&output.stdout);
-    assert!(out.contains("got a line"), "{out}");
+    assert!(out.contains("got a line and a second"), "{out}");
     assert_eq!(output.status.code(), Some(0), "{out}");
 }
 
