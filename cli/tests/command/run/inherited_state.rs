@@ -1,0 +1,227 @@
+//! What else the parent of `leasehold run` hands over: the command has it as if started directly.
+
+use std::fs;
+use std::path::Path;
+
+use leasehold_tests::server::Server;
+
+use crate::harness::journal::Journal;
+use crate::harness::parent::{Outputs, started_by};
+use crate::harness::{Running, ended, leasehold, quoted};
+
+const IGNORE_PIPE: &str = "signal.signal(signal.SIGPIPE, signal.SIG_IGN)";
+
+/// Fails if a row of the table in `docs/command.md` names no test.
+#[test]
+fn the_page_names_a_test_for_each_state() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |file: &Path| fs::read_to_string(file).expect("the file is there");
+    let page = read(&folder.join("../docs/command.md"));
+    let (_, table) = page
+        .split_once("### Inherited state\n")
+        .expect("the heading");
+    let (table, _) = table.split_once("\n### ").expect("another heading");
+    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with('|')).collect();
+    assert!(rows.len() > 15, "{rows:?}");
+    for row in &rows[2..] {
+        let named = row
+            .trim_end_matches(" |")
+            .rsplit_once(" | ")
+            .expect("columns")
+            .1;
+        for name in named.split(", ") {
+            let (module, test) = name.trim_matches('`').split_once("::").expect("a test");
+            let file = folder
+                .join("tests/command/run")
+                .join(module)
+                .with_extension("rs");
+            assert!(
+                read(&file).contains(&format!("#[test]\nfn {test}()")),
+                "{row}"
+            );
+        }
+    }
+}
+
+/// Fails if the files that a command creates have other permissions.
+#[test]
+fn the_umask() {
+    let [direct, run] = Outputs::status("os.umask(0o027)", &["Umask:"]);
+    assert_eq!(direct, ["Umask:\t0027"]);
+    assert_eq!(direct, run);
+}
+
+/// Fails if a command has more rights, or fewer, than its parent has left it.
+#[test]
+fn user_groups_and_rights() {
+    let lines = [
+        "Uid:",
+        "Gid:",
+        "Groups:",
+        "NoNewPrivs:",
+        "Seccomp:",
+        "CapInh:",
+        "CapPrm:",
+        "CapEff:",
+        "CapBnd:",
+        "CapAmb:",
+    ];
+    // PR_SET_NO_NEW_PRIVS, as `NoNewPrivileges=yes`.
+    let setup = "assert ctypes.CDLL(None).prctl(38, 1, 0, 0, 0) == 0";
+    let [direct, run] = Outputs::status(setup, &lines);
+    assert!(direct.contains(&"NoNewPrivs:\t1".to_owned()), "{direct:?}");
+    assert_eq!(direct, run);
+}
+
+/// Fails if a command runs with another priority, or on other processors.
+#[test]
+fn priority_and_processors() {
+    let setup = "\
+os.nice(3)
+os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})";
+    let [direct, run] = Outputs::status(setup, &["Cpus_allowed:"]);
+    assert_eq!(direct, run);
+    let outputs = Outputs::of(setup, &["cat", "/proc/self/stat"]);
+    let [direct, run] = [outputs.direct, outputs.run].map(|stat| {
+        let fields: Vec<String> = stat.split(' ').map(str::to_owned).collect();
+        // Priority, nice value and policy.
+        [17, 18, 40].map(|at| fields[at].clone())
+    });
+    assert_eq!(direct[2], "3", "SCHED_BATCH");
+    assert_eq!(direct, run);
+}
+
+/// Fails if a command has other limits: `ulimit`, `LimitNOFILE=` or `LimitCORE=`.
+#[test]
+fn limits() {
+    let setup = "\
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 200))
+resource.setrlimit(resource.RLIMIT_CORE, (0, 4096))
+resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 22))";
+    let outputs = Outputs::of(setup, &["cat", "/proc/self/limits"]);
+    let files = outputs
+        .direct
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let files: Vec<&str> = files.expect("a line").split_ascii_whitespace().collect();
+    assert_eq!(files[3..5], ["100", "200"]);
+    assert_eq!(outputs.direct, outputs.run);
+}
+
+/// Fails if a command runs elsewhere, or a relative path names another program.
+#[test]
+fn the_current_directory() {
+    let journal = Journal::new();
+    let folder = journal.file("folder");
+    fs::create_dir(&folder).expect("the folder is writable");
+    std::os::unix::fs::symlink("/bin/pwd", folder.join("program")).expect("a link");
+    let folder = folder.to_str().expect("text");
+    let setup = format!("os.chdir({})", quoted(folder));
+    let outputs = Outputs::of(&setup, &["./program"]);
+    assert_eq!(outputs.direct.trim_end(), folder);
+    assert_eq!(outputs.direct, outputs.run);
+}
+
+/// Fails if a command is another victim when memory is short than its parent has set.
+#[test]
+fn the_out_of_memory_score() {
+    let setup = "open('/proc/self/oom_score_adj', 'w').write('700')";
+    let outputs = Outputs::of(setup, &["cat", "/proc/self/oom_score_adj"]);
+    assert_eq!(outputs.direct, "700\n");
+    assert_eq!(outputs.direct, outputs.run);
+}
+
+/// Fails if a signal to the group of `leasehold run` reaches the command twice, or the command leaves
+/// the session. The parent has no terminal, like cron and systemd.
+#[test]
+fn group_and_session() {
+    let server = Server::start();
+    let mut inner = leasehold(&server.url());
+    inner.args(["run", "job", "--", "cat", "/proc/self/stat"]);
+    let holder = Running::start(&mut started_by("os.setsid()", &inner));
+    let session = holder.id();
+    let ended = holder.wait();
+    let fields: Vec<&str> = ended.out.split(' ').collect();
+    let [id, group, own, terminal] = [0, 4, 5, 6].map(|at| fields[at]);
+    assert_eq!(group, id, "{ended:?}");
+    assert_eq!(own, session.to_string(), "{ended:?}");
+    assert_eq!(terminal, "0", "{ended:?}");
+}
+
+/// Fails if the command has files that only `leasehold run` needs, or lacks one of its parent's.
+#[test]
+fn open_files_and_no_others() {
+    let outputs = Outputs::of("os.dup2(1, 7)", &["ls", "/proc/self/fd"]);
+    assert!(outputs.direct.ends_with("\n7\n"), "{}", outputs.direct);
+    assert_eq!(outputs.direct, outputs.run);
+}
+
+/// Fails if a file of the command becomes its standard input or output because these were closed.
+#[test]
+fn closed_standard_files_are_dev_null() {
+    let (server, journal) = (Server::start(), Journal::new());
+    let setup = "for one in range(3): os.close(one)";
+    let script = format!(
+        "for one in 0 1 2; do readlink /proc/$$/fd/$one >> {}; done; exit 5",
+        journal.path()
+    );
+    let mut inner = leasehold(&server.url());
+    inner.args(["run", "job", "--", "bash", "-c", &script]);
+    let ended = ended(&mut started_by(setup, &inner));
+    assert_eq!(ended.code, Some(5), "{ended:?}");
+    let lines = journal.lines();
+    assert_eq!(lines, ["/dev/null"; 3]);
+}
+
+/// Fails if a variable is changed on the way, or one is added beside those of the lock.
+#[test]
+fn the_environment() {
+    let variables = "os.environb.update({b'EMPTY': b'', b'RAW': b'a\\xff=b', b'LISTEN_PID': b'1'})";
+    for pipe in ["", IGNORE_PIPE] {
+        let outputs = Outputs::of(&format!("{pipe}\n{variables}"), &["env", "-0"]);
+        let [mut direct, mut run] = [&outputs.direct, &outputs.run].map(|text| {
+            let mut lines: Vec<&str> = text.split_terminator('\0').collect();
+            lines.sort_unstable();
+            lines
+        });
+        assert!(
+            direct.contains(&"EMPTY=") && direct.contains(&"LISTEN_PID=1"),
+            "{direct:?}"
+        );
+        let of_the_lock = ["LEASEHOLD_FENCE=", "LEASEHOLD_KEY=job"];
+        run.retain(|line| !of_the_lock.iter().any(|name| line.starts_with(name)));
+        // The servers of the two runs.
+        for lines in [&mut direct, &mut run] {
+            lines.retain(|line| !line.starts_with("LEASEHOLD_URL="));
+        }
+        assert_eq!(direct, run);
+    }
+}
+
+/// Fails if a service does not take the sockets of systemd: they are for the process that
+/// `LISTEN_PID` names. With SIGPIPE ignored and not, as two ways lead to the command.
+#[test]
+fn sockets_and_the_watchdog_of_systemd() {
+    let server = Server::start();
+    for pipe in ["", IGNORE_PIPE] {
+        let setup = format!(
+            "{pipe}
+listener = socket.create_server(('127.0.0.1', 0))
+os.dup2(listener.fileno(), 3); os.set_inheritable(3, True)
+this = str(os.getpid())
+os.environ.update(LISTEN_FDS='1', LISTEN_PID=this, LISTEN_PIDFDID='7', WATCHDOG_PID=this)
+os.environ.update(SYSTEMD_EXEC_PID=this, NOTIFY_SOCKET='/run/notify', MAINPID=this)"
+        );
+        let script = "echo $$ $LISTEN_PID $WATCHDOG_PID $SYSTEMD_EXEC_PID; \
+                      echo $LISTEN_FDS$LISTEN_PIDFDID $NOTIFY_SOCKET; readlink /proc/$$/fd/3";
+        let mut inner = leasehold(&server.url());
+        inner.args(["run", "job", "--", "sh", "-c", script]);
+        let ended = ended(&mut started_by(&setup, &inner));
+        let lines: Vec<&str> = ended.out.lines().collect();
+        let ids: Vec<&str> = lines[0].split(' ').collect();
+        assert_eq!(ids, [ids[0]; 4], "{ended:?}");
+        assert_eq!(lines[1], "1 /run/notify", "{ended:?}");
+        assert!(lines[2].starts_with("socket:"), "{ended:?}");
+    }
+}
