@@ -204,7 +204,7 @@ impl LockError {
     ///
     /// ```
     /// # use leasehold::LockError;
-    /// let error = LockError::Lost { key: "order:42".to_owned(), fence: None };
+    /// let error = LockError::lost("order:42", None);
     /// assert!(error.is_lost() && !error.is_unavailable());
     /// ```
     pub fn is_lost(&self) -> bool {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use leasehold::__test::reports_told;
-use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold::{LockError, LockPool, LockRequest, distributed_lock};
 use leasehold_tests::server::Server;
 use leasehold_tests::wait;
 use tracing::field::{Field, Visit};
@@ -408,6 +408,40 @@ async fn a_forced_release_is_an_event_and_a_loss() {
     assert_eq!(forced["fence"], lost["fence"]);
     assert!(forced["fence"].parse::<u64>().is_ok(), "{forced:?}");
     assert!(forced["key"].contains("taken:7"), "{forced:?}");
+}
+
+#[distributed_lock(key = "own:<id>", ttl = "300ms", pool = pool)]
+async fn awaits_its_task(pool: &LockPool, id: u32, task: LockRequest) -> Result<(), LockError> {
+    drop(leasehold::spawn(task.acquire()).await.expect("no panic"));
+    pending().await
+}
+
+/// Fails if a body that awaited a task, which waited for the body's own lock, is lost without that
+/// reason; or if another lost body has it.
+#[tokio::test]
+async fn a_body_that_waited_for_its_own_lock_is_an_event() {
+    LazyLock::force(&INSTALLED);
+    let connect = || LockPool::connect("memory://");
+    let (pool, other) = (
+        connect().await.expect("here"),
+        connect().await.expect("here"),
+    );
+    let waits = |pool: &LockPool, id| pool.lock(format!("own:{id}")).ttl(TTL).wait(LONG);
+    for (id, task) in [
+        (1, waits(&pool, 1)),
+        (2, waits(&pool, 99)),
+        (3, waits(&other, 3)),
+        (4, pool.lock("own:4").ttl(TTL)),
+    ] {
+        let call = wait::within("the loss", LONG, awaits_its_task(&pool, id, task));
+        assert!(call.await.expect_err("its lease is short").is_lost());
+    }
+    let told = events("own-lock");
+    let [(level, fields)] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!((*level, &*fields["key"]), (Level::WARN, "own:1"));
+    assert!(fields["at"].contains("spans_and_events.rs:"), "{fields:?}");
 }
 
 #[distributed_lock(key = "<key>", ttl = "30s", replay = "1m", pool = pool)]

@@ -14,6 +14,9 @@ pub(crate) const RESULT_TOO_LARGE: &str = "result-too-large";
 #[cfg(feature = "replay")]
 pub(crate) const RESULT_NOT_JSON: &str = "result-not-json";
 
+/// A lease is lost, and a task that its body had spawned waited for the same lock.
+pub(crate) const OWN_LOCK: &str = "own-lock";
+
 /// The store has not confirmed a release until the lock expired.
 pub(crate) const RELEASE_UNCONFIRMED: &str = "release-unconfirmed";
 

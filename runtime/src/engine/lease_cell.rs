@@ -199,10 +199,7 @@ impl LeaseCell {
     }
 
     pub(crate) fn lost_error(&self) -> LockError {
-        LockError::Lost {
-            key: self.key.name().to_owned(),
-            fence: self.fence(),
-        }
+        LockError::lost(self.key.name(), self.fence())
     }
 
     /// Ends when the lock is not held any more.

@@ -82,6 +82,9 @@ fn ask(
         .iter()
         .map(|lock| Want::new(&pool, lock, settings.reentrant));
     let wants: OneOrMany<Want> = wants.collect::<Result<_, _>>()?;
+    if !plan.wait.is_zero() {
+        nesting::waits_in_task(pool.id(), wants.iter().map(|want| &want.key), at);
+    }
     let at_least = plan.at_least;
     let others: Option<Taken> = match wants {
         OneOrMany::One(Want { key, holder: None }) => {
@@ -376,8 +379,7 @@ impl Taking {
         .await;
     }
 
-    /// One of the locks, after those in `before`. Returns none if their leases would be too old by
-    /// now.
+    /// One of the locks, after those in `before`; none if their leases would be too old by now.
     async fn one(
         &self,
         want: &Want,

@@ -3,13 +3,16 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
 use super::call_site::At;
+use crate::base::codes;
+use crate::base::full_key::FullKey;
+use crate::base::reporter;
 use crate::base::seeded::seeded;
 use crate::engine::lease_cell::LeaseCell;
 use crate::error::LockError;
@@ -41,6 +44,8 @@ pub(crate) struct LeaseRef {
     /// Whether it is a share of the lock.
     pub(crate) shared: bool,
     permit: OnceLock<Arc<Semaphore>>,
+    /// Place of a call that waited for this lock in a task of the body's, until it is logged.
+    own_task: OnceLock<Arc<Mutex<Option<At>>>>,
 }
 
 impl Locks {
@@ -237,10 +242,19 @@ impl Lock {
     }
 
     fn lost_error(&self) -> LockError {
-        LockError::Lost {
-            key: self.name.clone(),
-            fence: self.fence(),
+        if let Some(at) = self.lease().and_then(LeaseRef::take_own_task) {
+            let key = self.name.clone();
+            reporter::log(move || {
+                tracing::warn!(
+                    code = codes::OWN_LOCK,
+                    key,
+                    %at,
+                    "a task that the body of a lost lease had spawned waited for the same lock, so the body \
+                     may have waited for its own lock; make that call in the body, with `reentrant`"
+                );
+            });
         }
+        LockError::lost(&*self.name, self.fence())
     }
 }
 
@@ -252,7 +266,22 @@ impl LeaseRef {
             at,
             shared,
             permit: OnceLock::new(),
+            own_task: OnceLock::new(),
         }
+    }
+
+    pub(crate) fn is_of(&self, pool: PoolId, key: &FullKey) -> bool {
+        self.pool == pool && self.cell.key() == key
+    }
+
+    /// A call at `at` waits for this lock in a task of the body's.
+    pub(crate) fn awaited_in_task(&self, at: At) {
+        let _ = self.own_task.set(Arc::new(Mutex::new(Some(at))));
+    }
+
+    fn take_own_task(&self) -> Option<At> {
+        let task = self.own_task.get()?.lock();
+        task.unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// The same lease as nested calls see it.

@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::future::Future;
 
+use super::call_site::At;
 use super::leases::{LeaseRef, Lock, Locks};
 use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
@@ -58,8 +59,21 @@ pub(crate) fn standing(pool: PoolId, key: &FullKey) -> Standing {
     found.unwrap_or(Standing::Outside)
 }
 
+/// Records that the running code waits at `at` for keys that the spawner of its task holds. The
+/// spawner's body may await the task, and then waits for its own lock.
+pub(crate) fn waits_in_task<'a>(pool: PoolId, keys: impl Iterator<Item = &'a FullKey>, at: At) {
+    // Outside of a task by `leasehold::spawn` there is no such path.
+    let _ = SPAWNED_ON.try_with(|path| {
+        for key in keys {
+            let leases = path.iter().flat_map(Locks::iter).filter_map(Lock::lease);
+            let held = leases.filter(|lease| lease.is_of(pool, key) && lease.cell.is_live());
+            held.for_each(|lease| lease.awaited_in_task(at));
+        }
+    });
+}
+
 fn look(path: &[Locks], pool: PoolId, key: &FullKey) -> Standing {
-    let same = |lease: &&LeaseRef| lease.pool == pool && lease.cell.key() == key;
+    let same = |lease: &&LeaseRef| lease.is_of(pool, key);
     let inwards = path.iter().rev().flat_map(Locks::iter);
     let mut lost = None;
     for lease in inwards.filter_map(Lock::lease).filter(same) {
@@ -103,7 +117,7 @@ pub(crate) fn inside_of(name: &str) -> Inside {
 pub(crate) fn is_inside(pool: PoolId, key: &FullKey) -> bool {
     any_lock(|lock| {
         let lease = lock.lease();
-        lease.is_some_and(|lease| lease.pool == pool && lease.cell.key() == key) && lock.is_live()
+        lease.is_some_and(|lease| lease.is_of(pool, key)) && lock.is_live()
     })
 }
 

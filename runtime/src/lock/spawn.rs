@@ -36,9 +36,10 @@ use crate::pool::scope;
 ///
 /// The task has no locks of its caller, because it can outlive them. For a key that the caller
 /// holds, the task is any other call: it is refused or waits, and `reentrant` enters nothing. A
-/// body that waits for such a task waits for itself, until the task's `wait` is over. The task is
-/// also not dropped with a body whose lease is lost. [`is_held`](crate::is_held()) is true in the
-/// task for the locks of its caller, as long as their leases last.
+/// body that waits for such a task waits for itself, until the task's `wait` or the body's lease is
+/// over. The log then has the event `own-lock` with the place of the task's call. The task is also
+/// not dropped with a body whose lease is lost. [`is_held`](crate::is_held()) is true in the task
+/// for the locks of its caller, as long as their leases last.
 ///
 /// Cancel safe as [`tokio::spawn`] is: the task runs on when its handle is dropped. If the task is
 /// aborted, its future is dropped, which releases its locks. Until its end the task keeps the pool

@@ -79,9 +79,6 @@ async fn places(pool: &LockPool) -> Result<(), LockError> {
     match place().acquire().await {
         Err(LockError::Contended { .. }) => Ok(()),
         Err(error) => Err(error),
-        Ok(guard) => Err(LockError::Lost {
-            key: "one place too many".to_owned(),
-            fence: guard.fence(),
-        }),
+        Ok(guard) => Err(LockError::lost("one place too many", guard.fence())),
     }
 }

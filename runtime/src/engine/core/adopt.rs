@@ -123,10 +123,7 @@ impl Core {
             }
             Ok(Reply::Acquired { .. }) => self.ask_to_adopt(id, now),
             Ok(Reply::Gone) => {
-                let error = LockError::Lost {
-                    key: ticket.acquire().key.name().to_owned(),
-                    fence: adoption.fence,
-                };
+                let error = LockError::lost(ticket.acquire().key.name(), adoption.fence);
                 self.fail(id, error, now);
             }
             Err(failure) if failure.retry == Retry::Never => self.fail(id, failure.error, now),
