@@ -17,9 +17,12 @@ pub(crate) struct Found {
     pub(crate) async_span: Span,
     pub(crate) bindings: Vec<Binding>,
     pub(crate) returns: Returns,
+    /// True if the body is the block that the user wrote.
+    pub(crate) returns_itself: bool,
 }
 
-/// Finds the async block in `{ Box::pin(async move { … }) }`; `None` if there is none.
+/// Finds the async block in `{ Box::pin(async move { … }) }`, also behind `return`; `None` if there
+/// is none.
 pub(crate) fn find(body: &Group, signature: &Signature) -> Result<Option<Found>, Refusal> {
     let Some((path, arguments)) = last_call(body.stream()) else {
         return Ok(None);
@@ -38,7 +41,7 @@ pub(crate) fn find(body: &Group, signature: &Signature) -> Result<Option<Found>,
     let TokenTree::Group(block) = block else {
         return Ok(None);
     };
-    let pinned = Frame::around(&arguments, path.call, TokenStream::new());
+    let pinned = Frame::around(&arguments, path.function, path.end);
     let asynchronous = Frame::around(&block, keyword.tokens, TokenStream::new());
     let mut found = Found {
         frames: vec![pinned],
@@ -46,6 +49,7 @@ pub(crate) fn find(body: &Group, signature: &Signature) -> Result<Option<Found>,
         async_span: keyword.span,
         bindings: bindings(signature),
         returns: output(signature),
+        returns_itself: true,
     };
     match async_trait::find(&block, signature) {
         Some(inner) => {
@@ -54,6 +58,7 @@ pub(crate) fn find(body: &Group, signature: &Signature) -> Result<Option<Found>,
             found.body = inner.body;
             found.bindings = inner.bindings;
             found.returns = inner.returns;
+            found.returns_itself = false;
         }
         // The lock goes into the block that the user wrote.
         None => found.frames.push(asynchronous),
@@ -64,13 +69,18 @@ pub(crate) fn find(body: &Group, signature: &Signature) -> Result<Option<Found>,
 struct Call {
     /// What stands before the call.
     statements: Vec<TokenTree>,
-    /// `Box::pin`
-    call: TokenStream,
+    /// `Box::pin`, or `return Box::pin`
+    function: TokenStream,
+    /// The `;` after a `return`.
+    end: TokenStream,
 }
 
 /// The function's last expression, if it is `Box::pin(…)`.
 fn last_call(body: TokenStream) -> Option<(Call, Group)> {
     let mut tokens: Vec<TokenTree> = body.into_iter().collect();
+    let is_end =
+        |token: &mut TokenTree| matches!(token, TokenTree::Punct(end) if end.as_char() == ';');
+    let end = tokens.pop_if(is_end);
     let Some(TokenTree::Group(arguments)) = tokens.pop() else {
         return None;
     };
@@ -88,16 +98,22 @@ fn last_call(body: TokenStream) -> Option<(Call, Group)> {
         .iter()
         .rposition(|token| !is_path(token))
         .map_or(0, |last| last + 1);
-    let call: TokenStream = tokens.drain(start..).collect();
-    let path = call.to_string().replace(' ', "");
+    let path: TokenStream = tokens.drain(start..).collect();
+    let is_return =
+        |token: &mut TokenTree| matches!(token, TokenTree::Ident(word) if word == "return");
+    let keyword = tokens.pop_if(is_return);
+    let name = path.to_string().replace(' ', "");
     let known = ["Box::pin", "std::boxed::Box::pin", "alloc::boxed::Box::pin"];
-    known.contains(&path.trim_start_matches("::")).then_some((
-        Call {
+    let is_value =
+        known.contains(&name.trim_start_matches("::")) && (end.is_none() || keyword.is_some());
+    is_value.then(|| {
+        let call = Call {
             statements: tokens,
-            call,
-        },
-        arguments,
-    ))
+            function: keyword.into_iter().chain(path).collect(),
+            end: end.into_iter().collect(),
+        };
+        (call, arguments)
+    })
 }
 
 struct Keyword {
@@ -146,17 +162,17 @@ fn output(signature: &Signature) -> Returns {
             if let ("BoxFuture" | "LocalBoxFuture", PathArguments::AngleBracketed(arguments)) =
                 (segment.ident.to_string().as_str(), &segment.arguments)
                 && let Some(GenericArgument::Type(ty)) = arguments.args.last()
+                && self.0.is_none()
             {
                 self.0 = Some(ty);
             }
             syn::visit::visit_path_segment(self, segment);
         }
     }
-    let ReturnType::Type(_, boxed) = &signature.output else {
-        return Returns::Type(quote::quote!(_));
-    };
     let mut output = Output(None);
-    output.visit_type(boxed);
+    if let ReturnType::Type(_, boxed) = &signature.output {
+        output.visit_type(boxed);
+    }
     output
         .0
         .map_or_else(|| Returns::Type(quote::quote!(_)), Returns::of)

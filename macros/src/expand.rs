@@ -1,8 +1,8 @@
 //! From the checked spec to tokens. Nothing can fail here, and what the runtime can decide is left
 //! to it.
 
-use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
-use quote::{ToTokens as _, quote, quote_spanned};
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
+use quote::{ToTokens as _, quote_spanned};
 use syn::Expr;
 use syn::spanned::Spanned as _;
 
@@ -29,15 +29,19 @@ use crate::tokens::{self, here};
 //             async move {
 //                 if let Some(ret) = None::<Result<Order, Error>> { return ret; }
 //                 let _ = &id;
-//                 { BODY }
+//                 #[deny()] { BODY }
 //             }
 //         }));
 //         let out = call.run(body).await;
-//         match out {
+//         return match out {
 //             Ok(ret) => ret,
 //             Err(error) => <Result<Order, Error> as FromLockError<_>>::from_lock_error(…),
 //         }
 //     }
+//
+// No lint may fire on this, and no lint level may be set in it: `#[allow(…)]` of a lint that the
+// crate forbids is an error. Lints skip code with the span of a macro. The user's own names have
+// the user's spans everywhere, so the statements with them are such that no lint is about them.
 pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
     let site = site(spec);
     let call = call(spec);
@@ -350,11 +354,12 @@ fn captures(spec: &LockSpec) -> Vec<TokenStream> {
     };
     let statement = |binding: &Binding| {
         let (ident, cfg) = (&binding.ident, &binding.cfg);
-        let allow = binding
-            .name
-            .starts_with('_')
-            .then(|| quote_spanned!(here()=> #[allow(clippy::used_underscore_binding)]));
-        quote_spanned!(here()=> #(#cfg)* #allow let _ = &#ident;)
+        if binding.name.starts_with('_') {
+            // Where a value is assigned to, clippy's `used_underscore_binding` sees no use.
+            quote_spanned!(here()=> #(#cfg)* { *__leasehold::captured(&#ident) = (); })
+        } else {
+            quote_spanned!(here()=> #(#cfg)* let _ = &#ident;)
+        }
     };
     spec.target
         .bindings
@@ -376,14 +381,12 @@ fn key_uses(key: &KeyArg, name: &str) -> bool {
 
 /// The body in its own braces. Their edition decides when the temporaries of the last expression
 /// die, so generated braces would change that for a crate of another edition.
+///
+/// Around a single expression rustc takes the braces of a block for superfluous, but not those of a
+/// block with an attribute. This attribute has no other effect.
 fn user_block(spec: &LockSpec) -> TokenStream {
     let body = &spec.target.body;
-    let is_statement = |token| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ';');
-    // Around a single expression rustc takes the braces of a block for superfluous; those of a
-    // function are not.
-    let allow = (!body.stream().into_iter().any(is_statement))
-        .then(|| quote_spanned!(here()=> #[allow(unused_braces)]));
-    quote!(#allow #body)
+    quote_spanned!(here()=> #[deny()] #body)
 }
 
 /// What the function returns for `__leasehold_error`. The bound `From` is demanded of a type
@@ -404,22 +407,24 @@ fn converted_error(spec: &LockSpec, ty: &TokenStream) -> TokenStream {
 }
 
 fn result(spec: &LockSpec) -> TokenStream {
-    let failed = match (&spec.on_error, &spec.target.returns) {
-        (Some(handler), returns) => {
-            let handler = user(spec, handler.to_token_stream());
-            let ty = match returns {
-                Returns::Type(ty) => quote_spanned!(here()=> ::<#ty>),
-                Returns::Never(_) => TokenStream::new(),
-            };
-            quote_spanned! {here()=>
-                __leasehold::on_error #ty (#handler, __leasehold_error)
-            }
+    let handler = spec.on_error.as_ref();
+    let handler = handler.map(|handler| user(spec, handler.to_token_stream()));
+    let ty = match &spec.target.returns {
+        Returns::Type(ty) => ty,
+        // Clippy's `implicit_return` wants no `return` before a call that never returns.
+        Returns::Never(_) => {
+            return quote_spanned!(here()=> __leasehold::never(__leasehold_out, #handler));
         }
-        (None, Returns::Type(ty)) => converted_error(spec, ty),
-        (None, Returns::Never(_)) => quote!(),
     };
+    let failed = match handler {
+        Some(handler) => quote_spanned! {here()=>
+            __leasehold::on_error::<#ty>(#handler, __leasehold_error)
+        },
+        None => converted_error(spec, ty),
+    };
+    let keyword = (spec.target.returns_itself).then(|| quote_spanned!(here()=> return));
     quote_spanned! {here()=>
-        match __leasehold_out {
+        #keyword match __leasehold_out {
             __leasehold::core::result::Result::Ok(__leasehold_ret) => __leasehold_ret,
             __leasehold::core::result::Result::Err(__leasehold_error) => #failed,
         }

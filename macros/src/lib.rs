@@ -29,6 +29,7 @@ mod shape;
 mod target;
 mod template;
 mod tokens;
+mod unused;
 mod value;
 
 #[cfg(test)]
@@ -54,8 +55,10 @@ fn attribute(
     let spec = check::check(args, target, place, &diagnostics);
     match diagnostics.finish(spec) {
         Ok(spec) => expand::expand(&spec),
-        // The function first, as it was: its callers then see no second error. An argument that
-        // only the key would have used is not the user's mistake.
-        Err(errors) => quote::quote!(#[allow(unused_variables)] #item #errors),
+        // The function first: its callers then see no second error.
+        Err(errors) => {
+            let item = unused::with_arguments_used(item);
+            quote::quote!(#item #errors)
+        }
     }
 }

@@ -27,6 +27,9 @@ pub(crate) struct Target {
     /// The names that the body can use.
     pub(crate) bindings: Vec<Binding>,
     pub(crate) returns: Returns,
+    /// True if the end of the body is the end of a function or an `async` block. Under
+    /// `#[async_trait]` the body is the value of a `let`.
+    pub(crate) returns_itself: bool,
     /// The error that it returns, where that is a type parameter.
     pub(crate) generic_error: Option<Type>,
     /// The parameters that borrow from the caller.
@@ -142,6 +145,7 @@ impl Item {
             async_span: asyncness.span(),
             body: self.body,
             returns,
+            returns_itself: true,
         })
     }
 
@@ -161,6 +165,7 @@ impl Item {
             async_span: found.async_span,
             bindings: found.bindings,
             returns: found.returns,
+            returns_itself: found.returns_itself,
             generic_error: None,
         })
     }

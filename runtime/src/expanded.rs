@@ -57,6 +57,11 @@ pub fn key_part<T: Display + ?Sized>(key: &mut Key, name: &'static str, value: &
     key.part(name, value);
 }
 
+/// Moves a value as a whole into the block that mentions it here. The result can be assigned to.
+pub fn captured<T: ?Sized>(_: &T) -> &'static mut () {
+    Box::leak(Box::new(()))
+}
+
 /// A key given as an expression that does not depend on `arguments`.
 pub fn key<T, Hint>(value: &T, arguments: &'static [&'static str], _: Hint) -> Key
 where
@@ -91,4 +96,9 @@ impl<T, E: From<LockError>, Hint> FromLockError<Hint> for Result<T, E> {
 /// Calls the attribute's `on_error`; generic so that `|error| …` needs no annotation.
 pub fn on_error<R>(handler: impl FnOnce(LockError) -> R, error: LockError) -> R {
     handler(error)
+}
+
+/// The end of a function that returns `!`, which is `R`.
+pub fn never<R>(ended: Result<R, LockError>, handler: impl FnOnce(LockError) -> R) -> R {
+    ended.unwrap_or_else(handler)
 }

@@ -25,7 +25,21 @@
 )]
 // It says the opposite of rustc's `unreachable_pub`.
 #![allow(clippy::redundant_pub_crate)]
+// `forbidden` has each `return` written out, and forbids lints that only a nightly compiler has.
+#![allow(clippy::needless_return, unknown_lints)]
 #![forbid(unsafe_code)]
+
+// `forbidden!` and `forbidden_too!`, by the build script.
+include!(concat!(env!("OUT_DIR"), "/forbidden.rs"));
+
+forbidden! { mod forbidden; }
+forbidden_too! { mod forbidden_too; }
+
+// The same files for rustfmt, which looks into no macros.
+#[cfg(any())]
+mod forbidden;
+#[cfg(any())]
+mod forbidden_too;
 
 mod support;
 
@@ -44,6 +58,7 @@ mod crate_option;
 mod drop_order;
 mod durations;
 mod error_types;
+mod forbidden_calls;
 mod free_function;
 mod future_size;
 mod generics;

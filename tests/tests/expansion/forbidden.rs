@@ -1,0 +1,254 @@
+//! Every shape of function, where all lints of rustc and clippy are forbidden. `main.rs` has the
+//! exceptions. The functions have each `return` written out; those of `forbidden_too` do not.
+
+use core::convert::Infallible;
+use core::fmt::Display;
+use core::future::{Future, pending};
+use core::hint::spin_loop;
+use core::pin::Pin;
+use core::time::Duration;
+use std::sync::Arc;
+
+use leasehold::{LockError, LockPool, distributed_lock};
+
+use super::support::tick;
+
+/// A length of time that an option has as an expression.
+const TTL: Duration = Duration::from_secs(2);
+
+/// A key that is not in the attribute.
+const NIGHTLY: &str = "nightly";
+
+/// An argument with fields and methods.
+#[derive(Clone, Debug)]
+pub(super) struct Account {
+    /// Its own balance.
+    cents: u64,
+    /// Its key.
+    id: u64,
+    /// A pool of its own.
+    locks: LockPool,
+}
+
+/// An argument whose name says that the body does not use it.
+#[derive(Debug)]
+pub(super) struct Permit;
+
+/// Names in a key, and arguments without use.
+#[distributed_lock(key = "order:<id>", ttl = "10s")]
+pub(super) async fn create(
+    id: u64,
+    _note: String,
+    _permit: Permit,
+    _: Vec<u8>,
+) -> Result<u64, LockError> {
+    tick().await;
+    return Ok(id);
+}
+
+/// One expression, in one line.
+#[rustfmt::skip]
+#[distributed_lock(key = "order:<id>", ttl = "10s")]
+pub(super) async fn one_line(id: u64) -> Result<u64, LockError> { return Ok(id); }
+
+/// Every option that goes with an ordinary call.
+#[distributed_lock(
+    key = "all:<id>",
+    ttl = TTL,
+    watchdog = "300ms",
+    max_hold = "1m",
+    wait = "2s",
+    hold = "1ms",
+    at_least = "1ms",
+    reentrant,
+    on_lost = "continue",
+    on_error = Err,
+    guard = lock
+)]
+pub(super) async fn every_option(id: u64) -> Result<u64, LockError> {
+    tick().await;
+    lock.check()?;
+    return Ok(id);
+}
+
+/// Several keys, and one of them an expression.
+#[distributed_lock(key = ["account:<from.id>", into.id, NIGHTLY], ttl = "10s")]
+pub(super) async fn transfer(from: &Account, into: &Account) -> Result<u64, LockError> {
+    tick().await;
+    return Ok(from.cents.saturating_add(into.cents));
+}
+
+/// A share of a lock.
+#[distributed_lock(key = "catalog", ttl = "10s", wait = "1s", shared)]
+pub(super) async fn search() -> Result<(), LockError> {
+    tick().await;
+    return Ok(());
+}
+
+/// A lock with several holders, and a guard without use.
+#[distributed_lock(key = "partner", ttl = "10s", permits = 3, guard = _lock)]
+pub(super) async fn call_partner() -> Result<(), LockError> {
+    tick().await;
+    return Ok(());
+}
+
+/// A body that outlives its caller.
+#[distributed_lock(key = "order:<id>", ttl = "10s", detach, hold = "1ms")]
+pub(super) async fn detached(id: u64, _note: String) -> Result<u64, LockError> {
+    tick().await;
+    return Ok(id);
+}
+
+/// A result that is kept.
+#[distributed_lock(key = "order:<id>", ttl = "10s", replay = "1m", fingerprint = (&cart, id))]
+pub(super) async fn replayed(id: u64, cart: Vec<u64>) -> Result<u64, LockError> {
+    tick().await;
+    drop(cart);
+    return Ok(id);
+}
+
+/// A result that is no `Result`, and a closure that gets the error.
+#[distributed_lock(key = "sweep", ttl = "10s", on_error = |error| return Err(error.to_string()))]
+pub(super) async fn sweep() -> Result<u64, String> {
+    tick().await;
+    return Ok(1);
+}
+
+/// Nothing is returned, and the body is one expression.
+#[rustfmt::skip]
+#[distributed_lock(key = "sweep", ttl = "10s", on_error = drop)]
+pub(super) async fn sweep_in_one_line() { tick().await; }
+
+/// No end.
+#[distributed_lock(key = "worker", ttl = "10s", watchdog, on_error = |_| -> ! { loop { spin_loop() } })]
+pub(super) async fn work() -> ! {
+    match pending::<Infallible>().await {}
+}
+
+/// Type parameters, with a bound for the key and one for the error.
+#[distributed_lock(key = "thing:<id>", ttl = "10s")]
+pub(super) async fn generic<I, T, E>(id: I, value: T) -> Result<(String, T), E>
+where
+    I: Display,
+    E: From<LockError>,
+{
+    tick().await;
+    return Ok((id.to_string(), value));
+}
+
+/// Lifetimes, and types that are not written out.
+#[distributed_lock(key = "page:<name>", ttl = "10s")]
+pub(super) async fn lifetimes<'page>(
+    name: &'page str,
+    other: &'page str,
+    shown: impl Display,
+) -> Result<impl Display + 'page, LockError> {
+    tick().await;
+    drop(shown);
+    return Ok(name.max(other));
+}
+
+/// Patterns, mutable arguments and ones that a `cfg` takes away.
+#[distributed_lock(key = "item:<left>:<count>", ttl = "10s")]
+pub(super) async fn patterns(
+    (left, mut right): (u64, u64),
+    Account { cents: count, .. }: Account,
+    #[cfg(any())] id: Missing,
+    #[cfg(not(any()))] _id: u64,
+    r#type: u64,
+) -> Result<u64, LockError> {
+    tick().await;
+    right = right.saturating_add(r#type);
+    return Ok(left.saturating_add(count).saturating_add(right));
+}
+
+/// An attribute and items inside the body.
+#[distributed_lock(key = "order:<id>", ttl = "10s")]
+pub(super) async fn items(id: u64) -> Result<u64, LockError> {
+    /// One more.
+    const ONE: u64 = 1;
+    tick().await;
+    return Ok(id.saturating_add(ONE));
+}
+
+/// A function that was boxed by hand.
+#[distributed_lock(key = "tree:<depth>", ttl = "10s")]
+pub(super) fn boxed(depth: u64) -> Pin<Box<dyn Future<Output = Result<u64, LockError>> + Send>> {
+    return Box::pin(async move {
+        tick().await;
+        return Ok(depth);
+    });
+}
+
+/// Two locks.
+#[distributed_lock(key = "tenant:<tenant>", ttl = "10s")]
+#[distributed_lock(key = "order:<id>", ttl = "10s")]
+pub(super) async fn stacked(tenant: &str, id: u64) -> Result<String, LockError> {
+    tick().await;
+    return Ok([tenant, &id.to_string()].concat());
+}
+
+impl Account {
+    /// A constant in a key.
+    const KIND: &'static str = "account";
+
+    /// An account with a pool of its own.
+    pub(super) const fn new(id: u64, cents: u64, locks: LockPool) -> Self {
+        return Self { cents, id, locks };
+    }
+
+    /// The pool of a field.
+    #[distributed_lock(key = "<Self::KIND>:<self.id>", ttl = "10s", pool = self.locks)]
+    pub(super) async fn balance(&self) -> Result<u64, LockError> {
+        tick().await;
+        return Ok(self.cents);
+    }
+
+    /// A method in a key.
+    #[distributed_lock(key = "account:<self.number()>", ttl = "10s", pool = self.locks.clone())]
+    pub(super) async fn deposit(&mut self, cents: u64) -> Result<(), LockError> {
+        tick().await;
+        self.cents = self.cents.saturating_add(cents);
+        return Ok(());
+    }
+
+    /// A receiver by value.
+    #[distributed_lock(key = "account:<self.id>", ttl = "10s")]
+    pub(super) async fn close(self) -> Result<u64, LockError> {
+        tick().await;
+        return Ok(self.cents);
+    }
+
+    /// A shared receiver.
+    #[distributed_lock(key = "account:<self.id>", ttl = "10s", detach)]
+    pub(super) async fn audit(self: Arc<Self>) -> Result<u64, LockError> {
+        tick().await;
+        return Ok(self.cents);
+    }
+
+    /// The number in a key.
+    const fn number(&self) -> u64 {
+        return self.id;
+    }
+}
+
+/// Methods of a trait.
+pub(super) trait Till {
+    /// A method without a body.
+    async fn pay(&self, cents: u64) -> Result<u64, LockError>;
+
+    /// A method with a body.
+    #[distributed_lock(key = "till:<cents>", ttl = "10s")]
+    async fn count(&self, cents: u64) -> Result<u64, LockError> {
+        tick().await;
+        return Ok(cents);
+    }
+}
+
+impl Till for Account {
+    #[distributed_lock(key = "till:<self.id>", ttl = "10s")]
+    async fn pay(&self, cents: u64) -> Result<u64, LockError> {
+        tick().await;
+        return Ok(self.cents.saturating_add(cents));
+    }
+}

@@ -1,0 +1,50 @@
+//! As `forbidden`, with no `return` at the end of a body.
+
+use core::future::Future;
+use core::pin::Pin;
+
+use leasehold::{LockError, distributed_lock};
+
+use super::support::tick;
+
+/// A result.
+#[distributed_lock(key = "order:<id>", ttl = "10s")]
+pub(super) async fn create(id: u64, _note: String) -> Result<u64, LockError> {
+    tick().await;
+    Ok(id)
+}
+
+/// One expression, in one line.
+#[rustfmt::skip]
+#[distributed_lock(key = "order:<id>", ttl = "10s")]
+pub(super) async fn one_line(id: u64) -> Result<u64, LockError> { Ok(id) }
+
+/// A result that is no `Result`.
+#[distributed_lock(key = "order:<id>", ttl = "10s", on_error = |_| None)]
+pub(super) async fn optional(id: u64) -> Option<u64> {
+    tick().await;
+    Some(id)
+}
+
+/// No result.
+#[distributed_lock(key = "sweep", ttl = "10s", on_error = drop)]
+pub(super) async fn sweep() {
+    tick().await;
+}
+
+/// A body that outlives its caller.
+#[distributed_lock(key = "order:<id>", ttl = "10s", detach, guard = lock)]
+pub(super) async fn detached(id: u64) -> Result<u64, LockError> {
+    tick().await;
+    lock.check()?;
+    Ok(id)
+}
+
+/// A function that was boxed by hand.
+#[distributed_lock(key = "tree:<depth>", ttl = "10s")]
+pub(super) fn boxed(depth: u64) -> Pin<Box<dyn Future<Output = Result<u64, LockError>> + Send>> {
+    Box::pin(async move {
+        tick().await;
+        Ok(depth)
+    })
+}
