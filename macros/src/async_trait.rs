@@ -6,6 +6,7 @@ use syn::parse::discouraged::Speculative as _;
 use syn::parse::{ParseStream, Parser as _};
 use syn::{FnArg, Local, Pat, Signature, Stmt, Token, Type};
 
+use crate::deferred::Deferred;
 use crate::shape::{Binding, Frame, Returns, pattern};
 use crate::tokens;
 
@@ -16,6 +17,7 @@ pub(crate) struct Inner {
     pub(crate) body: Group,
     pub(crate) bindings: Vec<Binding>,
     pub(crate) returns: Returns,
+    pub(crate) deferred: Option<Deferred>,
 }
 
 /// Finds the user's body in what `#[async_trait]` made. `#[instrument]` may have wrapped it since.
@@ -72,7 +74,7 @@ fn read(block: &Group, signature: &Signature) -> Option<Inner> {
         let mut names = unmoved(signature);
         loop {
             let ahead = input.fork();
-            if let Ok((local, body, returns)) = result(&ahead) {
+            if let Ok((local, body, ty)) = result(&ahead) {
                 input.advance_to(&ahead);
                 before.extend(local);
                 let rest: TokenStream = input.parse()?;
@@ -82,7 +84,8 @@ fn read(block: &Group, signature: &Signature) -> Option<Inner> {
                     frames: vec![frame],
                     body,
                     bindings: names,
-                    returns,
+                    returns: Returns::of(&ty),
+                    deferred: Deferred::find(&ty),
                 });
             }
             let statement: Stmt = input.parse()?;
@@ -96,7 +99,7 @@ fn read(block: &Group, signature: &Signature) -> Option<Inner> {
 }
 
 /// `let __ret: R =`, the block, and R.
-fn result(input: ParseStream<'_>) -> syn::Result<(TokenStream, Group, Returns)> {
+fn result(input: ParseStream<'_>) -> syn::Result<(TokenStream, Group, Type)> {
     let keyword: Token![let] = input.parse()?;
     let name: TokenTree = input.parse()?;
     let colon: Token![:] = input.parse()?;
@@ -112,11 +115,9 @@ fn result(input: ParseStream<'_>) -> syn::Result<(TokenStream, Group, Returns)> 
         _ => false,
     };
     match body {
-        TokenTree::Group(body) if is_result && body.delimiter() == Delimiter::Brace => Ok((
-            quote::quote!(#keyword #name #colon #ty #equals),
-            body,
-            Returns::of(&ty),
-        )),
+        TokenTree::Group(body) if is_result && body.delimiter() == Delimiter::Brace => {
+            Ok((quote::quote!(#keyword #name #colon #ty #equals), body, ty))
+        }
         _ => Err(input.error("not the result")),
     }
 }

@@ -6,6 +6,7 @@ use syn::visit::Visit;
 use syn::{GenericArgument, PathArguments, ReturnType, Signature, Type};
 
 use crate::async_trait;
+use crate::deferred::Deferred;
 use crate::diag::{Message, Refusal};
 use crate::shape::{Binding, Frame, Returns, bindings};
 
@@ -17,6 +18,7 @@ pub(crate) struct Found {
     pub(crate) async_span: Span,
     pub(crate) bindings: Vec<Binding>,
     pub(crate) returns: Returns,
+    pub(crate) deferred: Option<Deferred>,
     /// True if the body is the block that the user wrote.
     pub(crate) returns_itself: bool,
 }
@@ -43,12 +45,14 @@ pub(crate) fn find(body: &Group, signature: &Signature) -> Result<Option<Found>,
     };
     let pinned = Frame::around(&arguments, path.function, path.end);
     let asynchronous = Frame::around(&block, keyword.tokens, TokenStream::new());
+    let (returns, deferred) = output(signature);
     let mut found = Found {
         frames: vec![pinned],
         body: block.clone(),
         async_span: keyword.span,
         bindings: bindings(signature),
-        returns: output(signature),
+        returns,
+        deferred,
         returns_itself: true,
     };
     match async_trait::find(&block, signature) {
@@ -58,6 +62,7 @@ pub(crate) fn find(body: &Group, signature: &Signature) -> Result<Option<Found>,
             found.body = inner.body;
             found.bindings = inner.bindings;
             found.returns = inner.returns;
+            found.deferred = inner.deferred;
             found.returns_itself = false;
         }
         // The lock goes into the block that the user wrote.
@@ -149,8 +154,9 @@ fn async_block(arguments: &Group) -> Option<(Keyword, TokenTree)> {
     })
 }
 
-/// The type in `Output = …` of the returned future, or `_`.
-fn output(signature: &Signature) -> Returns {
+/// The type in `Output = …` of the returned future, or `_`, and its part that works after the
+/// release.
+fn output(signature: &Signature) -> (Returns, Option<Deferred>) {
     struct Output<'ast>(Option<&'ast Type>);
     impl<'ast> Visit<'ast> for Output<'ast> {
         fn visit_assoc_type(&mut self, found: &'ast syn::AssocType) {
@@ -173,7 +179,8 @@ fn output(signature: &Signature) -> Returns {
     if let ReturnType::Type(_, boxed) = &signature.output {
         output.visit_type(boxed);
     }
-    output
-        .0
-        .map_or_else(|| Returns::Type(quote::quote!(_)), Returns::of)
+    match output.0 {
+        Some(ty) => (Returns::of(ty), Deferred::find(ty)),
+        None => (Returns::Type(quote::quote!(_)), None),
+    }
 }

@@ -65,7 +65,8 @@ pub(crate) fn check(
         rule(&args, diagnostics);
     }
     let target = target?;
-    let rules: [TargetRule; 7] = [
+    let rules: [TargetRule; 8] = [
+        work_is_done,
         detach_owns_its_arguments,
         never_needs_on_error,
         hold_needs_a_result,
@@ -290,6 +291,12 @@ fn detach_owns_its_arguments(args: &Args, target: &Target, diagnostics: &Diagnos
             "a detached body can outlive its caller, and {what} is borrowed from the caller"
         ));
         diagnostics.error(*span, &message.help(help));
+    }
+}
+
+fn work_is_done(_: &Args, target: &Target, diagnostics: &Diagnostics) {
+    if let Some(deferred) = &target.deferred {
+        diagnostics.error(deferred.span, &deferred.message());
     }
 }
 

@@ -10,6 +10,7 @@ mod async_trait;
 mod borrow;
 mod boxed;
 mod check;
+mod deferred;
 mod diag;
 mod duration;
 mod elsewhere;

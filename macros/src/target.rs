@@ -8,6 +8,7 @@ use syn::{Attribute, ReturnType, Signature, Type, Visibility};
 
 use crate::borrow::{self, Borrow};
 use crate::boxed;
+use crate::deferred::Deferred;
 use crate::diag::{Diagnostics, Message, Refusal};
 use crate::kind;
 use crate::shape::{Binding, Frame, Returns, bindings};
@@ -27,6 +28,8 @@ pub(crate) struct Target {
     /// The names that the body can use.
     pub(crate) bindings: Vec<Binding>,
     pub(crate) returns: Returns,
+    /// The part of its type that works after the release.
+    pub(crate) deferred: Option<Deferred>,
     /// True if the end of the body is the end of a function or an `async` block. Under
     /// `#[async_trait]` the body is the value of a `let`.
     pub(crate) returns_itself: bool,
@@ -129,11 +132,11 @@ impl Item {
                 message.help("put it on an `async fn` and call that from here"),
             ));
         }
-        let returns = match &self.signature.output {
-            ReturnType::Type(_, ty) => Returns::of(ty),
+        let (returns, deferred) = match &self.signature.output {
+            ReturnType::Type(_, ty) => (Returns::of(ty), Deferred::find(ty)),
             ReturnType::Default => {
                 let span = self.signature.ident.span();
-                Returns::Type(quote::quote_spanned!(span=> ()))
+                (Returns::Type(quote::quote_spanned!(span=> ())), None)
             }
         };
         Ok(Target {
@@ -145,6 +148,7 @@ impl Item {
             async_span: asyncness.span(),
             body: self.body,
             returns,
+            deferred,
             returns_itself: true,
         })
     }
@@ -165,6 +169,7 @@ impl Item {
             async_span: found.async_span,
             bindings: found.bindings,
             returns: found.returns,
+            deferred: found.deferred,
             returns_itself: found.returns_itself,
             generic_error: None,
         })

@@ -84,6 +84,7 @@ mod not_sync;
 mod on_error;
 mod options;
 mod other_attributes;
+mod own_type_names;
 mod patterns;
 mod pool_option;
 mod raw_identifiers;
