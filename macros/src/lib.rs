@@ -19,6 +19,7 @@ mod habit;
 mod kind;
 mod label;
 mod manifest;
+mod mocked;
 mod names;
 mod no_key;
 mod option;
@@ -51,9 +52,14 @@ fn attribute(
 ) -> proc_macro2::TokenStream {
     let diagnostics = diag::Diagnostics::new();
     let place = tokens::attribute_span(item);
-    let args = args::Args::parse(args, &diagnostics);
-    let target = target::Target::parse(item.clone(), &diagnostics);
-    let spec = check::check(args, target, place, &diagnostics);
+    let spec = if mocked::is_mock(item) {
+        diagnostics.error(place, &mocked::message());
+        None
+    } else {
+        let args = args::Args::parse(args, &diagnostics);
+        let target = target::Target::parse(item.clone(), &diagnostics);
+        check::check(args, target, place, &diagnostics)
+    };
     match diagnostics.finish(spec) {
         Ok(spec) => expand::expand(&spec),
         // The function first: its callers then see no second error.

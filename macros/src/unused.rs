@@ -46,7 +46,10 @@ fn with_uses(body: &Group, signature: &Signature) -> Group {
         quote_spanned!(here()=> #(#cfg)* let _ = &#ident;)
     });
     let span = body.span();
-    let mut body = Group::new(Delimiter::Brace, quote::quote!(#inner #(#statements)* #rest));
+    let mut body = Group::new(
+        Delimiter::Brace,
+        quote::quote!(#inner #(#statements)* #rest),
+    );
     body.set_span(span);
     body
 }

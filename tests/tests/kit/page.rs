@@ -40,6 +40,7 @@ fn the_page_has_all_recipes() {
         "Idempotency",
         "Tests side by side",
         "rstest",
+        "mockall",
         "Paused time",
         "Never outside of the lock",
         "A real server",

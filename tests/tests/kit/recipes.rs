@@ -210,6 +210,53 @@ mod with_rstest {
     }
 }
 
+mod with_mockall {
+    use async_trait::async_trait;
+    use mockall::{automock, mock};
+
+    use super::*;
+
+    #[automock]
+    #[async_trait]
+    trait Refunds {
+        async fn refund(&self, id: u64) -> Result<u64, LockError>;
+    }
+
+    struct Bank;
+
+    #[async_trait]
+    impl Refunds for Bank {
+        #[distributed_lock(key = "refund:<id>", ttl = "10s")]
+        async fn refund(&self, id: u64) -> Result<u64, LockError> {
+            Ok(id)
+        }
+    }
+
+    mock! {
+        Orders {
+            async fn create(&self, id: u64) -> Result<u64, LockError>;
+        }
+    }
+
+    /// Fails if the mock of a locked method takes a lock, or the method itself takes none.
+    #[tokio::test(start_paused = true)]
+    async fn a_mock_takes_no_lock() {
+        let mut refunds = MockRefunds::new();
+        refunds.expect_refund().returning(|_| Ok(7));
+        assert_eq!(refunds.refund(42).await, Ok(7));
+
+        let kit = Kit::new();
+        let other = kit.hold("refund:42").await;
+        assert!(kit.scope(Bank.refund(42)).await.is_err());
+        other.release().await;
+        assert_eq!(kit.scope(Bank.refund(42)).await, Ok(42));
+
+        let mut orders = MockOrders::new();
+        orders.expect_create().returning(|id| Ok(id + 1));
+        assert_eq!(orders.create(42).await, Ok(43));
+    }
+}
+
 #[distributed_lock(key = "job:invoices", ttl = "30s", watchdog, max_hold = "1h")]
 async fn send_invoices() -> Result<(), LockError> {
     sleep(secs(50 * 60)).await;
