@@ -23,7 +23,7 @@ fn blocked(names: &str) -> String {
     )
 }
 
-/// The mask in a line such as `SigIgn:	0000000000001000`.
+/// The mask in a line of `/proc`, such as that of `SigIgn`.
 fn mask(lines: &[String]) -> u64 {
     let digits = lines[0].split_ascii_whitespace().nth(1).expect("a mask");
     u64::from_str_radix(digits, 16).expect("a number")
