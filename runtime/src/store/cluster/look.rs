@@ -15,7 +15,8 @@ use crate::store::options::Options;
 use crate::store::redis::commands::hash_slot;
 use crate::store::redis::commands::key_names::KeyNames;
 use crate::store::redis::commands::redirect::{Endpoint, Redirect};
-use crate::store::redis::look::{Action, RedisSource, answer};
+use crate::store::redis::look::answer::{self, List};
+use crate::store::redis::look::{Action, RedisSource};
 use crate::store::redis::wire::server::Server;
 use crate::store::source::{Asking, Page, Place, Source};
 use crate::store::{Failure, Retry};
@@ -150,12 +151,13 @@ impl ClusterSource {
         let mut locks = Vec::new();
         if !keys.is_empty() {
             let answers = self.node(&master).answers(Action::Inspect, &keys).await?;
+            let list = List::of(&answers);
             for (key, answer) in keys.iter().zip(answers) {
                 let moves = is_split(&answer) || Redirect::read(&answer).is_some();
                 locks.push(if moves {
                     self.do_with(Action::Inspect, key).await?
                 } else {
-                    answer::listed(key.name(), &answer)?
+                    list.read(key.name(), &answer)?
                 });
             }
         }

@@ -27,7 +27,10 @@ const TAKE_AWAY: &str = "SELECT * FROM leasehold.take_away($1)";
 /// The next keys of locks that are not free, or pinned, in the order of their bytes.
 const KEYS: &str = "SELECT l.key FROM leasehold.locks l WHERE l.key > $1 AND l.key >= $2 AND l.key < $3 \
     AND (l.state <> 'free' AND l.expires_at > clock_timestamp() \
-         OR l.xmax <> '0'::xid AND leasehold._pin(l.xmax) IS NOT NULL) ORDER BY l.key LIMIT $4";
+         OR l.xmax <> '0'::xid \
+            AND EXISTS (SELECT FROM pg_locks k WHERE k.relation = 'leasehold.locks'::regclass \
+                        AND k.mode = 'RowShareLock' AND k.pid IS DISTINCT FROM pg_backend_pid()) \
+            AND leasehold._pin(l.xmax) IS NOT NULL) ORDER BY l.key LIMIT $4";
 
 /// No character is behind this one, and no key behind so many of it.
 static LAST: LazyLock<String> = LazyLock::new(|| {

@@ -15,7 +15,7 @@ use crate::inspect::pattern::Pattern;
 use crate::owner::Owner;
 use crate::store::options::Options;
 use crate::store::redis::commands::key_names::KeyNames;
-use crate::store::redis::look::answer::Seen;
+use crate::store::redis::look::answer::{List, Seen};
 use crate::store::redis::look::value::{self, Written};
 use crate::store::redis::look::{Action, RedisSource};
 use crate::store::source::{Asking, Page, Place, Source};
@@ -62,15 +62,13 @@ impl RedlockSource {
             let why = format!("; {}", failed.join("; "));
             return Err(no_quorum(failed.len(), count, &why, Retry::Later));
         }
+        let list = is_list.then(|| List::of(said.iter().flatten()));
         let each = keys.iter().enumerate();
         let each = each.map(|(at, key)| {
             let answers = said.iter().filter_map(|answers| answers.get(at));
-            let read = |answer| {
-                if is_list {
-                    Seen::listed(answer)
-                } else {
-                    Seen::read(answer)
-                }
+            let read = |answer| match &list {
+                Some(list) => list.seen(answer),
+                None => Seen::read(answer),
             };
             let seen: Result<Vec<_>, _> = answers.map(read).collect();
             Ok(counted(key.name(), count, &seen?))
@@ -123,7 +121,7 @@ impl RedlockSource {
 }
 
 fn has_key(answer: &Value) -> bool {
-    Seen::listed(answer).is_ok_and(|seen| seen.value.is_some())
+    Seen::read(answer).is_ok_and(|seen| seen.value.is_some())
 }
 
 /// What the nodes say of the lock `key`, together. `count` is the number of all nodes.

@@ -17,9 +17,39 @@ pub(crate) fn read(key: &str, answer: &Value) -> Result<LockInfo, Failure> {
     Seen::read(answer)?.shown(key)
 }
 
-/// The same for a key that a list has found.
-pub(crate) fn listed(key: &str, answer: &Value) -> Result<LockInfo, Failure> {
-    Seen::listed(answer)?.shown(key)
+/// The answers for the keys of a list, read one by one.
+///
+/// Data of a key that this client may not read is foreign, and hides no other lock. A client that
+/// may read none of them lacks its permissions.
+pub(crate) struct List {
+    reads_some: bool,
+}
+
+impl List {
+    pub(crate) fn of<'a>(answers: impl IntoIterator<Item = &'a Value>) -> Self {
+        let reads_some = answers.into_iter().any(|answer| !is_refused(answer));
+        Self { reads_some }
+    }
+
+    pub(crate) fn read(&self, key: &str, answer: &Value) -> Result<LockInfo, Failure> {
+        self.seen(answer)?.shown(key)
+    }
+
+    pub(crate) fn seen<'a>(&self, answer: &'a Value) -> Result<Seen<'a>, Failure> {
+        if self.reads_some && is_refused(answer) {
+            return Ok(Seen::FOREIGN);
+        }
+        Seen::read(answer)
+    }
+}
+
+/// True if this client may not read the key.
+fn is_refused(answer: &Value) -> bool {
+    let Value::ServerError(error) = answer else {
+        return false;
+    };
+    let details = error.details().unwrap_or_default();
+    failure::hidden_code(error.code(), details) == "NOPERM" && details.contains("key")
 }
 
 /// An answer of `look.lua`, taken apart.
@@ -34,30 +64,20 @@ pub(crate) struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
+    /// A key of another client.
+    const FOREIGN: Self = Self {
+        now: SystemTime::UNIX_EPOCH,
+        value: Some(b"?"),
+        left: None,
+        shares: &[],
+        waiters: &[],
+    };
+
     pub(crate) fn read(answer: &'a Value) -> Result<Self, Failure> {
         if let Value::ServerError(error) = answer {
             return Err(failure::server_error(error.code(), error.details()));
         }
         Self::of(answer).ok_or_else(shapeless)
-    }
-
-    /// The answer for a key that a list has found. Data of a key that this client may not read is
-    /// foreign, and hides no other lock.
-    pub(crate) fn listed(answer: &'a Value) -> Result<Self, Failure> {
-        let Value::ServerError(error) = answer else {
-            return Self::read(answer);
-        };
-        let details = error.details().unwrap_or_default();
-        if failure::hidden_code(error.code(), details) != "NOPERM" || !details.contains("key") {
-            return Self::read(answer);
-        }
-        Ok(Self {
-            now: SystemTime::UNIX_EPOCH,
-            value: Some(b"?"),
-            left: None,
-            shares: &[],
-            waiters: &[],
-        })
     }
 
     fn of(answer: &'a Value) -> Option<Self> {

@@ -14,6 +14,7 @@ use std::time::Duration;
 use redis::{Cmd, Pipeline, Script, Value, cmd};
 use tokio::time::timeout;
 
+use self::answer::List;
 use super::commands::key_names::KeyNames;
 use super::commands::{failure, scripts};
 use super::master_address::MasterAddress;
@@ -216,8 +217,9 @@ impl RedisSource {
         } else {
             self.answers(Action::Inspect, &keys).await?
         };
+        let list = List::of(&answers);
         let locks = keys.iter().zip(&answers);
-        let locks = locks.map(|(key, answer)| answer::listed(key.name(), answer));
+        let locks = locks.map(|(key, answer)| list.read(key.name(), answer));
         let mut locks = locks.collect::<Result<Vec<_>, _>>()?;
         locks.retain(LockInfo::is_taken);
         Ok(Page {
