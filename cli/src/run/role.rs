@@ -8,20 +8,21 @@
 //!       └ …            what the command starts
 //! ```
 //!
-//! What happens when some of them die, or stand still:
+//! The processes end in time although some of them die, or stand still:
 //!
 //! - `leasehold run` is killed: the guardian sees the connection end, and stops the command.
 //! - `leasehold run` stands still: the lease is not renewed, and the guardian stops the command
 //!   before the deadline.
-//! - The guardian is killed: the kernel kills the command, and the warden adopts and kills the rest,
-//!   also if `leasehold run` was killed or stands still. `leasehold run` does the same.
+//! - The guardian is killed: the kernel kills the command, and the warden adopts and kills the
+//!   rest, also if `leasehold run` was killed or stands still. `leasehold run` does the same.
 //! - The guardian stands still: `leasehold run` kills all processes below it before the deadline.
 //! - `leasehold run` is killed while the guardian stands still: the kernel wakes the warden, which
 //!   wakes the guardian (`SIGCONT`).
 //! - The warden is killed: nothing, as long as one of the other two lives.
 //!
-//! Nothing ends the rest in time if all three are killed, or if `leasehold run` and the guardian both
-//! stand still. After three deaths the kernel kills the command itself, but not what it has started.
+//! Nothing ends the rest in time if all three are killed, or if `leasehold run` and the guardian
+//! both stand still. After three deaths the kernel kills the command itself, but not what it has
+//! started.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

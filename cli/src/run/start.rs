@@ -15,8 +15,8 @@ static IGNORED: AtomicU64 = AtomicU64::new(0);
 #[used]
 #[allow(
     unsafe_code,
-    reason = "the attribute is unsafe, as a section may need another type: this one has pointers to \
-              such functions"
+    reason = "the attribute is unsafe, as a section may need another type: this one has pointers \
+              to such functions"
 )]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = before_main;

@@ -16,8 +16,8 @@ use super::family;
 use super::role::{self, Settings};
 use super::signals::Signals;
 
-/// Starts the guardian, and ends after it. The connection to `leasehold run` is standard input, which
-/// only the guardian keeps: its end shows that the guardian is gone.
+/// Starts the guardian, and ends after it. The connection to `leasehold run` is standard input,
+/// which only the guardian keeps: its end shows that the guardian is gone.
 pub(super) async fn watch_over(settings: Settings, command: Vec<OsString>) -> io::Result<()> {
     let mut signals = Signals::all()?;
     let mut children = unix::signal(SignalKind::child())?;

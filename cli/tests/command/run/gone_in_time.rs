@@ -203,8 +203,8 @@ fn the_command_and_the_holder_stand_still() {
     assert_eq!(first.wait().code, Some(137));
 }
 
-/// Fails if what a command has started outlives both the process that has the lock and the one that
-/// guards it.
+/// Fails if what a command has started outlives both the process that has the lock and the one
+/// that guards it.
 #[test]
 fn the_holder_and_the_guardian_are_killed() {
     let _room = room::enter();
@@ -228,8 +228,8 @@ fn the_holder_stands_still_and_the_guardian_is_killed() {
     assert_eq!(first.wait().code, Some(137));
 }
 
-/// Fails if a kill of the whole session, as `pkill -KILL --session`, leaves a process that has begun
-/// a session of its own.
+/// Fails if a kill of the whole session, as `pkill -KILL --session`, leaves a process that has
+/// begun another session.
 #[test]
 fn the_session_is_killed() {
     let _room = room::enter();
@@ -283,8 +283,8 @@ fn the_guardian_and_the_warden_are_killed() {
     assert_eq!(first.code, Some(137), "{first:?}");
 }
 
-/// Fails if a command itself outlives all processes that could end it. What it has started is out of
-/// reach then.
+/// Fails if a command itself outlives all processes that could end it. What it has started is out
+/// of reach then.
 #[test]
 fn the_holder_the_guardian_and_the_warden_are_killed() {
     let _room = room::enter();

@@ -23,7 +23,7 @@ fn blocked(names: &str) -> String {
     )
 }
 
-/// The mask in a line of `/proc`, such as that of `SigIgn`.
+/// The mask in a line such as `SigIgn: 0000000000001000`.
 fn mask(lines: &[String]) -> u64 {
     let digits = lines[0].split_ascii_whitespace().nth(1).expect("a mask");
     u64::from_str_radix(digits, 16).expect("a number")
@@ -126,7 +126,7 @@ fn blocked_signals_reach_leasehold_run() {
     assert_eq!(ended.code, Some(143), "{ended:?}");
 }
 
-/// Fails if a signal that was sent before `leasehold run` could handle it is lost, or leaves a lock.
+/// Fails if a signal sent before `leasehold run` could handle it is lost, or leaves a lock.
 #[test]
 fn a_pending_signal_ends_it_before_the_command() {
     let server = Server::start();

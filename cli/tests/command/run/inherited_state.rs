@@ -1,4 +1,4 @@
-//! What else the parent of `leasehold run` hands over: the command has it as if started directly.
+//! State other than signals that a parent hands over: the command has it as if started directly.
 
 use std::fs;
 use std::path::Path;
@@ -132,8 +132,8 @@ fn the_out_of_memory_score() {
     assert_eq!(outputs.direct, outputs.run);
 }
 
-/// Fails if a signal to the group of `leasehold run` reaches the command twice, or the command leaves
-/// the session. The parent has no terminal, like cron and systemd.
+/// Fails if a signal to the group of `leasehold run` reaches the command twice, or the command
+/// leaves the session. The parent has no terminal, like cron and systemd.
 #[test]
 fn group_and_session() {
     let server = Server::start();

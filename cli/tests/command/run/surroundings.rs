@@ -24,8 +24,8 @@ fn the_environment_names_the_lock() {
     assert!(fences[0] < fences[1], "{fences:?}");
 }
 
-/// Fails if a command does not find the store of `leasehold run`, or finds its password although it is
-/// to be left out.
+/// Fails if a command does not find the store of `leasehold run`, or finds its password although
+/// that must be left out.
 #[test]
 fn the_url_is_inherited_unless_it_is_left_out() {
     let server = Server::start();
@@ -53,8 +53,8 @@ fn standard_input_is_the_command_s() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "a line\nend\n");
 }
 
-/// Fails if a command cannot read from a terminal, or has lost it as its controlling one: a group in
-/// the background is stopped when it tries.
+/// Fails if a command cannot read from a terminal, or has lost it as its controlling one: a group
+/// in the background is stopped when it tries.
 #[test]
 fn the_terminal_is_the_command_s() {
     let _room = room::enter();
