@@ -119,7 +119,7 @@ pub struct Holder {
     /// Calls of one process hand a lock over to each other without the store. So the function is
     /// the one for which the process took the lock.
     pub owner: Option<Owner>,
-    /// Whether another client set the lock: a shell script, redis-py, another library. True of a
+    /// True if another client set the lock: a shell script, redis-py, another library. True of a
     /// transaction that pins it.
     pub foreign: bool,
     /// Since when its process has had the lock without a break, on the store's clock. None if that

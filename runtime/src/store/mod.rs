@@ -204,7 +204,7 @@ pub(crate) enum Op {
         ttl: Duration,
         /// As for [`Op::Acquire`].
         function: &'static str,
-        /// How many shares there may be at most, with this one; 0 for no bound. Calls with other
+        /// The most shares that there may be, with this one; 0 for no bound. Calls with other
         /// bounds share the key too. Bounded and unbounded shares exclude each other.
         limit: u32,
         /// As for [`Op::Acquire`].

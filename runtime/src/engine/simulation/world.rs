@@ -220,7 +220,7 @@ pub(super) struct World {
     pub(super) stolen: HashSet<Token>,
     /// The tokens of shares that are kept, by the names that these have at the server.
     pub(super) kept_shares: HashMap<Token, Token>,
-    /// What the server keeps beside its keys for each function, and until when.
+    /// Results that the server keeps beside its keys for each function, and until when.
     pub(super) results: HashMap<(FullKey, &'static str), (Arc<Kept>, Instant)>,
     pub(super) last_result: u64,
     /// Whether there are calls with `replay`.

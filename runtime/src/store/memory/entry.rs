@@ -73,8 +73,8 @@ pub(super) enum State {
 }
 
 impl Entry {
-    /// When the key may have room for a call of this limit: when so many of the bounded shares
-    /// have ended that fewer are left, or when the lock has ended.
+    /// The time at which the key may have room for a call of this limit: so many of the bounded
+    /// shares have ended then that fewer are left, or the lock has.
     pub(super) fn next_end(&self, Limit(most): Limit) -> Instant {
         match &self.state {
             State::Shared { limit, shares } if *limit > 0 => {
