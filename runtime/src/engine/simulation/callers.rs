@@ -15,11 +15,16 @@ use crate::fence::Fence;
 
 impl World {
     pub(super) fn call(&mut self, node: usize) {
-        if self.random.one_in(6) {
+        if !self.is_hot && self.random.one_in(6) {
             return self.call_for_all(node);
         }
         // Few ttls, because a call hands a lock over only to a call with the same ttl.
-        let ttl = Duration::from_millis([100, 500, 2_000][self.random.index(3)]);
+        let ttl = if self.is_hot {
+            2_000
+        } else {
+            [100, 500, 2_000][self.random.index(3)]
+        };
+        let ttl = Duration::from_millis(ttl);
         let terms = Terms::new(ttl).unwrap();
         let max_hold = self.random.one_in(8).then(|| ttl * 2);
         let watchdog = self.random.one_in(2).then(|| Watchdog {
@@ -30,8 +35,10 @@ impl World {
             0 => Duration::ZERO,
             _ => self.random.millis(1, 3_000),
         };
-        let key = FullKey::from(format!("key{}", self.random.below(KEYS)));
-        let (reads, at_least) = (self.random.one_in(4), self.at_least());
+        let keys = if self.is_hot { 1 } else { KEYS };
+        let key = FullKey::from(format!("key{}", self.random.below(keys)));
+        let reads = !self.is_hot && self.random.one_in(4);
+        let at_least = self.at_least();
         let replay = self.replay().filter(|_| !reads);
         let function = self.function(replay);
         let token = Token::fixed(u128::from(self.random.next()));
@@ -182,6 +189,7 @@ impl World {
         self.outcome.granted += 1;
         let now = self.now;
         let length = match self.random.below(3) {
+            _ if self.is_hot => self.random.millis(20, 80),
             0 => self.random.millis(0, 1_500),
             // Short, so that calls follow each other within a lease.
             _ => self.random.millis(0, 40),
@@ -197,7 +205,7 @@ impl World {
         }
         caller.state = State::Inside(deadline);
         caller.give_up_at = caller.max_hold.map(|limit| now + limit);
-        let downgrades = !caller.reads && self.random.one_in(6);
+        let downgrades = !self.is_hot && !caller.reads && self.random.one_in(6);
         // After a hand-over the lock has the token of an earlier call.
         self.outcome.handed_over += usize::from(caller.token != token);
         caller.token = token;

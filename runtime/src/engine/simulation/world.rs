@@ -225,6 +225,8 @@ pub(super) struct World {
     pub(super) last_result: u64,
     /// Whether there are calls with `replay`.
     pub(super) replays: bool,
+    /// True if nearly all calls come to one core for one key, one after the other.
+    pub(super) is_hot: bool,
     pub(super) outcome: Outcome,
 }
 
@@ -265,6 +267,7 @@ impl World {
             results: HashMap::new(),
             last_result: 0,
             replays: seed.is_multiple_of(5),
+            is_hot: seed.is_multiple_of(7),
             outcome: Outcome::default(),
         };
         world.plan();
@@ -299,6 +302,9 @@ impl World {
     }
 
     pub(super) fn any_node(&mut self) -> usize {
+        if self.is_hot && !self.random.one_in(8) {
+            return 0;
+        }
         usize::try_from(self.random.below(CORES as u64)).unwrap()
     }
 

@@ -391,7 +391,7 @@ mod tests {
                 .expect("it is right");
         assert_eq!(
             parsed.to_string(),
-            "redis-sentinel://one:26379,two:1,::1:26379/shop"
+            "redis-sentinel://one:26379,two:1,[::1]:26379/shop"
         );
         let master = parsed.like.info().redis_settings();
         assert_eq!(master.username(), Some("u"));
