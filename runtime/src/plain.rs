@@ -28,7 +28,7 @@ fn is_obeyed(character: char) -> bool {
         )
 }
 
-/// [`Plain`] for the command.
+/// The text with such characters escaped, for the command.
 pub fn plain(text: &str) -> String {
     Plain(text).to_string()
 }
