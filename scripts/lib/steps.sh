@@ -39,9 +39,17 @@ run_programs() {
     unset "CARGO_TARGET_${host}_RUNNER"
 }
 
-# sum_up: prints the five slowest tests and the counts. Fails if a test has failed.
+# sum_up: prints the first failures, the five slowest tests and the counts. Fails if a test has
+# failed.
 sum_up() {
     step_done
+    if [ $tests_failed != 0 ]; then
+        printf '\nthe first failures:\n'
+        # Each with the first line of its message. A poisoned server failed in an earlier test.
+        awk '/^thread .* panicked at / { at = $0; next }
+             at != "" && !/poisoned$/ { printf "%s\n    %s\n", at, $0 }
+             { at = "" }' "$test_output" | sed -n 1,60p
+    fi
     printf '\nthe slowest tests:\n'
     sed -nE 's/^test ([^ ]+) .*<([0-9.]+)s>.*/\2 s  \1/p' "$test_output" | sort -rn | sed -n 1,5p
     awk '/^test result: / { passed += $4; failed += $6 }

@@ -9,8 +9,10 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use crate::wait;
 
 /// Kills process `$1` and removes the folder `$2` once standard input ends. That is when the test
-/// process is gone, even by SIGKILL.
-const LEASH: &str = r#"read -r _; kill -9 "$1" 2>/dev/null; [ -z "$2" ] || rm -rf "$2""#;
+/// process is gone, even by SIGKILL. The files that `libfaketime` leaves go as well: it fails where
+/// another process has the same id later.
+const LEASH: &str = r#"read -r _; kill -9 "$1" 2>/dev/null; [ -z "$2" ] || rm -rf "$2"
+    rm -f "/dev/shm/faketime_shm_$1" "/dev/shm/sem.faketime_sem_$1""#;
 
 /// How long a process may take to stand still after it is told to stop.
 const STILL: Duration = Duration::from_secs(5);

@@ -4,9 +4,9 @@
 //! system. Clocks that only count, as the server's own timers use them, go on as they are.
 
 use std::ffi::OsString;
-use std::fs;
-use std::process::Command;
-use std::sync::Arc;
+use std::process::{Command, Output};
+use std::sync::{Arc, LazyLock};
+use std::{fs, io};
 
 use crate::folder::Folder;
 
@@ -77,10 +77,20 @@ pub(crate) fn clean_up(process: u32) {
 /// The libraries to load into the server. The allocator is that of libc: jemalloc asks for the time
 /// before `libfaketime` can tell it.
 fn libraries() -> String {
-    let asked = Command::new("faketime")
-        .args(["-m", "-f", "+0", "printenv", "LD_PRELOAD"])
-        .output();
-    let library = match asked {
+    static FOUND: LazyLock<String> = LazyLock::new(find_libraries);
+    FOUND.clone()
+}
+
+fn find_libraries() -> String {
+    let ask = || {
+        Command::new("faketime")
+            .args(["-m", "-f", "+0", "printenv", "LD_PRELOAD"])
+            .output()
+    };
+    // `faketime` fails where a killed process of its own id left its files, so it is asked again.
+    let is_found = |asked: &io::Result<Output>| asked.as_ref().is_ok_and(|it| it.status.success());
+    let asked = (0..5).map(|_| ask()).find(is_found);
+    let library = match asked.unwrap_or_else(ask) {
         Ok(output) if output.status.success() => String::from_utf8(output.stdout),
         other => panic!(
             "tests that set a server's clock need the program faketime ({other:?}): install it with \

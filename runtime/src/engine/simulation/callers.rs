@@ -43,7 +43,7 @@ impl World {
         let function = self.function(replay);
         let token = Token::fixed(u128::from(self.random.next()));
         let acquire = Acquire {
-            key: key.clone(),
+            key,
             token,
             function,
             site: SiteId(1),
@@ -56,25 +56,31 @@ impl World {
             at_least,
             replay: replay.map(Box::new),
         };
+        self.begin(node, acquire);
+    }
+
+    /// Lets a caller ask, who may go away at any time.
+    fn begin(&mut self, node: usize, acquire: Acquire) {
         let node_state = &mut self.nodes[node];
         let id = TicketId(node_state.next_ticket);
         node_state.next_ticket += 1;
+        let wait = acquire.wait;
         let budget = if wait.is_zero() { IO_TIMEOUT } else { wait };
         let caller = Caller {
-            key,
-            token,
+            key: acquire.key.clone(),
+            token: acquire.token,
             budget_end: self.now + budget,
-            ttl,
-            reads,
+            ttl: acquire.terms.ttl(),
+            reads: acquire.share.is_some(),
             arrived: self.now,
             mates: Vec::new(),
-            max_hold: watchdog.and_then(|dog| dog.max_hold),
+            max_hold: acquire.watchdog.and_then(|dog| dog.max_hold),
             give_up_at: None,
-            at_least,
+            at_least: acquire.at_least,
             stays_until: None,
             kept_until: None,
-            function,
-            replay,
+            function: acquire.function,
+            replay: acquire.replay.as_deref().copied(),
             state: State::Waiting,
         };
         node_state.callers.insert(id, caller);

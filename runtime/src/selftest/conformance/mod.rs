@@ -264,8 +264,10 @@ async fn batches(one: &mut Client) {
         .map(|n| format!("lock:conf:{}:{n}", play::name("batch")).into())
         .collect();
     let token = Token::random(Nonce::new());
-    for key in &keys {
-        one.acquire(key, token, ttl).await.unwrap();
+    // One after the other they would take longer than the ttl on a busy machine.
+    let acquires = keys.iter().map(|key| acquire(key, token, ttl));
+    for reply in one.ask_all(acquires.collect()).await {
+        assert!(matches!(reply, Reply::Acquired { .. }), "{reply:?}");
     }
     let mut expected = vec![true; keys.len()];
     for lost in [0, 199, 200, 449] {
@@ -274,9 +276,8 @@ async fn batches(one: &mut Client) {
     }
     let renewals: Vec<_> = keys.iter().map(|key| (key, token)).collect();
     assert_eq!(one.renew(&renewals, ttl).await, expected);
-    for key in &keys {
-        one.release(key, token).await;
-    }
+    let releases = keys.iter().map(|key| release(key, token, vec![]));
+    one.ask_all(releases.collect()).await;
 }
 
 /// The next poll sends what is submitted, also when it returns an earlier answer.
