@@ -72,8 +72,8 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "RevokedIsFree",
         program: "behaviour",
-        test: "seeing::forced::redis::under_load",
-        what: "locks are taken away at random while calls run",
+        test: "seeing::forced::redis::a_holder_that_goes_on_has_seconds",
+        what: "a lock is taken away from a guard that is held on to",
     },
     Elsewhere {
         bug: "RevocationUnseen",
