@@ -100,7 +100,7 @@ fn warmup(shape: &Clients, setting: &Setting) -> Duration {
     }
 }
 
-fn plan(shape: &Clients, setting: &Setting, number: u32) -> Plan {
+pub(crate) fn plan(shape: &Clients, setting: &Setting, number: u32) -> Plan {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     Plan {
         url: setting.url.clone(),
@@ -119,7 +119,7 @@ fn plan(shape: &Clients, setting: &Setting, number: u32) -> Plan {
 }
 
 /// The command of a client: this program, an earlier build of it, or a program in another language.
-fn command(who: Contestant, plan: &Plan, setting: &Setting) -> Result<Command, String> {
+pub(crate) fn command(who: Contestant, plan: &Plan, setting: &Setting) -> Result<Command, String> {
     let mut command = if let Some(folder) = who.peer() {
         Command::new(peer(setting.peers, folder)?)
     } else if who == Contestant::LeaseholdBefore {
@@ -181,7 +181,7 @@ fn cpu_between(
 fn take_records(plan: &Plan) -> Result<Vec<Record>, String> {
     if matches!(
         plan.work,
-        Work::WeighHeld | Work::WeighWaiting | Work::WeighResults | Work::Open
+        Work::WeighHeld | Work::WeighWaiting | Work::WeighResults | Work::Open | Work::Pairs
     ) {
         return Ok(Vec::new());
     }

@@ -28,6 +28,8 @@ pub(crate) const METRICS: &[&str] = &[
     "server_cpu_us",
     "bystander_p99_us",
     "bytes",
+    "instructions",
+    "allocations",
     "overlaps",
     "lost_waiters",
     "lost_leases",
@@ -54,7 +56,9 @@ pub(crate) fn of(shape: &Clients, mut outcome: Outcome) -> Figures {
         Work::Open => open(&outcome, &mut figures),
         Work::Hot => hot(shape, &mut outcome, &mut figures),
         Work::Keep | Work::KeepBurst => keep(&outcome, &mut figures),
-        Work::WeighHeld | Work::WeighWaiting | Work::WeighResults => weigh(&outcome, &mut figures),
+        Work::WeighHeld | Work::WeighWaiting | Work::WeighResults | Work::Pairs => {
+            weigh(&outcome, &mut figures);
+        }
     }
     if shape.keeps()
         && let Some(cpu) = outcome.cpu

@@ -16,10 +16,10 @@ use crate::figures::{FAULTS, Figures, METRICS};
 use crate::measure::{self, Measure};
 use crate::plan::Work;
 use crate::row::{Clients, Task, WINDOW_MS};
-use crate::setup::Setup;
+use crate::setup::{Runtime, Setup};
 use crate::sheet::Sheet;
 use crate::stage::Stage;
-use crate::{figures, overhead, table};
+use crate::{figures, overhead, pair, table};
 
 /// An annotated function of a build that has metrics, where no recorder is installed.
 const WITH_METRICS: &str = "leasehold_with_metrics";
@@ -52,6 +52,7 @@ impl<'a> Harness<'a> {
         let sheet = match entry.row.task {
             Task::Clients(shape) => self.race(entry, &shape)?,
             Task::Overhead => self.overhead()?,
+            Task::Pair => self.pair(entry)?,
         };
         let measures = sheet.measures(&name, &self.date);
         println!("{}", table::row(&name, &title, &measures, sheet.remarks()));
@@ -90,7 +91,9 @@ impl<'a> Harness<'a> {
             Work::Keep | Work::KeepBurst if quick => (TTL, TTL * 2 / 5),
             // A window of renewals holds several of each lease.
             Work::Keep | Work::KeepBurst => (TTL, TTL),
-            Work::WeighHeld | Work::WeighWaiting | Work::WeighResults => (LONG_TTL, Duration::ZERO),
+            Work::WeighHeld | Work::WeighWaiting | Work::WeighResults | Work::Pairs => {
+                (LONG_TTL, Duration::ZERO)
+            }
             Work::Hot | Work::Distinct | Work::Open => {
                 (TTL, self.arguments.window(shape.window_ms))
             }
@@ -108,6 +111,22 @@ impl<'a> Harness<'a> {
             observed: self.arguments.observed.as_deref(),
             folder: &self.folder.0,
         }
+    }
+
+    /// One round: the counts hardly differ.
+    fn pair(&self, entry: &Entry) -> Result<Sheet, Fault> {
+        let mut sheet = Sheet::default();
+        let stage = Stage::start(&pair::SHAPE, entry.setup, TTL)?;
+        let setting = Setting {
+            runtime: Some(Runtime::CurrentThread),
+            ..self.setting(&pair::SHAPE, entry.setup, &stage)
+        };
+        let (wanted, pace) = (&self.arguments.contestants, self.arguments.pace());
+        for who in entry::contestants(entry.row, wanted, pace) {
+            eprintln!("  {who}");
+            sheet.add(&who.to_string(), 1, pair::count(who, &setting)?);
+        }
+        Ok(sheet)
     }
 
     fn overhead(&self) -> Result<Sheet, Fault> {

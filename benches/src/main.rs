@@ -9,7 +9,8 @@
 //! | `client`, `plan`, `record` | a client process, its arguments, its records |
 //! | `observed` | the recorder and the subscriber of a service |
 //! | `process`, `crew`, `harness` | one client process, those of one measurement, the run |
-//! | `overlap`, `figures`, `overhead` | what the records say; measurements without a server |
+//! | `overlap`, `figures` | what the records say |
+//! | `overhead`, `pair` | measurements without a server, and without a clock |
 //! | `sheet`, `measure`, `table` | rounds, their median and spread, Markdown |
 //! | `report`, `targets`, `bound`, `plot`, `machine` | what goes into docs/performance/results.md |
 
@@ -34,6 +35,7 @@ mod observed;
 mod overhead;
 mod overlap;
 mod pace;
+mod pair;
 mod plan;
 mod plot;
 mod process;

@@ -16,7 +16,7 @@ pub(crate) struct Plan {
     /// What the tasks do
     pub(crate) work: Work,
     /// How many tasks there are (with `keep` and `weigh`: leases or waiters; with `open`: pairs
-    /// that are due a second)
+    /// that are due a second; with `pairs`: pairs)
     pub(crate) tasks: u32,
     /// The ttl of each lock, in milliseconds
     pub(crate) ttl_ms: u64,
@@ -61,6 +61,8 @@ pub(crate) enum Work {
     /// Runs as many calls, each with a key of its own, and says how much memory the server needs for
     /// each result.
     WeighResults,
+    /// Runs as many pairs one after the other, for a program that counts instructions.
+    Pairs,
 }
 
 impl Work {

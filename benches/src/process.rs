@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use leasehold_tests::process::Leashed;
+use leasehold_tests::wait;
 
 use crate::client::Report;
 
@@ -113,6 +114,14 @@ impl Client {
     pub(crate) fn report(&self, limit: Duration) -> Result<Report, String> {
         let line = self.line(limit)?;
         serde_json::from_str(&line).map_err(|error| format!("a client said {line:?}: {error}"))
+    }
+
+    /// Waits until the process has ended.
+    pub(crate) fn ended(&mut self, limit: Duration) -> Result<(), String> {
+        let ended = wait::try_until(limit, || self.process.exited().is_some());
+        ended
+            .map(|_| ())
+            .ok_or_else(|| "a client does not end".to_owned())
     }
 
     /// See [`cpu`].

@@ -26,6 +26,8 @@ pub(crate) enum Task {
     Clients(Clients),
     /// In this process, without a server: what the attribute costs.
     Overhead,
+    /// By a client process under valgrind: what a pair costs, without a clock.
+    Pair,
 }
 
 /// The shape of a row that client processes do.

@@ -259,6 +259,13 @@ pub(crate) const ROWS: &[Row] = &[
         task: Task::Overhead,
         setups: &[],
     },
+    Row {
+        name: "pair",
+        title: "a lock that no other task wants, taken and released by one task on a current-thread runtime, counted by valgrind",
+        contestants: SERVICES,
+        task: Task::Pair,
+        setups: &[],
+    },
     many(
         "memory",
         "memory for each held lease, renewal included",

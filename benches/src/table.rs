@@ -166,6 +166,8 @@ fn heading(metric: &str) -> &'static str {
         "server_cpu_us" => "server CPU, µs",
         "bystander_p99_us" => "bystander p99, µs",
         "bytes" => "bytes",
+        "instructions" => "client instructions",
+        "allocations" => "allocations",
         _ => "",
     }
 }

@@ -123,6 +123,7 @@ async fn lock<L: Locks>(locks: L, plan: &Plan) -> Result<Report, Fault> {
     match plan.work {
         Work::Hot | Work::Distinct => sections::run(Arc::new(locks), plan).await,
         Work::Open => open::run(Arc::new(locks), plan).await,
+        Work::Pairs => sections::pairs(&locks, plan).await,
         Work::WeighWaiting => weigh::waiting(Arc::new(locks), plan).await,
         Work::WeighResults => weigh::results(Arc::new(locks), plan).await,
         Work::Keep | Work::KeepBurst | Work::WeighHeld => {

@@ -1,5 +1,6 @@
 //! Tasks that take a lock, run a section, and give the lock back, again and again.
 
+use std::future::ready;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -36,6 +37,16 @@ pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, 
     let records = logs.iter().flat_map(taken);
     record::write(&plan.file, records)?;
     Ok(report)
+}
+
+/// Runs pairs of one task, one after the other, and keeps no records.
+pub(super) async fn pairs<L: Locks>(locks: &L, plan: &Plan) -> Result<Report, Fault> {
+    super::start().await?;
+    let key = plan.key(0);
+    for _ in 0..plan.tasks {
+        locks.inside(&key, ready(())).await?;
+    }
+    Ok(Report::default())
 }
 
 /// Waits until all tasks have ended; a task that has not after `limit` is lost.
