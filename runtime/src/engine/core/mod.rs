@@ -171,7 +171,11 @@ impl Core {
         self.requests.are_to_send() || self.renewals.are_due()
     }
 
-    /// How many requests have no answer yet, or an answer that the core has not been given.
+    /// How many requests are to be sent.
+    pub(crate) fn to_send(&self) -> usize {
+        self.requests.to_send()
+    }
+
     pub(crate) fn under_way(&self) -> usize {
         self.requests.under_way()
     }

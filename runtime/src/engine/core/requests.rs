@@ -110,6 +110,11 @@ impl Requests {
         !self.to_send.is_empty()
     }
 
+    /// How many requests are to be sent.
+    pub(super) fn to_send(&self) -> usize {
+        self.to_send.len()
+    }
+
     /// Takes the requests to send, in this order.
     pub(super) fn take(&mut self) -> Vec<Request> {
         mem::take(&mut self.to_send)

@@ -55,6 +55,10 @@ const IDLE_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
 /// while the store calls its waker, or while there are requests to send.
 const MOST_ROUNDS: usize = 16;
 
+/// So many requests fill two scripts, one of releases and one of acquires: to wait for more of them
+/// gains nothing.
+const FULL: usize = 64;
+
 /// The engine keeps space for so many events.
 const KEPT: usize = 1024;
 
@@ -180,6 +184,11 @@ impl EngineState {
         self.apply_signals();
     }
 
+    /// Whether requests leave now.
+    fn may_send(&self, now: Instant) -> bool {
+        FULL <= self.core.to_send() || self.traffic.may_send(now)
+    }
+
     /// Sends the core's requests, unless they are to gather.
     fn send_requests(&mut self) {
         if self.core.has_requests() {
@@ -194,7 +203,7 @@ impl EngineState {
         }
         let began = self.read_clock();
         let due = self.core.next_due().is_some_and(|due| due <= began);
-        let opens = self.core.has_requests() && self.traffic.may_send(began);
+        let opens = self.core.has_requests() && self.may_send(began);
         let waits = self.waits();
         let watched = self.lanes.watch(self.traffic.heard(), waits, began);
         let still = watched == Watched::Still;
@@ -260,13 +269,13 @@ impl EngineState {
         let runtime = self.runtime.clone();
         let _context = runtime.enter();
         for _ in 0..MOST_ROUNDS {
-            if sends && self.traffic.may_send(self.now) {
+            if sends && self.may_send(self.now) {
                 self.submit();
             }
             self.poll_store();
             self.take_in_events();
             let more = sends && self.core.has_requests();
-            if more && self.traffic.may_send(self.now) {
+            if more && self.may_send(self.now) {
                 continue;
             }
             if self.store_waker.end() {
