@@ -8,7 +8,7 @@ use crate::plain::Plain;
 
 /// How much a store keeps of an owner, in bytes.
 #[cfg(feature = "__remote")]
-const LONGEST: usize = 120;
+pub(crate) const LONGEST: usize = 120;
 
 /// The name of this machine.
 static HOST: LazyLock<String> = LazyLock::new(host);

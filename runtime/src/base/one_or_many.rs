@@ -36,6 +36,14 @@ impl<T> OneOrMany<T> {
     }
 }
 
+impl<T> Extend<T> for OneOrMany<T> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, more: I) {
+        for next in more {
+            self.push(next);
+        }
+    }
+}
+
 impl<T> Default for OneOrMany<T> {
     fn default() -> Self {
         Self::Many(Vec::new())

@@ -1,6 +1,7 @@
 //! The timers of all tickets, made for a hundred thousand locks.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use super::ticket::TicketId;
 use crate::base::clock::{Instant, earlier};
@@ -25,20 +26,29 @@ pub(super) struct Timers {
 
 #[derive(Debug)]
 struct Bin {
-    first: Instant,
-    timers: Vec<Timer>,
+    first: Timer,
+    /// Where there are several; nearly every bin has one.
+    others: Vec<Timer>,
 }
 
 impl Timers {
     pub(super) fn push(&mut self, timer: Timer) {
         self.len += 1;
         let (at, _) = timer;
-        let bin = self.bins.entry(at.as_nanos() / BIN).or_insert(Bin {
-            first: at,
-            timers: Vec::new(),
-        });
-        bin.first = bin.first.min(at);
-        bin.timers.push(timer);
+        match self.bins.entry(at.as_nanos() / BIN) {
+            Entry::Vacant(bin) => {
+                bin.insert(Bin {
+                    first: timer,
+                    others: Vec::new(),
+                });
+            }
+            Entry::Occupied(mut bin) => {
+                let bin = bin.get_mut();
+                let later = bin.first.max(timer);
+                bin.first = bin.first.min(timer);
+                bin.others.push(later);
+            }
+        }
         self.first = Some(self.first.map_or(at, |first| first.min(at)));
     }
 
@@ -49,7 +59,7 @@ impl Timers {
 
     fn look_for_first(&self) -> Option<Instant> {
         let near = self.near.last().map(|(at, _)| *at);
-        let first = self.bins.first_key_value().map(|(_, bin)| bin.first);
+        let first = self.bins.first_key_value().map(|(_, bin)| bin.first.0);
         earlier(near, first)
     }
 
@@ -60,9 +70,11 @@ impl Timers {
         }
         let before = self.near.len();
         while let Some(bin) = self.bins.first_entry()
-            && bin.get().first <= now
+            && bin.get().first.0 <= now
         {
-            self.near.append(&mut bin.remove().timers);
+            let mut bin = bin.remove();
+            self.near.push(bin.first);
+            self.near.append(&mut bin.others);
         }
         if self.near.len() != before {
             self.near.sort_unstable_by(|one, other| other.cmp(one));

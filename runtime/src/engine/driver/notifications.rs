@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use crate::base::one_or_many::OneOrMany;
 use crate::base::reporter;
 use crate::engine::core::drain::ShutdownReport;
 use crate::engine::lease_cell::{LeaseCell, Parting};
@@ -18,7 +19,7 @@ pub(super) type Forgetting = oneshot::Sender<Result<bool, LockError>>;
 /// Wakers to call, and reports to send.
 #[derive(Default)]
 pub(super) struct Notifications {
-    pub(super) wakers: Vec<Parting>,
+    pub(super) wakers: OneOrMany<Parting>,
     /// Cells of locks that are not held any more. More than one task may watch each.
     pub(super) over: Vec<Arc<LeaseCell>>,
     pub(super) alarms: Vec<oneshot::Sender<()>>,

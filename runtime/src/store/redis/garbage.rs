@@ -18,6 +18,13 @@ impl fmt::Display for Garbage {
 
 impl Error for Garbage {}
 
+impl Garbage {
+    /// An error that ends the connection at once.
+    pub(super) fn refused(self) -> RedisError {
+        io::Error::new(io::ErrorKind::ConnectionAborted, self).into()
+    }
+}
+
 /// What came instead of a reply, if that is why a connection has ended.
 pub(crate) fn garbage_in(error: &RedisError) -> Option<&Garbage> {
     let error: &Arc<dyn Error + Send + Sync> = error.source()?.downcast_ref()?;

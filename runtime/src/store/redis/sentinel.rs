@@ -11,13 +11,12 @@ use std::fmt;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redis::{AsyncConnectionConfig, Pipeline, Value, cmd};
+use redis::{Pipeline, ProtocolVersion, Value, cmd};
 use tokio::time::{Instant, timeout_at};
 
 use super::commands::failure;
 use super::commands::redirect::Endpoint;
 use super::wire::connect::OpenedConnection;
-use super::wire::introduction;
 use super::wire::open;
 use super::wire::server::Server;
 use crate::base::seeded::seeded;
@@ -183,19 +182,11 @@ impl Sentinels {
     }
 
     async fn ask(&self, node: &Server) -> Result<Answer, Failure> {
-        let settings = introduction::tell_library(node.info().redis_settings().clone());
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None);
-        let (mut connection, mut io_driver) = Box::pin(open::open(node, &settings, config))
-            .await
-            .map_err(|error| failure::broken(&error))?;
-        let questions = introduction::introduced(&questions(&self.master));
-        let asked = connection.send_packed_commands(&questions, 0, questions.len());
-        let answers = io_driver.drive(asked).await;
-        let mut answers = answers.map_err(|error| failure::broken(&error))?;
-        answers.drain(..1.min(answers.len()));
-        read(answers)
+        let asked = async {
+            let mut line = Box::pin(open::open(node, ProtocolVersion::RESP2)).await?;
+            line.ask(&questions(&self.master)).await
+        };
+        read(asked.await.map_err(|error| failure::broken(&error))?)
     }
 
     /// Why no Sentinel named a master. A Sentinel that answered says more than one that did not.

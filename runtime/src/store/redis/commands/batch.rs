@@ -89,6 +89,11 @@ impl Batcher {
         }
     }
 
+    /// Adds the only request.
+    pub(crate) fn add_alone(&mut self, request: InFlight) {
+        self.closed.push(vec![request]);
+    }
+
     /// All batches, in the order in which they are to be sent.
     pub(crate) fn finish(mut self) -> Vec<Batch> {
         self.close();

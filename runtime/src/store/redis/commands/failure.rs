@@ -106,6 +106,10 @@ pub(crate) fn server_error(code: &str, details: Option<&str>) -> Failure {
         .find(|(known, _, _)| *known == hidden_code(code, details));
     let (code, retry, advice) = match known {
         Some((code, retry, advice)) => (*code, *retry, *advice),
+        // Redis 5 has no code for it.
+        None if details == "invalid password" => {
+            return server_error("WRONGPASS", Some(details));
+        }
         None if details.contains("max number of clients") => (
             "maxclients",
             Retry::Later,
@@ -169,17 +173,6 @@ pub(crate) fn broken(error: &RedisError) -> Failure {
         return garbage(&what.to_string());
     }
     match error.kind() {
-        ErrorKind::AuthenticationFailed => {
-            let code = if error
-                .detail()
-                .is_some_and(|detail| detail.contains("NOAUTH"))
-            {
-                "NOAUTH"
-            } else {
-                "WRONGPASS"
-            };
-            server_error(code, error.detail())
-        }
         ErrorKind::Server(_) | ErrorKind::Extension => {
             server_error(error.code().unwrap_or("ERR"), error.detail())
         }

@@ -12,7 +12,7 @@ use super::reply::Scripts;
 use crate::base::token::{Nonce, Token};
 use crate::host::host;
 use crate::key::RESERVED;
-use crate::owner::shortened;
+use crate::owner::{LONGEST, shortened};
 use crate::store::options::Options;
 
 /// The names of one pool.
@@ -126,8 +126,13 @@ impl KeyNames {
     }
 
     /// The process, `:`, and the owner of a lock.
-    pub(crate) fn signature(&self, function: &str) -> String {
-        [&self.process, ":", &self.owner(function)].concat()
+    pub(crate) fn signature<'a>(&'a self, function: &'a str) -> Signature<'a> {
+        let function = function.trim_end();
+        let space = if function.is_empty() { "" } else { " " };
+        if self.owner.len() + space.len() + function.len() <= LONGEST {
+            return Signature::Short([&self.process, ":", &self.owner, space, function]);
+        }
+        Signature::Shortened([&self.process, ":", &self.owner(function)].concat())
     }
 
     /// What follows the token on a node of a quorum, which gives no fence: since when, on this
@@ -135,7 +140,8 @@ impl KeyNames {
     pub(crate) fn record(&self, function: &str) -> String {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let micros = since.unwrap_or_default().as_micros();
-        format!("{micros}:0:{}", self.signature(function))
+        let owner = self.owner(function);
+        format!("{micros}:0:{}:{owner}", self.process)
     }
 
     /// The key of the fence counter for `key`. There is one counter for the namespace, in a cluster
@@ -215,6 +221,27 @@ impl ToRedisArgs for AuxiliaryKey<'_> {
         let parts = match self {
             Self::Usual(parts) => &parts[..],
             Self::InSlot(key) => &[key.as_str()],
+        };
+        for part in parts {
+            // Writing to a command cannot fail.
+            let _ = arg.write_all(part.as_bytes());
+        }
+    }
+}
+
+/// A process and an owner, as one argument of a command.
+#[derive(Debug)]
+pub(crate) enum Signature<'a> {
+    Short([&'a str; 5]),
+    Shortened(String),
+}
+
+impl ToRedisArgs for Signature<'_> {
+    fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
+        let mut arg = out.writer_for_next_arg();
+        let parts = match self {
+            Self::Short(parts) => &parts[..],
+            Self::Shortened(text) => &[text.as_str()],
         };
         for part in parts {
             // Writing to a command cannot fail.

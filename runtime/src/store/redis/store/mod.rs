@@ -14,7 +14,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redis::PushKind;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::check;
@@ -26,7 +25,6 @@ use super::replication::ReplicaAcks;
 use super::server_info::Info;
 use super::wire::connect::OpenedConnection;
 use super::wire::connection::{Connection, Exchange, Generation};
-use super::wire::io_driver::Boxed;
 use crate::base::id_map::IdMap;
 use crate::base::jitter::Jitter;
 use crate::base::reporter;
@@ -39,6 +37,8 @@ use crate::store::{Failure, LockStore, OpId, Request, Retry, Socket, StoreEvent}
 
 mod requests;
 mod upkeep;
+
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Locks on one server.
 pub(crate) struct RedisStore {
@@ -67,7 +67,6 @@ pub(crate) struct RedisStore {
     /// Why there is no connection.
     reason: Failure,
     last_generation: Generation,
-    running: FuturesUnordered<Boxed<Exchange>>,
     /// The acquires under way, with their connections. An acquire that did not count but may have
     /// been carried out stays here.
     acquires: IdMap<OpId, Generation>,
@@ -163,7 +162,6 @@ impl RedisStore {
             jitter: Jitter::new(rand::random()),
             reason: disconnected(),
             last_generation: 0,
-            running: FuturesUnordered::new(),
             acquires: IdMap::default(),
             flags: IdMap::default(),
             redirects: IdMap::default(),
@@ -241,15 +239,18 @@ impl RedisStore {
 
     /// Does what is due; returns whether anything was.
     fn advance(&mut self, cx: &mut Context<'_>) -> bool {
-        // First the requests to send, then their bytes, then the answers that the bytes brought.
-        let mut moved = self.poll_running(cx);
         self.move_bytes(cx);
-        moved |= self.poll_running(cx);
-        if let Some(generation) = self.poll_pushes(cx) {
-            self.lost(generation, disconnected());
+        let mut moved = false;
+        while let Some(exchange) = self.next_exchange() {
+            self.answered(exchange);
             moved = true;
         }
-        // RESP2 has no push that tells of the end.
+        if let Some(connection) = &mut self.connection {
+            while let Some(push) = connection.take_push() {
+                self.events.extend(reply::message(&push));
+            }
+        }
+        // Nothing is under way that could tell of the end.
         let ended = self
             .connection
             .as_ref()
@@ -258,44 +259,25 @@ impl RedisStore {
             self.lost(generation, disconnected());
             moved = true;
         }
-        while let Poll::Ready(Some(result)) = self.connecting.poll_next_unpin(cx) {
+        while !self.connecting.is_empty()
+            && let Poll::Ready(Some(result)) = self.connecting.poll_next_unpin(cx)
+        {
             self.connected(result);
             moved = true;
         }
         moved | self.poll_timer(cx)
     }
 
-    /// Sends the exchange when `running` is polled next.
-    fn put(&mut self, exchange: Boxed<Exchange>) {
-        self.unsent = true;
-        self.running.push(exchange);
-    }
-
-    fn poll_running(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut moved = false;
-        while let Poll::Ready(Some(exchange)) = self.running.poll_next_unpin(cx) {
-            self.answered(exchange);
-            moved = true;
-        }
-        moved
+    fn next_exchange(&mut self) -> Option<Exchange> {
+        let current = self.connection.as_mut().and_then(Connection::next_exchange);
+        let retired = || self.retired.iter_mut().find_map(Connection::next_exchange);
+        current.or_else(retired)
     }
 
     fn move_bytes(&mut self, cx: &mut Context<'_>) {
         for connection in self.connection.iter_mut().chain(&mut self.retired) {
             connection.move_bytes(cx);
         }
-    }
-
-    /// Takes what the server sent unasked. Returns the connection if it has ended.
-    fn poll_pushes(&mut self, cx: &mut Context<'_>) -> Option<Generation> {
-        let connection = self.connection.as_mut()?;
-        while let Poll::Ready(Some(push)) = connection.pushes.poll_recv(cx) {
-            if push.kind == PushKind::Disconnection {
-                return Some(connection.generation);
-            }
-            self.events.extend(reply::message(&push));
-        }
-        None
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
@@ -323,16 +305,28 @@ impl RedisStore {
             return true;
         }
         if idle_at.is_some_and(|at| at <= now) {
-            let ping = self
-                .connection
-                .as_mut()
-                .map(|connection| connection.ping(self.io_timeout));
-            if let Some(ping) = ping {
-                self.put(ping);
+            if let Some(connection) = &mut self.connection {
+                connection.ping(self.io_timeout);
+            }
+            self.unsent = true;
+            return true;
+        }
+        // A server that does not answer on a connection that was replaced.
+        let gives_up_at = self
+            .retired
+            .iter()
+            .filter_map(Connection::gives_up_at)
+            .min();
+        if gives_up_at.is_some_and(|at| at <= now) {
+            let late = |connection: &&Connection| connection.gives_up_at() == gives_up_at;
+            let late = self.retired.iter().find(late);
+            if let Some(generation) = late.map(|connection| connection.generation) {
+                self.lost(generation, disconnected());
             }
             return true;
         }
-        if let Some(next) = self.reconnect_at.or(silent_at).or(idle_at) {
+        let next = self.reconnect_at.or(silent_at).or(idle_at);
+        if let Some(next) = next.into_iter().chain(gives_up_at).min() {
             // An earlier deadline of the timer stays: moving a timer costs more than one wake-up
             // for nothing.
             if next < self.timer.deadline() || self.timer.is_elapsed() {

@@ -4,6 +4,7 @@ use redis::{Cmd, Pipeline, Value, cmd};
 
 use super::RedisStore;
 use crate::base::id_map::IdMap;
+use crate::base::one_or_many::OneOrMany;
 use crate::base::seeded::seeded;
 use crate::store::redis::commands::batch::{self, Batch, Batcher};
 use crate::store::redis::commands::in_flight::InFlight;
@@ -40,6 +41,7 @@ impl RedisStore {
         }
         let mut packer = Batcher::new(most, turns);
         packer.make_room(requests.len());
+        let is_alone = requests.len() == 1;
         let mut patience = self.io_timeout;
         let mut needs_acks = false;
         let mut resends = Vec::new();
@@ -50,13 +52,18 @@ impl RedisStore {
             let (ordered, elsewhere) = note(&mut self.acquires, &request, generation);
             let again = |on| (on, calls::command(&request.op, &self.names, listening));
             resends.extend(elsewhere.map(again));
-            packer.add(InFlight {
+            let request = InFlight {
                 id: request.id,
                 op: request.op,
                 flags,
                 ordered,
                 listening,
-            });
+            };
+            if is_alone {
+                packer.add_alone(request);
+            } else {
+                packer.add(request);
+            }
         }
         let batches = packer.finish();
         let by_source = connection.by_source();
@@ -66,8 +73,8 @@ impl RedisStore {
             self.waiting = Some(generation);
         }
         let content = Content::Requests(batches);
-        let exchange = connection.run(pipeline, content, patience);
-        self.put(exchange);
+        connection.run(&pipeline, content, patience);
+        self.unsent = true;
         for (generation, command) in resends {
             self.send_behind(generation, command);
         }
@@ -89,8 +96,8 @@ impl RedisStore {
             .iter_mut()
             .find(|connection| connection.generation == generation)
         {
-            let exchange = connection.send(command, self.io_timeout);
-            self.put(exchange);
+            connection.send(command, self.io_timeout);
+            self.unsent = true;
         }
     }
 
@@ -180,7 +187,7 @@ impl RedisStore {
             self.send_individually(batch);
             return;
         }
-        let ops: Vec<_> = batch.iter().map(|request| &request.op).collect();
+        let ops: OneOrMany<_> = batch.iter().map(|request| &request.op).collect();
         let replies = reply::read_all(&ops, answer, self.names.scripts());
         for (request, reply) in batch.into_iter().zip(replies) {
             let result = reply
@@ -259,10 +266,9 @@ impl RedisStore {
             .connection
             .as_mut()
             .filter(|connection| connection.generation == stamp.generation);
-        if let Some(load) =
-            connection.and_then(|connection| connection.missed_script(stamp, patience))
-        {
-            self.put(load);
+        if let Some(connection) = connection {
+            connection.missed_script(stamp, patience);
+            self.unsent = true;
         }
     }
 
@@ -314,7 +320,7 @@ fn note(
 fn pipeline(batches: &[Batch], names: &KeyNames, listening: bool, by_source: bool) -> Pipeline {
     let mut pipeline = Pipeline::with_capacity(batches.len() + 1);
     for batch in batches {
-        let ops: Vec<_> = batch.iter().map(|request| &request.op).collect();
+        let ops: OneOrMany<_> = batch.iter().map(|request| &request.op).collect();
         let flags = batch
             .first()
             .map_or_else(RequestFlags::default, |request| request.flags);

@@ -1,5 +1,6 @@
 //! How the store replaces its connection.
 
+use std::iter;
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,18 +64,25 @@ impl RedisStore {
 
     /// A connection has ended.
     pub(super) fn lost(&mut self, generation: Generation, failure: Failure) {
-        self.retired
-            .retain(|connection| connection.generation != generation);
-        if self
-            .connection
-            .as_ref()
-            .is_some_and(|connection| connection.generation == generation)
+        let mut given_up = Vec::new();
+        if let Some(at) = self
+            .retired
+            .iter()
+            .position(|connection| connection.generation == generation)
         {
-            self.connection = None;
+            let mut connection = self.retired.remove(at);
+            given_up.extend(iter::from_fn(|| connection.give_up()));
+        }
+        let is_current = |connection: &mut Connection| connection.generation == generation;
+        if let Some(mut connection) = self.connection.take_if(is_current) {
+            given_up.extend(iter::from_fn(|| connection.give_up()));
             self.out = true;
             self.reason = not_sent(failure);
             self.replace();
             self.send_held_back();
+        }
+        for exchange in given_up {
+            self.answered(exchange);
         }
     }
 

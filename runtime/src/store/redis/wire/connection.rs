@@ -1,17 +1,16 @@
 //! One connection: what is under way on it, and for how long it may stay silent.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, PushInfo, RedisResult, Value, cmd};
-use tokio::sync::mpsc;
+use redis::{Cmd, Pipeline, PushInfo, RedisError, RedisResult, Value, cmd};
 use tokio::time::Instant;
 
 use super::connect::OpenedConnection;
-use super::io_driver::{Boxed, IoDriver};
+use super::line::Line;
 use crate::store::redis::commands::batch::Batch;
 use crate::store::redis::commands::script_sources::ScriptSources;
 use crate::store::redis::commands::scripts;
@@ -29,23 +28,24 @@ const PATIENT_ROUND_TRIPS: u32 = 3;
 /// connections without telling either end, and the next caller should not be the one to find out.
 const IDLE: Duration = Duration::from_secs(15);
 
+/// How long a request may stay unanswered, at least, before a connection that was replaced gives it
+/// up for good. The engine has retried long before. A late answer can still settle what an earlier
+/// attempt did.
+const DRAIN: Duration = Duration::from_secs(5);
+
 /// The number of a connection, counted up with each new one.
 pub(crate) type Generation = u64;
 
 /// A connection in use.
 pub(crate) struct Connection {
     pub(crate) generation: Generation,
-    pub(crate) pushes: mpsc::UnboundedReceiver<PushInfo>,
     /// What the server said of itself.
     pub(crate) info: Option<Info>,
     /// Whether this process is told on this connection that its turn has come.
     pub(crate) listening: bool,
-    multiplexed: MultiplexedConnection,
-    io_driver: IoDriver,
-    /// When each exchange under way, oldest first, will have been unanswered for too long. The
-    /// deadlines never decrease. Answers come in order, so an exchange cannot be answered before
-    /// those ahead of it, and its deadline is theirs, too.
-    deadlines: VecDeque<Instant>,
+    line: Line,
+    /// The exchanges under way, oldest first.
+    under_way: VecDeque<UnderWay>,
     /// The round trip as measured lately, rather too long than too short.
     round_trip: Duration,
     slowest: Duration,
@@ -91,6 +91,16 @@ pub(crate) struct Exchange {
     sent_at: Instant,
 }
 
+struct UnderWay {
+    stamp: Stamp,
+    content: Content,
+    sent_at: Instant,
+    /// When it will have been unanswered for too long. The deadlines never decrease. Answers come
+    /// in order, so an exchange cannot be answered before those ahead of it, and its deadline is
+    /// theirs, too.
+    deadline: Instant,
+}
+
 pub(crate) enum Content {
     /// The engine's requests.
     Requests(Vec<Batch>),
@@ -106,12 +116,10 @@ impl Connection {
         Self {
             slowest,
             generation,
-            pushes: opened.pushes,
             info: opened.info,
             listening: opened.listening,
-            multiplexed: opened.connection,
-            io_driver: opened.io_driver,
-            deadlines: VecDeque::new(),
+            line: opened.line,
+            under_way: VecDeque::new(),
             round_trip: opened.round_trip,
             last_sent: Instant::now(),
             last_answer: Instant::now(),
@@ -123,30 +131,73 @@ impl Connection {
 
     /// The socket on which any thread can hear of answers.
     pub(crate) fn wire(&self) -> &Arc<Wire> {
-        self.io_driver.wire()
+        self.line.wire()
     }
 
     /// Whether the connection has ended, and all that was under way on it is answered.
     pub(crate) fn has_ended(&self) -> bool {
-        self.io_driver.has_ended() && self.is_quiet()
+        self.line.has_ended() && self.is_quiet()
     }
 
     /// Moves the connection's bytes.
     pub(crate) fn move_bytes(&mut self, cx: &mut Context<'_>) {
-        self.io_driver.poll(cx);
+        self.line.poll(cx);
     }
 
-    /// Sends `pipeline` when first polled.
-    pub(crate) fn run(
-        &mut self,
-        pipeline: Pipeline,
-        content: Content,
-        patience: Duration,
-    ) -> Boxed<Exchange> {
+    /// The oldest exchange, if it is answered, or never will be.
+    pub(crate) fn next_exchange(&mut self) -> Option<Exchange> {
+        let answers = match self.line.take_answers() {
+            Some(answers) => Ok(answers),
+            None => Err(self.line.ended()?.clone()),
+        };
+        self.ends(answers)
+    }
+
+    /// The oldest exchange, which is given up.
+    pub(crate) fn give_up(&mut self) -> Option<Exchange> {
+        let error = self.line.ended().cloned();
+        let error = error.unwrap_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe).into());
+        self.ends(Err(error))
+    }
+
+    fn ends(&mut self, answers: Result<Vec<Value>, RedisError>) -> Option<Exchange> {
+        let UnderWay {
+            stamp,
+            content,
+            sent_at,
+            ..
+        } = self.under_way.pop_front()?;
+        Some(Exchange {
+            stamp,
+            content,
+            answers,
+            sent_at,
+        })
+    }
+
+    /// What the server has sent unasked.
+    pub(crate) fn take_push(&mut self) -> Option<PushInfo> {
+        self.line.take_push()
+    }
+
+    /// When the oldest exchange is given up, at the latest.
+    pub(crate) fn gives_up_at(&self) -> Option<Instant> {
+        let oldest = self.under_way.front()?;
+        Some(oldest.sent_at + DRAIN.max(self.slowest))
+    }
+
+    /// Sends `pipeline` when the bytes are moved next.
+    pub(crate) fn run(&mut self, pipeline: &Pipeline, content: Content, patience: Duration) {
         let sent_at = Instant::now();
         let slow = self.round_trip.saturating_mul(PATIENT_ROUND_TRIPS);
         let least = LEAST_PATIENCE.max(slow.min(self.slowest));
-        self.expect_by(sent_at + patience.max(least));
+        let deadline = sent_at + patience.max(least);
+        for earlier in self.under_way.iter_mut().rev() {
+            if earlier.deadline <= deadline {
+                break;
+            }
+            earlier.deadline = deadline;
+        }
         self.last_sent = sent_at;
         self.sent += 1;
         let stamp = Stamp {
@@ -154,31 +205,22 @@ impl Connection {
             number: self.sent,
             by_source: self.by_source(),
         };
-        let mut connection = self.multiplexed.clone();
-        let verdict = self.io_driver.verdict();
-        Box::pin(async move {
-            let answers = connection
-                .send_packed_commands(&pipeline, 0, pipeline.len())
-                .await
-                .map_err(|error| verdict.explain(error));
-            Exchange {
-                stamp,
-                content,
-                answers,
-                sent_at,
-            }
-        })
+        self.line.send(pipeline);
+        self.under_way.push_back(UnderWay {
+            stamp,
+            content,
+            sent_at,
+            deadline,
+        });
     }
 
     /// Loads the scripts again, unless a load is under way.
-    fn load_scripts(&mut self, patience: Duration) -> Option<Boxed<Exchange>> {
-        if self.loading {
-            return None;
+    fn load_scripts(&mut self, patience: Duration) {
+        if !self.loading {
+            self.loading = true;
+            self.run(&scripts::load(), Content::Scripts, patience);
+            self.memory.loading(self.sent);
         }
-        self.loading = true;
-        let load = self.run(scripts::load(), Content::Scripts, patience);
-        self.memory.loading(self.sent);
-        Some(load)
     }
 
     /// Whether scripts are sent by their source for now.
@@ -195,13 +237,10 @@ impl Connection {
 
     /// The server did not find a script. Loads the scripts, unless requests carry the source from
     /// now on.
-    pub(crate) fn missed_script(
-        &mut self,
-        stamp: Stamp,
-        patience: Duration,
-    ) -> Option<Boxed<Exchange>> {
-        let load = self.memory.missed(stamp.number, Instant::now());
-        load.then(|| self.load_scripts(patience)).flatten()
+    pub(crate) fn missed_script(&mut self, stamp: Stamp, patience: Duration) {
+        if self.memory.missed(stamp.number, Instant::now()) {
+            self.load_scripts(patience);
+        }
     }
 
     /// The server refuses scripts by their source.
@@ -209,31 +248,20 @@ impl Connection {
         self.memory.refuse();
     }
 
-    pub(crate) fn send(&mut self, command: Cmd, patience: Duration) -> Boxed<Exchange> {
+    pub(crate) fn send(&mut self, command: Cmd, patience: Duration) {
         let mut pipeline = Pipeline::new();
         pipeline.add_command(command);
-        self.run(pipeline, Content::Other, patience)
+        self.run(&pipeline, Content::Other, patience);
     }
 
-    pub(crate) fn ping(&mut self, patience: Duration) -> Boxed<Exchange> {
-        self.send(cmd("PING"), patience)
-    }
-
-    fn expect_by(&mut self, deadline: Instant) {
-        for earlier in self.deadlines.iter_mut().rev() {
-            if *earlier <= deadline {
-                break;
-            }
-            *earlier = deadline;
-        }
-        self.deadlines.push_back(deadline);
+    pub(crate) fn ping(&mut self, patience: Duration) {
+        self.send(cmd("PING"), patience);
     }
 
     /// An answer came.
     pub(crate) fn answered(&mut self, exchange: &Exchange) {
-        self.deadlines.pop_front();
         self.last_answer = Instant::now();
-        let sample = exchange.sent_at.elapsed();
+        let sample = self.last_answer - exchange.sent_at;
         self.round_trip = sample.max(self.round_trip / 2);
         if let Content::Scripts = exchange.content {
             self.loading = false;
@@ -244,8 +272,8 @@ impl Connection {
     /// keep coming it is busy and not silent, however many requests are ahead of the oldest
     /// unanswered one.
     pub(crate) fn silent_at(&self) -> Option<Instant> {
-        let deadline = self.deadlines.front()?;
-        Some(*deadline.max(&(self.last_answer + LEAST_PATIENCE)))
+        let deadline = self.under_way.front()?.deadline;
+        Some(deadline.max(self.last_answer + LEAST_PATIENCE))
     }
 
     /// When to ask whether the connection still works, if nothing is under way.
@@ -255,6 +283,6 @@ impl Connection {
 
     /// Whether nothing is under way.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.deadlines.is_empty()
+        self.under_way.is_empty()
     }
 }

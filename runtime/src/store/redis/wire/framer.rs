@@ -1,15 +1,15 @@
-//! Where replies may be cut, and whether they are replies at all: bytes in, a verdict out.
+//! Where a reply ends, and which bytes are none: bytes in, whole replies out.
 //!
-//! The framer stands before the parser of the crate `redis`. A reply costs what its length costs,
-//! in whichever pieces it comes. There is a bound to what a server can make the client keep. The
-//! parser guarantees neither. It begins a line anew with every piece of it. It waits for the end of
-//! a line, or for as many bytes as a length promised, however long that takes.
+//! A reply costs what its length costs, in whichever pieces it comes: the framer looks at each byte
+//! of the protocol's lines once. There is a bound to what a server can make the client keep. The
+//! parser of the crate `redis` guarantees neither. It begins a reply anew with every piece of it,
+//! and waits for the end of a line, or for as many bytes as a length promised, however long that
+//! takes.
 //!
-//! The framer looks at each byte of the protocol's lines once, passes lines on whole, and refuses
-//! what no server answers to this client.
-//!
-//! The framer knows no socket. [`Framer::accept`] is given what was read and keeps the line that
-//! has not ended. [`Framer::ready`] is what may be parsed, until that is [taken](Framer::take).
+//! The framer knows no socket. [`Framer::accept`] is given what was read, and [`Framer::next`]
+//! returns the replies that have come in full.
+
+use std::collections::VecDeque;
 
 use crate::store::redis::garbage::Garbage;
 
@@ -29,6 +29,9 @@ const LONGEST: u64 = 16 * 1024 * 1024;
 /// The deepest nesting of arrays. The replies to this client go three deep.
 const DEEPEST: usize = 16;
 
+/// So many bytes of taken replies are kept before the rest.
+const KEPT: usize = 16 * 1024;
+
 /// Where in a reply the next byte is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Position {
@@ -42,15 +45,19 @@ enum Position {
 #[derive(Debug)]
 pub(crate) struct Framer {
     position: Position,
-    /// The line that has not ended.
-    line: Vec<u8>,
+    /// What has come; the replies before `taken` have been taken.
+    bytes: Vec<u8>,
+    taken: usize,
+    /// Where whole replies end, beyond `taken`.
+    ends: VecDeque<usize>,
+    /// Where the line or text begins that has not ended.
+    open: usize,
+    /// How far the framer has looked.
+    looked: usize,
     /// How many values are missing at each depth.
     missing: Vec<u64>,
     /// How long the reply is so far.
     length: u64,
-    /// What may be parsed, from `taken` on.
-    ready: Vec<u8>,
-    taken: usize,
     /// How many bytes have been looked at individually.
     #[cfg(test)]
     looked_at: u64,
@@ -60,109 +67,116 @@ impl Framer {
     pub(crate) fn new() -> Self {
         Self {
             position: Position::Line,
-            line: Vec::new(),
+            bytes: Vec::new(),
+            taken: 0,
+            ends: VecDeque::new(),
+            open: 0,
+            looked: 0,
             missing: Vec::new(),
             length: 0,
-            ready: Vec::new(),
-            taken: 0,
             #[cfg(test)]
             looked_at: 0,
         }
     }
 
-    /// Takes in what was read.
-    pub(crate) fn accept(&mut self, mut bytes: &[u8]) -> Result<(), Garbage> {
-        while !bytes.is_empty() {
-            bytes = match self.position {
-                Position::Line => self.in_line(bytes)?,
-                Position::Text(left) => self.in_text(bytes, left)?,
-            };
+    /// Takes in what was read. After an error no more may be given; the replies before it count.
+    pub(crate) fn accept(&mut self, bytes: &[u8]) -> Result<(), Garbage> {
+        self.make_room();
+        self.bytes.extend_from_slice(bytes);
+        while self.looked < self.bytes.len() {
+            match self.position {
+                Position::Line => self.in_line()?,
+                Position::Text(left) => self.in_text(left)?,
+            }
         }
         Ok(())
     }
 
-    /// What may be parsed. Empty while the bytes so far are the beginning of a line.
-    pub(crate) fn ready(&self) -> &[u8] {
-        &self.ready[self.taken..]
+    /// The next reply that has come in full.
+    pub(crate) fn next(&mut self) -> Option<&[u8]> {
+        let end = self.ends.pop_front()?;
+        let begin = std::mem::replace(&mut self.taken, end);
+        Some(&self.bytes[begin..end])
     }
 
-    /// The reader has taken so many bytes of `ready`.
-    pub(crate) fn take(&mut self, count: usize) {
-        self.taken += count;
-        if self.ready.len() <= self.taken {
-            self.ready.clear();
-            self.taken = 0;
+    /// Forgets the replies that have been taken.
+    fn make_room(&mut self) {
+        if self.taken == self.bytes.len() || KEPT < self.taken {
+            let gone = std::mem::take(&mut self.taken);
+            self.bytes.drain(..gone);
+            self.bytes.shrink_to(KEPT);
+            self.open -= gone;
+            self.looked -= gone;
+            self.ends.iter_mut().for_each(|end| *end -= gone);
         }
     }
 
     #[cfg(any(test, all(feature = "__test", feature = "replay")))]
     pub(crate) fn is_between_replies(&self) -> bool {
-        self.position == Position::Line && self.line.is_empty() && self.missing.is_empty()
+        self.position == Position::Line && self.open == self.bytes.len() && self.missing.is_empty()
     }
 
-    /// Looks for the end of the line; returns the bytes behind it.
-    fn in_line<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], Garbage> {
-        let longest = self.longest_line(bytes)?;
-        let within = &bytes[..bytes.len().min(longest - self.line.len())];
-        let end = self.end_of_line(within);
-        let count = end.unwrap_or(within.len());
-        self.line.extend_from_slice(&bytes[..count]);
-        self.grow(count as u64)?;
-        if end.is_some() {
-            let line = std::mem::take(&mut self.line);
-            self.line_ended(&line)?;
-            self.ready.extend_from_slice(&line);
-            // The next line uses the same allocation.
-            self.line = line;
-            self.line.clear();
-        } else if self.line.len() == longest {
-            return Err(self.endless());
-        }
-        Ok(&bytes[count..])
+    /// Looks for the end of the line.
+    fn in_line(&mut self) -> Result<(), Garbage> {
+        let longest = self.open + self.longest_line()?;
+        let within = self.bytes.len().min(longest);
+        let Some(end) = self.end_of_line(within) else {
+            self.grow((within - self.looked) as u64)?;
+            self.looked = within;
+            if self.looked == longest {
+                return Err(self.endless());
+            }
+            return Ok(());
+        };
+        self.grow((end - self.looked) as u64)?;
+        let begin = std::mem::replace(&mut self.open, end);
+        self.looked = end;
+        self.line_ended(begin, end)
     }
 
-    /// How long this line may be. Its first byte says so, which is the first of `bytes` if the line
-    /// begins there.
-    fn longest_line(&self, bytes: &[u8]) -> Result<usize, Garbage> {
-        match self.line.first().or(bytes.first()) {
-            Some(b'+' | b'-' | b'(' | b',') | None => Ok(LONGEST_LINE),
-            Some(b':' | b'$' | b'*' | b'%' | b'~' | b'>' | b'|' | b'!' | b'=' | b'_' | b'#') => {
+    /// How long this line may be, by its first byte.
+    fn longest_line(&self) -> Result<usize, Garbage> {
+        match self.bytes[self.open] {
+            b'+' | b'-' | b'(' | b',' => Ok(LONGEST_LINE),
+            b':' | b'$' | b'*' | b'%' | b'~' | b'>' | b'|' | b'!' | b'=' | b'_' | b'#' => {
                 Ok(LONGEST_NUMBER)
             }
-            Some(other) => Err(Garbage(format!(
+            other => Err(Garbage(format!(
                 "the byte 0x{other:02x} where a reply begins, which is not the Redis protocol"
             ))),
         }
     }
 
-    /// How much of `bytes` belongs to the line, if it ends there.
-    fn end_of_line(&mut self, bytes: &[u8]) -> Option<usize> {
-        let mut before = self.line.last().copied();
+    /// Where the line ends, if that is before `limit`.
+    fn end_of_line(&mut self, limit: usize) -> Option<usize> {
+        let line = &self.bytes[self.open..limit];
+        let mut before = line.get((self.looked - self.open).wrapping_sub(1)).copied();
         let is_end = |byte: &u8| before.replace(*byte) == Some(b'\r') && *byte == b'\n';
-        let end = bytes.iter().position(is_end).map(|at| at + 1);
+        let end = self.bytes[self.looked..limit].iter().position(is_end);
+        let end = end.map(|at| self.looked + at + 1);
         #[cfg(test)]
         {
-            self.looked_at += end.unwrap_or(bytes.len()) as u64;
+            self.looked_at += (end.unwrap_or(limit) - self.looked) as u64;
         }
         end
     }
 
     fn endless(&self) -> Garbage {
-        let begin: String = self
-            .line
+        let line = &self.bytes[self.open..self.looked];
+        let begin: String = line
             .iter()
             .take(16)
             .map(|byte| byte.escape_ascii().to_string())
             .collect();
         Garbage(format!(
             "a line that does not end within {} bytes and begins with `{begin}`",
-            self.line.len()
+            line.len()
         ))
     }
 
     /// A whole line has come.
-    fn line_ended(&mut self, line: &[u8]) -> Result<(), Garbage> {
-        let (kind, rest) = (line[0], &line[1..line.len() - 2]);
+    fn line_ended(&mut self, begin: usize, end: usize) -> Result<(), Garbage> {
+        let (kind, rest) = (self.bytes[begin], &self.bytes[begin + 1..end - 2]);
         let length = match kind {
             b'$' | b'!' | b'=' | b'*' | b'~' | b'>' | b'%' | b'|' => count(rest)?,
             _ => None,
@@ -211,10 +225,11 @@ impl Framer {
         Ok(())
     }
 
-    /// Passes on the bytes of the text; returns the bytes behind it.
-    fn in_text<'a>(&mut self, bytes: &'a [u8], left: u64) -> Result<&'a [u8], Garbage> {
-        let count = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
-        for (at, byte) in bytes[..count].iter().enumerate().rev().take(2) {
+    /// Looks for the end of a text of which `left` bytes are missing.
+    fn in_text(&mut self, left: u64) -> Result<(), Garbage> {
+        let come = &self.bytes[self.looked..];
+        let count = usize::try_from(left).unwrap_or(usize::MAX).min(come.len());
+        for (at, byte) in come[..count].iter().enumerate().rev().take(2) {
             let end = match left - at as u64 {
                 2 => b'\r',
                 1 => b'\n',
@@ -226,16 +241,17 @@ impl Framer {
                 ));
             }
         }
-        self.ready.extend_from_slice(&bytes[..count]);
+        self.looked += count;
         self.grow(count as u64)?;
         let left = left - count as u64;
         if left == 0 {
             self.position = Position::Line;
+            self.open = self.looked;
             self.value_ended();
         } else {
             self.position = Position::Text(left);
         }
-        Ok(&bytes[count..])
+        Ok(())
     }
 
     fn grow(&mut self, by: u64) -> Result<(), Garbage> {
@@ -257,6 +273,7 @@ impl Framer {
             self.missing.pop();
         }
         self.length = 0;
+        self.ends.push_back(self.looked);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use redis::{Cmd, Pipeline, RedisConnectionInfo, cmd};
+use redis::{Cmd, cmd};
 
 use crate::host::host;
 
@@ -24,26 +24,15 @@ fn shown(character: char) -> char {
     }
 }
 
-/// `settings` that name the library. The crate sends the name with the log-in and ignores the
-/// answer.
-pub(crate) fn tell_library(settings: RedisConnectionInfo) -> RedisConnectionInfo {
-    settings.set_lib_name(LIBRARY.0, LIBRARY.1)
-}
-
-/// Names the connection, as the first command of a pipeline. Its answer is ignored: a server that
-/// does not know the command, or does not permit it, works all the same.
-fn name() -> Cmd {
-    cmd("CLIENT").arg("SETNAME").arg(&*NAME).to_owned()
-}
-
-/// `questions` behind the name. The first answer is that to the name.
-pub(crate) fn introduced(questions: &Pipeline) -> Pipeline {
-    let mut pipeline = Pipeline::with_capacity(1 + questions.len());
-    pipeline.add_command(name());
-    for question in questions.cmd_iter() {
-        pipeline.add_command(question.clone());
-    }
-    pipeline
+/// The commands that name the process and the library.
+pub(crate) fn names() -> [Cmd; 3] {
+    let (library, version) = LIBRARY;
+    let client = |words: [&str; 2], value: &str| cmd("CLIENT").arg(&words).arg(value).to_owned();
+    [
+        cmd("CLIENT").arg("SETNAME").arg(&*NAME).to_owned(),
+        client(["SETINFO", "LIB-NAME"], library),
+        client(["SETINFO", "LIB-VER"], version),
+    ]
 }
 
 #[cfg(test)]

@@ -1,20 +1,21 @@
 //! The way to one server: opening a connection, moving bytes, cutting replies.
 //!
 //! - [`server`] is a server's address and credentials, [`tls`] its certificates.
-//! - [`open`] opens a socket and logs in, [`connect`] sets the connection up, and [`introduction`]
-//!   names it.
+//! - [`open`] opens a socket, [`login`] logs in, and [`introduction`] names the connection.
+//!   [`connect`] sets it up.
 //! - [`connection`] is a connection in use: what is under way on it, and when it is silent for too
 //!   long.
-//! - [`io_driver`] moves a connection's bytes through its [socket](crate::store::socket).
-//! - [`guarded`] lets only replies through, which [`framer`] tells from other bytes.
+//! - [`line`] moves a connection's bytes through its [socket](crate::store::socket), and [`replies`]
+//!   reads them.
 
 pub(crate) mod connect;
 pub(crate) mod connection;
 pub(crate) mod framer;
-pub(crate) mod guarded;
 pub(crate) mod introduction;
-pub(crate) mod io_driver;
+pub(crate) mod line;
+mod login;
 pub(crate) mod open;
+mod replies;
 pub(crate) mod server;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;

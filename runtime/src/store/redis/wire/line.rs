@@ -1,0 +1,202 @@
+//! One connection's bytes: requests go out in their order, and answers come in the same order.
+//!
+//! The thread that polls the store moves the bytes. So a thread with a request writes it to the
+//! socket itself, without waking another thread. The thread that hears of an answer reads it.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use redis::{Pipeline, PushInfo, PushKind, RedisError, Value};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::framer::Framer;
+use super::replies;
+use crate::store::redis::garbage::Garbage;
+use crate::store::socket::Wire;
+
+/// The most bytes of one read.
+const PIECE: usize = 16 * 1024;
+
+/// The line keeps so much space for what it sends.
+const KEPT: usize = 64 * 1024;
+
+/// A stream of bytes in both directions.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Duplex for S {}
+
+/// The bytes of one connection.
+pub(crate) struct Line {
+    stream: Box<dyn Duplex>,
+    wire: Arc<Wire>,
+    /// What is to be sent, from `written` on.
+    out: Vec<u8>,
+    written: usize,
+    flushed: bool,
+    framer: Framer,
+    piece: Box<[u8]>,
+    /// What was sent and is not answered in full, oldest first.
+    unanswered: VecDeque<Answers>,
+    /// What the server sent unasked.
+    pushes: VecDeque<PushInfo>,
+    /// Why the connection has ended.
+    ended: Option<RedisError>,
+}
+
+/// The answers to one pipeline.
+struct Answers {
+    expected: usize,
+    come: Vec<Value>,
+}
+
+impl Line {
+    pub(crate) fn new(stream: Box<dyn Duplex>, wire: Arc<Wire>) -> Self {
+        Self {
+            stream,
+            wire,
+            out: Vec::new(),
+            written: 0,
+            flushed: true,
+            framer: Framer::new(),
+            piece: vec![0; PIECE].into(),
+            unanswered: VecDeque::new(),
+            pushes: VecDeque::new(),
+            ended: None,
+        }
+    }
+
+    /// The socket on which any thread can hear of answers.
+    pub(crate) fn wire(&self) -> &Arc<Wire> {
+        &self.wire
+    }
+
+    /// Why the connection has ended, if it has.
+    pub(crate) fn ended(&self) -> Option<&RedisError> {
+        self.ended.as_ref()
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Sends these commands at the next [`poll`](Self::poll).
+    pub(crate) fn send(&mut self, pipeline: &Pipeline) {
+        for command in pipeline.cmd_iter() {
+            command.write_packed_command(&mut self.out);
+        }
+        self.unanswered.push_back(Answers {
+            expected: pipeline.len(),
+            come: Vec::with_capacity(pipeline.len()),
+        });
+    }
+
+    /// Writes what is to be sent, and takes in what has come.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) {
+        if self.ended.is_none() {
+            let written = self.write(cx);
+            // What came before the connection broke counts.
+            let read = self.read(cx);
+            self.ended = written.and(read).err();
+        }
+    }
+
+    /// The answers to the oldest pipeline, once all have come.
+    pub(crate) fn take_answers(&mut self) -> Option<Vec<Value>> {
+        let front = self.unanswered.front()?;
+        if front.come.len() < front.expected {
+            return None;
+        }
+        self.unanswered.pop_front().map(|answers| answers.come)
+    }
+
+    pub(crate) fn take_push(&mut self) -> Option<PushInfo> {
+        self.pushes.pop_front()
+    }
+
+    /// Sends these commands, and waits for their answers. Only for a line with nothing under way.
+    pub(crate) async fn ask(&mut self, questions: &Pipeline) -> Result<Vec<Value>, RedisError> {
+        self.send(questions);
+        poll_fn(|cx| {
+            self.poll(cx);
+            if let Some(answers) = self.take_answers() {
+                return Poll::Ready(Ok(answers));
+            }
+            self.ended
+                .clone()
+                .map_or(Poll::Pending, |error| Poll::Ready(Err(error)))
+        })
+        .await
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<(), RedisError> {
+        while self.written < self.out.len() {
+            let rest = &self.out[self.written..];
+            match Pin::new(&mut *self.stream).poll_write(cx, rest) {
+                Poll::Ready(Ok(0)) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+                Poll::Ready(Ok(count)) => self.written += count,
+                Poll::Ready(Err(error)) => return Err(error.into()),
+                Poll::Pending => return Ok(()),
+            }
+            self.flushed = false;
+        }
+        if self.written != 0 {
+            self.out.clear();
+            self.out.shrink_to(KEPT);
+            self.written = 0;
+        }
+        if !self.flushed {
+            match Pin::new(&mut *self.stream).poll_flush(cx) {
+                Poll::Ready(done) => {
+                    done?;
+                    self.flushed = true;
+                }
+                Poll::Pending => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<(), RedisError> {
+        loop {
+            let mut piece = ReadBuf::new(&mut self.piece);
+            match Pin::new(&mut *self.stream).poll_read(cx, &mut piece) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(done) => done?,
+            }
+            if piece.filled().is_empty() {
+                return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
+            }
+            let accepted = self.framer.accept(piece.filled());
+            // The replies before what is no reply count.
+            self.take_in()?;
+            accepted.map_err(Garbage::refused)?;
+        }
+    }
+
+    /// Takes in the replies that have come in full.
+    fn take_in(&mut self) -> Result<(), RedisError> {
+        while let Some(reply) = self.framer.next() {
+            match replies::read(reply)? {
+                Value::Push { kind, data } if !is_reply(&kind) => {
+                    self.pushes.push_back(PushInfo { kind, data });
+                }
+                value => {
+                    let mut open = self.unanswered.iter_mut();
+                    if let Some(front) = open.find(|front| front.come.len() < front.expected) {
+                        front.come.push(value);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a server answers a command with this.
+fn is_reply(kind: &PushKind) -> bool {
+    matches!(kind, PushKind::Subscribe | PushKind::Unsubscribe)
+}

@@ -1,0 +1,74 @@
+//! The first commands on a connection: the protocol, the credentials, the database, the name.
+
+use redis::{
+    Cmd, ErrorKind, Pipeline, ProtocolVersion, RedisConnectionInfo, RedisError, Value, cmd,
+};
+
+use super::introduction;
+use super::line::Line;
+
+/// Logs in. The names of the process and of the library are sent as well.
+pub(crate) async fn login(
+    line: &mut Line,
+    settings: &RedisConnectionInfo,
+    protocol: ProtocolVersion,
+) -> Result<(), RedisError> {
+    match try_login(line, settings, protocol, settings.username()).await {
+        // Redis 5 has a password and no users.
+        Err(error) if says(&error, "wrong number of arguments for 'auth'") => {
+            try_login(line, settings, protocol, None).await
+        }
+        done => done,
+    }
+}
+
+async fn try_login(
+    line: &mut Line,
+    settings: &RedisConnectionInfo,
+    protocol: ProtocolVersion,
+    user: Option<&str>,
+) -> Result<(), RedisError> {
+    let hello = match protocol {
+        ProtocolVersion::RESP2 => settings.password().map(|password| auth(user, password)),
+        _ => Some(hello(user, settings.password())),
+    };
+    let select = (settings.db() != 0).then(|| cmd("SELECT").arg(settings.db()).to_owned());
+    let needed = hello.iter().chain(&select).count();
+    let mut commands = Pipeline::new();
+    for command in hello.into_iter().chain(select).chain(introduction::names()) {
+        commands.add_command(command);
+    }
+    let mut answers = line.ask(&commands).await?;
+    // A server that does not know the names, or does not permit them, works all the same.
+    answers.truncate(needed);
+    answers.into_iter().try_for_each(|answer| match answer {
+        Value::ServerError(error) => Err(error.into()),
+        _ => Ok(()),
+    })
+}
+
+fn auth(user: Option<&str>, password: &str) -> Cmd {
+    cmd("AUTH").arg(user).arg(password).to_owned()
+}
+
+fn hello(user: Option<&str>, password: Option<&str>) -> Cmd {
+    let mut hello = cmd("HELLO");
+    hello.arg(3);
+    if let Some(password) = password {
+        hello
+            .arg("AUTH")
+            .arg(user.unwrap_or("default"))
+            .arg(password);
+    }
+    hello
+}
+
+/// Whether the server has only the older protocol.
+pub(crate) fn speaks_no_resp3(error: &RedisError) -> bool {
+    error.code() == Some("NOPROTO") || says(error, "unknown command")
+}
+
+fn says(error: &RedisError, text: &str) -> bool {
+    let is_the_server_s = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
+    is_the_server_s && error.detail().is_some_and(|detail| detail.contains(text))
+}

@@ -1,0 +1,46 @@
+//! Reads replies that have come in full.
+
+use redis::{RedisResult, Value, parse_redis_value};
+
+/// The value of a reply.
+///
+/// The scripts answer with numbers, texts and lists. Whatever else a server sends is left to the
+/// crate `redis`.
+pub(crate) fn read(reply: &[u8]) -> RedisResult<Value> {
+    match usual(reply) {
+        Some((value, [])) => Ok(value),
+        _ => parse_redis_value(reply),
+    }
+}
+
+/// The first value, and the bytes behind it.
+fn usual(bytes: &[u8]) -> Option<(Value, &[u8])> {
+    let (kind, bytes) = bytes.split_first()?;
+    let end = bytes.iter().position(|byte| *byte == b'\r')?;
+    let (line, rest) = (&bytes[..end], bytes.get(end + 2..)?);
+    match kind {
+        b':' => Some((Value::Int(number(line)?), rest)),
+        b'+' if line == b"OK" => Some((Value::Okay, rest)),
+        b'_' => Some((Value::Nil, rest)),
+        b'$' | b'*' if line == b"-1" => Some((Value::Nil, rest)),
+        b'$' => {
+            let (text, rest) = rest.split_at_checked(usize::try_from(number(line)?).ok()?)?;
+            Some((Value::BulkString(text.to_vec()), rest.get(2..)?))
+        }
+        b'*' => {
+            let count = usize::try_from(number(line)?).ok()?;
+            let (mut values, mut rest) = (Vec::with_capacity(count.min(rest.len())), rest);
+            for _ in 0..count {
+                let (value, behind) = usual(rest)?;
+                values.push(value);
+                rest = behind;
+            }
+            Some((Value::Array(values), rest))
+        }
+        _ => None,
+    }
+}
+
+fn number(digits: &[u8]) -> Option<i64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
