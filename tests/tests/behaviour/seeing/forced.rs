@@ -40,7 +40,6 @@ on_every_store_of_leases!(
 on_etcd!(
     the_holder_is_told_at_once,
     the_body_is_dropped_before_the_next_begins,
-    a_holder_that_goes_on_has_seconds,
     a_free_lock_stays_free,
     a_kept_lock_comes_free,
     the_next_process_is_served,
@@ -50,7 +49,6 @@ on_etcd!(
 on_zookeeper!(
     the_holder_is_told_at_once,
     the_body_is_dropped_before_the_next_begins,
-    a_holder_that_goes_on_has_seconds,
     a_free_lock_stays_free,
     the_next_process_is_served,
     under_load,
@@ -335,8 +333,8 @@ fn a_session_that_is_not_told_is_found() {
 fn a_lock_that_is_free_before_its_body_has_ended_is_found() {
     for test in [
         "seeing::forced::redis::a_holder_that_goes_on_has_seconds",
-        "seeing::forced::etcd::a_holder_that_goes_on_has_seconds",
-        "seeing::forced::zookeeper::a_holder_that_goes_on_has_seconds",
+        "seeing::session_servers::etcd::a_holder_that_goes_on_has_seconds",
+        "seeing::session_servers::zookeeper::a_holder_that_goes_on_has_seconds",
     ] {
         fails_with("RevokedIsFree", test);
     }
