@@ -6,9 +6,8 @@
 //! on the thread that is awake already.
 //!
 //! A runtime may be blocked, or end. When it ends, its listener tells the engine so. While requests
-//! are under way the keeper looks every [`SLOW_WATCH`] whether one was answered. Where answers lie
-//! unread the keeper reads them, and looks again after [`WATCH`]. If that happens two times in a row
-//! the keeper takes over: it hears
+//! are under way the keeper looks every [`WATCH`] whether one was answered. Where answers lie
+//! unread the keeper reads them. If that happens two times in a row the keeper takes over: it hears
 //! of answers itself, and no caller's runtime listens for [`PENALTY`].
 
 use std::sync::Arc;
@@ -18,15 +17,11 @@ use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 use crate::store::Socket;
 
-/// How soon the keeper looks again where a listener may be late.
+/// How often the keeper looks whether listeners are late, while requests are under way.
 pub(super) const WATCH: Duration = Duration::from_millis(20);
 
-/// How often the keeper looks whether listeners are late, while requests are under way. A look
-/// wakes a thread, which costs some 40 us: at 200 pairs a second, one every 20 ms took a tenth of
-/// all that they cost the client.
-///
-/// While only messages may come this is as soon: a process that a key was handed to has a second to
-/// ask for it.
+/// How often the keeper looks while only messages may come. A process that a key was handed to has
+/// a second to ask for it.
 const SLOW_WATCH: Duration = Duration::from_millis(100);
 
 /// For how long no runtime listens after a listener was late, or after a thread of low priority
@@ -84,7 +79,8 @@ impl Waits {
     /// How long the keeper waits before it looks.
     fn pause(self) -> Option<Duration> {
         match self {
-            Self::Answer | Self::Message => Some(SLOW_WATCH),
+            Self::Answer => Some(WATCH),
+            Self::Message => Some(SLOW_WATCH),
             Self::Nothing => None,
         }
     }
@@ -225,11 +221,7 @@ impl Lanes {
         self.seen = heard;
         // The keeper looks once more after the last answer. So it need not be woken for each of the
         // requests that follow each other.
-        let pause = if still && waits == Waits::Answer {
-            Some(WATCH)
-        } else {
-            waits.pause().or((!still).then_some(SLOW_WATCH))
-        };
+        let pause = waits.pause().or((!still).then_some(WATCH));
         self.watch_at = pause.map(|pause| now + pause);
         if !still {
             self.late = 0;
@@ -391,7 +383,7 @@ mod tests {
         assert_eq!(lanes.watch_at(), Some(look));
         assert_eq!(lanes.watch(0, Waits::Message, look), Watched::Still);
         lanes.watch_from(Waits::Answer, look);
-        assert_eq!(lanes.watch_at(), Some(look + SLOW_WATCH));
+        assert_eq!(lanes.watch_at(), Some(look + WATCH), "sooner");
     }
 
     #[test]
@@ -399,12 +391,11 @@ mod tests {
         let (mut lanes, _, _) = lanes();
         assert_eq!(lanes.watch_at(), None);
         lanes.watch_from(Waits::Answer, NOW);
-        let first = NOW + SLOW_WATCH;
+        let first = NOW + WATCH;
         assert_eq!(lanes.watch_at(), Some(first));
         assert_eq!(lanes.watch(1, Waits::Nothing, first), Watched::Well);
-        let once_more = first + SLOW_WATCH;
-        assert_eq!(lanes.watch_at(), Some(once_more), "one has come");
-        assert_eq!(lanes.watch(1, Waits::Nothing, once_more), Watched::Well);
+        assert_eq!(lanes.watch_at(), Some(first + WATCH), "one has come");
+        assert_eq!(lanes.watch(1, Waits::Nothing, first + WATCH), Watched::Well);
         assert_eq!(lanes.watch_at(), None);
     }
 }

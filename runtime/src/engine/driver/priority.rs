@@ -16,7 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// For how long, in milliseconds, a thread's priority is taken to be unchanged. Asking for it means
 /// reading a file.
 #[cfg(target_os = "linux")]
-const KNOWN: i64 = 1_000;
+const KNOWN: i64 = 100;
 
 /// How late the kernel gives a thread a processor: the greater value runs later.
 ///
