@@ -8,7 +8,7 @@ use crate::plain::Plain;
 
 /// How much a store keeps of an owner, in bytes.
 #[cfg(feature = "__remote")]
-pub(crate) const LONGEST: usize = 120;
+const LONGEST: usize = 120;
 
 /// The name of this machine.
 static HOST: LazyLock<String> = LazyLock::new(host);
@@ -61,7 +61,8 @@ impl Owner {
     /// `host pid function`, as a store keeps it.
     #[cfg(any(feature = "postgres", feature = "__session"))]
     pub(crate) fn written(function: &str) -> String {
-        shortened(format!("{} {} {function}", *HOST, std::process::id()))
+        let pid = std::process::id().to_string();
+        shortened([HOST.as_str(), " ", &pid, " ", function]).concat()
     }
 
     /// Reads `host pid function`. The host's name may have spaces, the function's path too.
@@ -81,14 +82,24 @@ impl Owner {
     }
 }
 
-/// `text` without what a store does not keep.
+/// The parts of a text without what a store does not keep.
 #[cfg(feature = "__remote")]
-pub(crate) fn shortened(mut text: String) -> String {
-    let mut ends = (0..=LONGEST.min(text.len())).rev();
-    let end = ends.find(|end| text.is_char_boundary(*end));
-    text.truncate(end.unwrap_or_default());
-    text.truncate(text.trim_end().len());
-    text
+pub(crate) fn shortened<const N: usize>(mut parts: [&str; N]) -> [&str; N] {
+    let mut room = LONGEST;
+    for part in &mut parts {
+        let mut ends = (0..=room.min(part.len())).rev();
+        let end = ends.find(|end| part.is_char_boundary(*end));
+        let (kept, cut) = part.split_at(end.unwrap_or_default());
+        room = if cut.is_empty() { room - kept.len() } else { 0 };
+        *part = kept;
+    }
+    for part in parts.iter_mut().rev() {
+        *part = part.trim_end();
+        if !part.is_empty() {
+            break;
+        }
+    }
+    parts
 }
 
 impl fmt::Display for Owner {
@@ -110,6 +121,18 @@ impl fmt::Display for Owner {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Fails if a character is cut, if text follows a cut, or if blanks are left at the end.
+    #[cfg(feature = "__remote")]
+    #[test]
+    fn long_texts_are_cut() {
+        let long = "é".repeat(LONGEST);
+        assert_eq!(shortened(["host", " ", ""]).concat(), "host");
+        assert_eq!(shortened(["host", " ", "a  "]).concat(), "host a");
+        let cut = shortened(["host ", &long, "more"]).concat();
+        assert_eq!(cut, format!("host {}", "é".repeat((LONGEST - 5) / 2)));
+        assert_eq!(shortened(["x", &long]).concat().len(), LONGEST - 1);
+    }
 
     #[test]
     fn what_is_written_is_read() {

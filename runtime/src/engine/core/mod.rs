@@ -171,11 +171,12 @@ impl Core {
         self.requests.are_to_send() || self.renewals.are_due()
     }
 
-    /// How many requests are to be sent.
+    /// The number of requests to send.
     pub(crate) fn to_send(&self) -> usize {
         self.requests.to_send()
     }
 
+    /// The number of requests without an answer, or with one that the core has not been given.
     pub(crate) fn under_way(&self) -> usize {
         self.requests.under_way()
     }

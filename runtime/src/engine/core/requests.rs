@@ -110,7 +110,7 @@ impl Requests {
         !self.to_send.is_empty()
     }
 
-    /// How many requests are to be sent.
+    /// The number of requests to send.
     pub(super) fn to_send(&self) -> usize {
         self.to_send.len()
     }

@@ -27,7 +27,7 @@ pub(super) struct Timers {
 #[derive(Debug)]
 struct Bin {
     first: Timer,
-    /// Where there are several; nearly every bin has one.
+    /// The later timers. Nearly every bin has none.
     others: Vec<Timer>,
 }
 

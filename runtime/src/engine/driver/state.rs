@@ -184,7 +184,7 @@ impl EngineState {
         self.apply_signals();
     }
 
-    /// Whether requests leave now.
+    /// Lets requests leave when few are under way, or when enough have gathered.
     fn may_send(&self, now: Instant) -> bool {
         FULL <= self.core.to_send() || self.traffic.may_send(now)
     }

@@ -12,7 +12,7 @@ use super::reply::Scripts;
 use crate::base::token::{Nonce, Token};
 use crate::host::host;
 use crate::key::RESERVED;
-use crate::owner::{LONGEST, shortened};
+use crate::owner::shortened;
 use crate::store::options::Options;
 
 /// The names of one pool.
@@ -122,17 +122,13 @@ impl KeyNames {
     /// The owner of a lock, for a person that reads its key: the process, and the annotated
     /// function.
     pub(crate) fn owner(&self, function: &str) -> String {
-        shortened([self.owner.as_str(), " ", function].concat())
+        shortened([&self.owner, " ", function]).concat()
     }
 
     /// The process, `:`, and the owner of a lock.
-    pub(crate) fn signature<'a>(&'a self, function: &'a str) -> Signature<'a> {
-        let function = function.trim_end();
-        let space = if function.is_empty() { "" } else { " " };
-        if self.owner.len() + space.len() + function.len() <= LONGEST {
-            return Signature::Short([&self.process, ":", &self.owner, space, function]);
-        }
-        Signature::Shortened([&self.process, ":", &self.owner(function)].concat())
+    pub(crate) fn signature<'a>(&'a self, function: &'a str) -> Joined<'a, 5> {
+        let [owner, space, function] = shortened([&self.owner, " ", function]);
+        Joined([&self.process, ":", owner, space, function])
     }
 
     /// What follows the token on a node of a quorum, which gives no fence: since when, on this
@@ -170,7 +166,7 @@ impl KeyNames {
 
     fn auxiliary_key<'a>(&self, usual: &'a str, what: &str, key: &'a str) -> AuxiliaryKey<'a> {
         match self.slot {
-            None => AuxiliaryKey::Usual([usual, key]),
+            None => AuxiliaryKey::Usual(Joined([usual, key])),
             Some(_) => AuxiliaryKey::InSlot(self.in_slot(hash_slot::of(key), what, key)),
         }
     }
@@ -211,39 +207,27 @@ impl KeyNames {
 #[derive(Debug)]
 pub(crate) enum AuxiliaryKey<'a> {
     /// Put together where it is written: one allocation fewer for each request.
-    Usual([&'a str; 2]),
+    Usual(Joined<'a, 2>),
     InSlot(String),
 }
 
 impl ToRedisArgs for AuxiliaryKey<'_> {
     fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
-        let mut arg = out.writer_for_next_arg();
-        let parts = match self {
-            Self::Usual(parts) => &parts[..],
-            Self::InSlot(key) => &[key.as_str()],
-        };
-        for part in parts {
-            // Writing to a command cannot fail.
-            let _ = arg.write_all(part.as_bytes());
+        match self {
+            Self::Usual(parts) => parts.write_redis_args(out),
+            Self::InSlot(key) => key.write_redis_args(out),
         }
     }
 }
 
-/// A process and an owner, as one argument of a command.
+/// Texts that are one argument of a command.
 #[derive(Debug)]
-pub(crate) enum Signature<'a> {
-    Short([&'a str; 5]),
-    Shortened(String),
-}
+pub(crate) struct Joined<'a, const N: usize>([&'a str; N]);
 
-impl ToRedisArgs for Signature<'_> {
+impl<const N: usize> ToRedisArgs for Joined<'_, N> {
     fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
         let mut arg = out.writer_for_next_arg();
-        let parts = match self {
-            Self::Short(parts) => &parts[..],
-            Self::Shortened(text) => &[text.as_str()],
-        };
-        for part in parts {
+        for part in self.0 {
             // Writing to a command cannot fail.
             let _ = arg.write_all(part.as_bytes());
         }

@@ -250,7 +250,7 @@ impl RedisStore {
                 self.events.extend(reply::message(&push));
             }
         }
-        // Nothing is under way that could tell of the end.
+        // Nothing is under way whose answer would report the end.
         let ended = self
             .connection
             .as_ref()

@@ -18,7 +18,7 @@ use crate::store::{Failure, Retry};
 /// A connection that is set up and has the scripts loaded.
 pub(crate) struct OpenedConnection {
     pub(crate) line: Line,
-    /// Whether the server sends messages unasked on this connection.
+    /// True if the server sends messages unasked on this connection.
     pub(crate) has_pushes: bool,
     pub(crate) round_trip: Duration,
     /// The server's role when the connection was made, if the user may ask for it.

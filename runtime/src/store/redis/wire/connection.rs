@@ -28,8 +28,7 @@ const PATIENT_ROUND_TRIPS: u32 = 3;
 /// connections without telling either end, and the next caller should not be the one to find out.
 const IDLE: Duration = Duration::from_secs(15);
 
-/// How long a request may stay unanswered, at least, before a connection that was replaced gives it
-/// up for good. The engine has retried long before. A late answer can still settle what an earlier
+/// The least time before a connection that was replaced gives up a request for good. The engine has retried long before. A late answer can still settle what an earlier
 /// attempt did.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -129,7 +128,7 @@ impl Connection {
         }
     }
 
-    /// The socket on which any thread can hear of answers.
+    /// The socket, on which any thread can wait for answers.
     pub(crate) fn wire(&self) -> &Arc<Wire> {
         self.line.wire()
     }
@@ -175,12 +174,12 @@ impl Connection {
         })
     }
 
-    /// What the server has sent unasked.
+    /// The next message that the server has sent unasked.
     pub(crate) fn take_push(&mut self) -> Option<PushInfo> {
         self.line.take_push()
     }
 
-    /// When the oldest exchange is given up, at the latest.
+    /// The latest time at which the oldest exchange is given up.
     pub(crate) fn gives_up_at(&self) -> Option<Instant> {
         let oldest = self.under_way.front()?;
         Some(oldest.sent_at + DRAIN.max(self.slowest))

@@ -2,7 +2,7 @@
 //!
 //! A reply costs what its length costs, in whichever pieces it comes: the framer looks at each byte
 //! of the protocol's lines once. There is a bound to what a server can make the client keep. The
-//! parser of the crate `redis` guarantees neither. It begins a reply anew with every piece of it,
+//! parser of the crate `redis` has neither. It starts a reply over with every piece of it,
 //! and waits for the end of a line, or for as many bytes as a length promised, however long that
 //! takes.
 //!

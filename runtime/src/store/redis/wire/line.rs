@@ -1,7 +1,7 @@
 //! One connection's bytes: requests go out in their order, and answers come in the same order.
 //!
 //! The thread that polls the store moves the bytes. So a thread with a request writes it to the
-//! socket itself, without waking another thread. The thread that hears of an answer reads it.
+//! socket itself, without waking another thread. The thread that is notified of an answer reads it.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -33,17 +33,17 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Duplex for S {}
 pub(crate) struct Line {
     stream: Box<dyn Duplex>,
     wire: Arc<Wire>,
-    /// What is to be sent, from `written` on.
+    /// The bytes to send, from `written` on.
     out: Vec<u8>,
     written: usize,
     flushed: bool,
     framer: Framer,
     piece: Box<[u8]>,
-    /// What was sent and is not answered in full, oldest first.
+    /// The pipelines without all of their answers, oldest first.
     unanswered: VecDeque<Answers>,
-    /// What the server sent unasked.
+    /// Messages that the server sent unasked.
     pushes: VecDeque<PushInfo>,
-    /// Why the connection has ended.
+    /// The reason for the end of the connection.
     ended: Option<RedisError>,
 }
 
@@ -69,12 +69,12 @@ impl Line {
         }
     }
 
-    /// The socket on which any thread can hear of answers.
+    /// The socket, on which any thread can wait for answers.
     pub(crate) fn wire(&self) -> &Arc<Wire> {
         &self.wire
     }
 
-    /// Why the connection has ended, if it has.
+    /// The reason for the end of the connection, if it has ended.
     pub(crate) fn ended(&self) -> Option<&RedisError> {
         self.ended.as_ref()
     }

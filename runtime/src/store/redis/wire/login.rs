@@ -15,7 +15,7 @@ pub(crate) async fn login(
 ) -> Result<(), RedisError> {
     match try_login(line, settings, protocol, settings.username()).await {
         // Redis 5 has a password and no users.
-        Err(error) if says(&error, "wrong number of arguments for 'auth'") => {
+        Err(error) if reports(&error, "wrong number of arguments for 'auth'") => {
             try_login(line, settings, protocol, None).await
         }
         done => done,
@@ -63,12 +63,12 @@ fn hello(user: Option<&str>, password: Option<&str>) -> Cmd {
     hello
 }
 
-/// Whether the server has only the older protocol.
+/// True if the server has only the older protocol.
 pub(crate) fn speaks_no_resp3(error: &RedisError) -> bool {
-    error.code() == Some("NOPROTO") || says(error, "unknown command")
+    error.code() == Some("NOPROTO") || reports(error, "unknown command")
 }
 
-fn says(error: &RedisError, text: &str) -> bool {
+fn reports(error: &RedisError, text: &str) -> bool {
     let is_the_server_s = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
     is_the_server_s && error.detail().is_some_and(|detail| detail.contains(text))
 }

@@ -5,8 +5,7 @@
 //!   [`connect`] sets it up.
 //! - [`connection`] is a connection in use: what is under way on it, and when it is silent for too
 //!   long.
-//! - [`line`] moves a connection's bytes through its [socket](crate::store::socket), and [`replies`]
-//!   reads them.
+//! - [`line`] moves the bytes of a connection, and [`framer`] and [`replies`] read replies.
 
 pub(crate) mod connect;
 pub(crate) mod connection;
