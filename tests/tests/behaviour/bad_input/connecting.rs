@@ -254,11 +254,20 @@ async fn servers_that_do_not_end() {
 
 #[tokio::test]
 async fn credentials_and_databases() {
-    let guarded = ServerOptions::new()
-        .password("the right one")
-        .databases(2)
-        .start();
-    let open = Server::start();
+    refuses_credentials(&ServerOptions::new()).await;
+}
+
+/// Fails if the log-in of RESP2 leaves out the user, the password or the database.
+#[tokio::test]
+async fn credentials_and_databases_without_hello() {
+    let old = ServerOptions::new().option("rename-command", &["HELLO", "OLDHELLO"]);
+    refuses_credentials(&old).await;
+}
+
+async fn refuses_credentials(options: &ServerOptions) {
+    let guarded = options.clone().password("the right one").databases(2);
+    let guarded = guarded.start();
+    let open = options.clone().start();
     let user = [
         "ACL", "SETUSER", "limited", "on", ">limited", "~lock:*", "+get", "+mget",
     ];

@@ -268,12 +268,14 @@ async fn an_old_server_without_hello_will_do() {
 /// Fails if a new connection forgets the password, the database, or the socket.
 #[tokio::test]
 async fn a_new_connection_is_as_the_first() {
-    let password = "p@ss/wörd";
-    let server = ServerOptions::new().password(password).databases(4).start();
-    let socket = Server::start();
-    let in_database = format!("{}3", server.url());
+    let guarded = ServerOptions::new().password("p@ss/wörd").databases(4);
+    let old = guarded.clone();
+    let old = old.option("rename-command", &["HELLO", "OLDHELLO"]).start();
+    let (server, socket) = (guarded.start(), Server::start());
+    let [in_database, in_old] = [&server, &old].map(|server| format!("{}3", server.url()));
     for (url, probe) in [
         (&in_database, RedisProbe::connect(&in_database)),
+        (&in_old, RedisProbe::connect(&in_old)),
         (&socket.socket_url(), socket.probe()),
     ] {
         let pool = connect(url).await;

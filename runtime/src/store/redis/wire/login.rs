@@ -38,11 +38,12 @@ async fn try_login(
     for command in hello.into_iter().chain(select).chain(introduction::names()) {
         commands.add_command(command);
     }
-    let mut answers = line.ask(&commands).await?;
-    // A server that does not know the names, or does not permit them, works all the same.
-    answers.truncate(needed);
-    answers.into_iter().try_for_each(|answer| match answer {
-        Value::ServerError(error) => Err(error.into()),
+    let answers = line.ask(&commands).await?;
+    let mut answers = answers.into_iter().enumerate();
+    answers.try_for_each(|(at, answer)| match answer {
+        // A server that does not know the names, or does not permit them, works all the same. With
+        // RESP2 they are the first commands that need a password.
+        Value::ServerError(error) if at < needed || error.code() == "NOAUTH" => Err(error.into()),
         _ => Ok(()),
     })
 }
