@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use leasehold::{LockError, LockPool};
-use leasehold_tests::server::{Server, ServerOptions};
+use leasehold_tests::server::ServerOptions;
 use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::wait;
 use redis::cmd;

@@ -94,7 +94,7 @@ struct UnderWay {
     stamp: Stamp,
     content: Content,
     sent_at: Instant,
-    /// When it will have been unanswered for too long. The deadlines never decrease. Answers come
+    /// The end of the time to answer it. The deadlines never decrease. Answers come
     /// in order, so an exchange cannot be answered before those ahead of it, and its deadline is
     /// theirs, too.
     deadline: Instant,

@@ -1,4 +1,4 @@
-//! Where a reply ends, and which bytes are none: bytes in, whole replies out.
+//! The ends of replies, and the bytes that are none: bytes in, whole replies out.
 //!
 //! A reply costs what its length costs, in whichever pieces it comes: the framer looks at each byte
 //! of the protocol's lines once. There is a bound to what a server can make the client keep. The
@@ -45,14 +45,14 @@ enum Position {
 #[derive(Debug)]
 pub(crate) struct Framer {
     position: Position,
-    /// What has come; the replies before `taken` have been taken.
+    /// The bytes that have come. The replies before `taken` have been taken.
     bytes: Vec<u8>,
     taken: usize,
-    /// Where whole replies end, beyond `taken`.
+    /// The ends of whole replies, beyond `taken`.
     ends: VecDeque<usize>,
-    /// Where the line or text begins that has not ended.
+    /// The beginning of the open line or text.
     open: usize,
-    /// How far the framer has looked.
+    /// The end of the bytes that were looked at.
     looked: usize,
     /// How many values are missing at each depth.
     missing: Vec<u64>,
@@ -134,7 +134,7 @@ impl Framer {
         self.line_ended(begin, end)
     }
 
-    /// How long this line may be, by its first byte.
+    /// The longest length of this line, by its first byte.
     fn longest_line(&self) -> Result<usize, Garbage> {
         match self.bytes[self.open] {
             b'+' | b'-' | b'(' | b',' => Ok(LONGEST_LINE),
@@ -147,7 +147,7 @@ impl Framer {
         }
     }
 
-    /// Where the line ends, if that is before `limit`.
+    /// The end of the line, if that is before `limit`.
     fn end_of_line(&mut self, limit: usize) -> Option<usize> {
         let line = &self.bytes[self.open..limit];
         let mut before = line.get((self.looked - self.open).wrapping_sub(1)).copied();

@@ -98,7 +98,7 @@ impl Line {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) {
         if self.ended.is_none() {
             let written = self.write(cx);
-            // What came before the connection broke counts.
+            // Answers that came before the connection broke count.
             let read = self.read(cx);
             self.ended = written.and(read).err();
         }
@@ -196,7 +196,7 @@ impl Line {
     }
 }
 
-/// Whether a server answers a command with this.
+/// True for the kinds of push that answer a command.
 fn is_reply(kind: &PushKind) -> bool {
     matches!(kind, PushKind::Subscribe | PushKind::Unsubscribe)
 }
