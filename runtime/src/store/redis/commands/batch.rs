@@ -26,6 +26,8 @@ pub(crate) struct Batcher {
     most: usize,
     /// Whether a release and an acquire of the same lock may leave as one.
     turns: bool,
+    /// The only request needs no sets of locks.
+    is_single: bool,
     releases: Side,
     acquires: Side,
     closed: Vec<Batch>,
@@ -43,14 +45,16 @@ impl Batcher {
         Self {
             most,
             turns,
+            is_single: false,
             releases: Side::default(),
             acquires: Side::default(),
             closed: Vec::new(),
         }
     }
 
-    /// Makes room for so many requests.
-    pub(crate) fn make_room(&mut self, requests: usize) {
+    /// Expects so many requests.
+    pub(crate) fn expect(&mut self, requests: usize) {
+        self.is_single = requests == 1;
         if 1 < requests {
             for side in [&mut self.releases, &mut self.acquires] {
                 side.batch.reserve(requests.min(self.most));
@@ -62,7 +66,7 @@ impl Batcher {
     /// Adds the next request.
     pub(crate) fn add(&mut self, request: InFlight) {
         match &request.op {
-            _ if request.flags.alone => {
+            _ if request.flags.alone || self.is_single => {
                 self.close();
                 self.closed.push(vec![request]);
             }
@@ -87,11 +91,6 @@ impl Batcher {
                 self.closed.push(vec![request]);
             }
         }
-    }
-
-    /// Adds the only request.
-    pub(crate) fn add_alone(&mut self, request: InFlight) {
-        self.closed.push(vec![request]);
     }
 
     /// All batches, in the order in which they are to be sent.

@@ -40,8 +40,7 @@ impl RedisStore {
             return;
         }
         let mut packer = Batcher::new(most, turns);
-        packer.make_room(requests.len());
-        let is_alone = requests.len() == 1;
+        packer.expect(requests.len());
         let mut patience = self.io_timeout;
         let mut needs_acks = false;
         let mut resends = Vec::new();
@@ -52,18 +51,13 @@ impl RedisStore {
             let (ordered, elsewhere) = note(&mut self.acquires, &request, generation);
             let again = |on| (on, calls::command(&request.op, &self.names, listening));
             resends.extend(elsewhere.map(again));
-            let request = InFlight {
+            packer.add(InFlight {
                 id: request.id,
                 op: request.op,
                 flags,
                 ordered,
                 listening,
-            };
-            if is_alone {
-                packer.add_alone(request);
-            } else {
-                packer.add(request);
-            }
+            });
         }
         let batches = packer.finish();
         let by_source = connection.by_source();
