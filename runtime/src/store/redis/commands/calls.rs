@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, Script, cmd};
+use redis::{Cmd, cmd};
 
 use super::key_names::{AuxiliaryKey, KeyNames};
 use super::redirect::RequestFlags;
 use super::scripts::{
-    ACQUIRE, ACQUIRE_ALL, ACQUIRE_ONE, ACQUIRE_PLAIN, JOIN, LEAVE, PART, RELEASE, RELEASE_ONE,
-    RELEASE_PLAIN, RENEW, STAY, TURN,
+    ACQUIRE, ACQUIRE_ALL, ACQUIRE_ONE, ACQUIRE_PLAIN, JOIN, LEAVE, LuaScript, PART, RELEASE,
+    RELEASE_ONE, RELEASE_PLAIN, RENEW, STAY, TURN,
 };
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
@@ -345,7 +345,7 @@ fn renew(renewals: &[Renewal]) -> Cmd {
     let keys: usize = renewals.iter().map(|renewal| renewal.key.len()).sum();
     let count = renewals.len();
     let mut command = Cmd::with_capacity(5 + 2 * count, keys + (2 + count) * Token::DIGITS);
-    command.arg("EVALSHA").arg(RENEW.get_hash()).arg(count);
+    command.arg("EVALSHA").arg(RENEW.hash()).arg(count);
     for renewal in renewals {
         command.arg(&*renewal.key);
     }
@@ -360,14 +360,14 @@ fn renew(renewals: &[Renewal]) -> Cmd {
     command
 }
 
-fn call(script: &Script, keys: usize) -> Cmd {
+fn call(script: &LuaScript, keys: usize) -> Cmd {
     call_with_room(script, keys, (0, 0))
 }
 
 /// `room` is the number of arguments to make room for, and their bytes.
-fn call_with_room(script: &Script, keys: usize, room: (usize, usize)) -> Cmd {
+fn call_with_room(script: &LuaScript, keys: usize, room: (usize, usize)) -> Cmd {
     let mut command = Cmd::with_capacity(room.0, room.1);
-    command.arg("EVALSHA").arg(script.get_hash()).arg(keys);
+    command.arg("EVALSHA").arg(script.hash()).arg(keys);
     command
 }
 

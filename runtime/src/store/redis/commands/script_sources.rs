@@ -69,15 +69,12 @@ pub(crate) fn by_source(command: &Cmd) -> Cmd {
     let (Some(Arg::Simple(b"EVALSHA")), Some(Arg::Simple(hash))) = (name, hash) else {
         return command.clone();
     };
-    let known = scripts::all();
-    let called = known
-        .iter()
-        .find(|(script, _)| script.get_hash().as_bytes() == hash);
-    let Some((_, code)) = called else {
+    let mut known = scripts::ALL.iter();
+    let Some(called) = known.find(|source| source.hash().as_bytes() == hash) else {
         return command.clone();
     };
     let mut whole = Cmd::new();
-    whole.arg("EVAL").arg(&*scripts::code(code));
+    whole.arg("EVAL").arg(&called.text);
     for arg in args {
         if let Arg::Simple(bytes) = arg {
             whole.arg(bytes);
@@ -140,11 +137,11 @@ mod tests {
 
     #[test]
     fn the_source_takes_the_place_of_the_hash() {
-        for (script, code) in scripts::all() {
+        for source in scripts::ALL {
             let mut call = cmd("EVALSHA");
-            call.arg(script.get_hash()).arg(2).arg("a").arg("b").arg("");
+            call.arg(source.hash()).arg(2).arg("a").arg("b").arg("");
             let mut whole = cmd("EVAL");
-            whole.arg(code).arg(2).arg("a").arg("b").arg("");
+            whole.arg(&source.text).arg(2).arg("a").arg("b").arg("");
             let packed = by_source(&call).get_packed_command();
             assert!(packed == whole.get_packed_command());
         }

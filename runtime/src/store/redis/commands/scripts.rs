@@ -3,115 +3,125 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use redis::{Pipeline, Script, Value, cmd};
+use redis::{Cmd, Pipeline, Script, Value, cmd};
 
 use super::failure;
 use crate::store::Failure;
 
-/// Joins files into one script.
-macro_rules! script {
-    ($($file:literal)+) => {
-        concat!($(include_str!(concat!("../lua/", $file))),+)
+/// A script as it is sent.
+pub(crate) struct LuaScript {
+    /// The files as they are.
+    #[cfg(test)]
+    pub(crate) code: &'static str,
+    pub(crate) script: Script,
+    /// Without comments and indentation.
+    pub(crate) text: String,
+}
+
+impl LuaScript {
+    fn new(code: &'static str) -> Self {
+        let spoilt = spoilt(code);
+        let lines = spoilt.lines().map(str::trim_start);
+        let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("--"));
+        let text = lines.collect::<Vec<_>>().join("\n");
+        Self {
+            #[cfg(test)]
+            code,
+            script: Script::new(&text),
+            text,
+        }
+    }
+
+    pub(crate) fn hash(&self) -> &str {
+        self.script.get_hash()
+    }
+
+    pub(crate) fn load(&self) -> Cmd {
+        cmd("SCRIPT").arg("LOAD").arg(&self.text).to_owned()
+    }
+}
+
+/// Declares scripts, each joined from files.
+macro_rules! scripts {
+    ($(#[$condition:meta])? $list:ident, $count:literal: $($name:ident = $($file:literal)+;)+) => {
+        $(pub(crate) static $name: LazyLock<LuaScript> = LazyLock::new(|| {
+            LuaScript::new(concat!($(include_str!(concat!("../lua/", $file))),+))
+        });)+
+
+        $(#[$condition])?
+        pub(crate) static $list: [&LazyLock<LuaScript>; $count] = [$(&$name),+];
     };
 }
 
-const ACQUIRE_CODE: &str = script!("fence.lua" "acquire.lua" "claim.lua" "queue.lua" "waiting.lua" "take.lua" "acquire_queue.lua");
-const ACQUIRE_ONE_CODE: &str = script!("fence.lua" "acquire_one.lua" "claim.lua" "queue.lua" "waiting.lua" "take.lua" "acquire_queue.lua");
-const ACQUIRE_ALL_CODE: &str =
-    script!("fence.lua" "acquire_all.lua" "queue.lua" "waiting.lua" "acquire_all_queue.lua");
-const RECALL_CODE: &str = script!("fence.lua" "results.lua" "recall.lua" "acquire_one.lua" "claim.lua" "queue.lua" "waiting.lua" "take.lua" "acquire_queue.lua");
-const RENEW_CODE: &str = script!("renew.lua");
-const RELEASE_CODE: &str = script!("release.lua" "queue.lua" "release_queue.lua");
-const RELEASE_ONE_CODE: &str = script!("release_one.lua" "queue.lua" "release_queue.lua");
-const RECORD_CODE: &str =
-    script!("results.lua" "record.lua" "release_one.lua" "queue.lua" "release_queue.lua");
-const ADOPT_CODE: &str = script!("adopt.lua");
-const TURN_CODE: &str =
-    script!("fence.lua" "queue.lua" "turn.lua" "waiting.lua" "take.lua" "turn_queue.lua");
-const ACQUIRE_PLAIN_CODE: &str = script!("acquire_plain.lua");
-const RELEASE_PLAIN_CODE: &str = script!("release_plain.lua");
-const LEAVE_CODE: &str = script!("queue.lua" "waiting.lua" "leave.lua");
-const JOIN_CODE: &str = script!("fence.lua" "queue.lua" "waiting.lua" "join.lua");
-const STAY_CODE: &str = script!("queue.lua" "waiting.lua" "stay.lua");
-const PART_CODE: &str = script!("queue.lua" "waiting.lua" "part.lua");
-/// What looks at a lock, and what takes it away from its holders. No pool loads them.
-pub(crate) const INSPECT_CODE: &str = script!("queue.lua" "look.lua" "inspect.lua");
-pub(crate) const TAKE_AWAY_CODE: &str =
-    script!("queue.lua" "waiting.lua" "look.lua" "take_away.lua");
+scripts! { ALL, 16:
+    ACQUIRE = "fence.lua" "acquire.lua" "claim.lua" "queue.lua" "waiting.lua" "take.lua" "acquire_queue.lua";
+    ACQUIRE_ONE = "fence.lua" "acquire_one.lua" "claim.lua" "queue.lua" "waiting.lua" "take.lua" "acquire_queue.lua";
+    ACQUIRE_ALL = "fence.lua" "acquire_all.lua" "queue.lua" "waiting.lua" "acquire_all_queue.lua";
+    RENEW = "renew.lua";
+    RELEASE = "release.lua" "queue.lua" "release_queue.lua";
+    RELEASE_ONE = "release_one.lua" "queue.lua" "release_queue.lua";
+    RECALL = "fence.lua" "results.lua" "recall.lua" "acquire_one.lua" "claim.lua" "queue.lua" "waiting.lua" "take.lua" "acquire_queue.lua";
+    RECORD = "results.lua" "record.lua" "release_one.lua" "queue.lua" "release_queue.lua";
+    ADOPT = "adopt.lua";
+    TURN = "fence.lua" "queue.lua" "turn.lua" "waiting.lua" "take.lua" "turn_queue.lua";
+    ACQUIRE_PLAIN = "acquire_plain.lua";
+    RELEASE_PLAIN = "release_plain.lua";
+    LEAVE = "queue.lua" "waiting.lua" "leave.lua";
+    JOIN = "fence.lua" "queue.lua" "waiting.lua" "join.lua";
+    STAY = "queue.lua" "waiting.lua" "stay.lua";
+    PART = "queue.lua" "waiting.lua" "part.lua";
+}
 
-/// The scripts that no pool loads.
-#[cfg(test)]
-pub(crate) const LOOKING: [&str; 2] = [INSPECT_CODE, TAKE_AWAY_CODE];
-
-pub(super) static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ACQUIRE_CODE)));
-pub(super) static ACQUIRE_ONE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(&code(ACQUIRE_ONE_CODE)));
-pub(super) static ACQUIRE_ALL: LazyLock<Script> =
-    LazyLock::new(|| Script::new(&code(ACQUIRE_ALL_CODE)));
-pub(super) static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RENEW_CODE)));
-pub(super) static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RELEASE_CODE)));
-pub(super) static RELEASE_ONE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(&code(RELEASE_ONE_CODE)));
-pub(super) static RECALL: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RECALL_CODE)));
-pub(super) static RECORD: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RECORD_CODE)));
-pub(super) static ADOPT: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ADOPT_CODE)));
-pub(super) static TURN: LazyLock<Script> = LazyLock::new(|| Script::new(&code(TURN_CODE)));
-pub(super) static ACQUIRE_PLAIN: LazyLock<Script> =
-    LazyLock::new(|| Script::new(&code(ACQUIRE_PLAIN_CODE)));
-pub(super) static RELEASE_PLAIN: LazyLock<Script> =
-    LazyLock::new(|| Script::new(&code(RELEASE_PLAIN_CODE)));
-pub(super) static LEAVE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(LEAVE_CODE)));
-
-pub(super) static JOIN: LazyLock<Script> = LazyLock::new(|| Script::new(&code(JOIN_CODE)));
-pub(super) static STAY: LazyLock<Script> = LazyLock::new(|| Script::new(&code(STAY_CODE)));
-pub(super) static PART: LazyLock<Script> = LazyLock::new(|| Script::new(&code(PART_CODE)));
-
-pub(crate) fn all() -> [(&'static Script, &'static str); 16] {
-    [
-        (&ACQUIRE, ACQUIRE_CODE),
-        (&ACQUIRE_ONE, ACQUIRE_ONE_CODE),
-        (&ACQUIRE_ALL, ACQUIRE_ALL_CODE),
-        (&RENEW, RENEW_CODE),
-        (&RELEASE, RELEASE_CODE),
-        (&RELEASE_ONE, RELEASE_ONE_CODE),
-        (&RECALL, RECALL_CODE),
-        (&RECORD, RECORD_CODE),
-        (&ADOPT, ADOPT_CODE),
-        (&TURN, TURN_CODE),
-        (&ACQUIRE_PLAIN, ACQUIRE_PLAIN_CODE),
-        (&RELEASE_PLAIN, RELEASE_PLAIN_CODE),
-        (&LEAVE, LEAVE_CODE),
-        (&JOIN, JOIN_CODE),
-        (&STAY, STAY_CODE),
-        (&PART, PART_CODE),
-    ]
+// What looks at a lock, and what takes it away from its holders. No pool loads them.
+scripts! { #[cfg(test)] LOOKING, 2:
+    INSPECT = "queue.lua" "look.lua" "inspect.lua";
+    TAKE_AWAY = "queue.lua" "waiting.lua" "look.lua" "take_away.lua";
 }
 
 #[cfg(not(any(test, all(feature = "__test", debug_assertions))))]
-pub(crate) fn code(code: &'static str) -> Cow<'static, str> {
+fn spoilt(code: &'static str) -> Cow<'static, str> {
     code.into()
 }
 
 /// The script, with the bug that a test has seeded.
 #[cfg(any(test, all(feature = "__test", debug_assertions)))]
-pub(crate) fn code(code: &'static str) -> Cow<'static, str> {
+fn spoilt(code: &'static str) -> Cow<'static, str> {
     crate::selftest::seeded_bugs::active().map_or(code.into(), |bug| {
         crate::selftest::script_mutants::spoil(code, bug)
     })
 }
 
-/// Loads all scripts.
-pub(crate) fn load() -> Pipeline {
+/// Asks which of the scripts the server has.
+pub(crate) fn exist() -> Cmd {
+    let hashes: Vec<_> = ALL.iter().map(|source| source.hash()).collect();
+    cmd("SCRIPT").arg("EXISTS").arg(hashes).to_owned()
+}
+
+/// The scripts that a server with this answer does not have. All, if it does not permit the
+/// question.
+pub(crate) fn missing(answer: Option<&Value>) -> Vec<&'static LuaScript> {
+    let known: &[Value] = match answer {
+        Some(Value::Array(known)) if known.len() == ALL.len() => known,
+        _ => &[],
+    };
+    let is_missing = |at: usize| known.get(at) != Some(&Value::Int(1));
+    let missing = ALL.iter().enumerate().filter(|(at, _)| is_missing(*at));
+    missing.map(|(_, source)| &***source).collect()
+}
+
+/// Loads these scripts.
+pub(crate) fn load(sources: &[&LuaScript]) -> Pipeline {
     let mut pipeline = Pipeline::new();
-    for (_, code) in all() {
-        pipeline.add_command(cmd("SCRIPT").arg("LOAD").arg(&*self::code(code)).to_owned());
+    for source in sources {
+        pipeline.add_command(source.load());
     }
     pipeline
 }
 
-/// The failure if `answers` are not those of a server that has loaded all scripts.
-pub(crate) fn check_loaded(answers: Vec<Value>) -> Result<(), Failure> {
-    if loaded(&answers) {
+/// The failure if `answers` are not those of a server that has loaded these scripts.
+pub(crate) fn check_loaded(sources: &[&LuaScript], answers: Vec<Value>) -> Result<(), Failure> {
+    let is_hash = |(answer, source): (&Value, &&LuaScript)| matches!(answer, Value::BulkString(hash) if hash == source.hash().as_bytes());
+    if answers.len() == sources.len() && answers.iter().zip(sources).all(is_hash) {
         return Ok(());
     }
     let refused = answers.into_iter().find_map(|answer| match answer {
@@ -119,13 +129,4 @@ pub(crate) fn check_loaded(answers: Vec<Value>) -> Result<(), Failure> {
         _ => None,
     });
     Err(refused.unwrap_or_else(|| failure::garbage("another answer than asked for")))
-}
-
-fn loaded(answers: &[Value]) -> bool {
-    let hash = |answer: &Value, script: &Script| matches!(answer, Value::BulkString(hash) if hash == script.get_hash().as_bytes());
-    answers.len() == all().len()
-        && answers
-            .iter()
-            .zip(all())
-            .all(|(answer, (script, _))| hash(answer, script))
 }

@@ -6,9 +6,7 @@
 pub(crate) mod answer;
 pub(crate) mod value;
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::{Cmd, Pipeline, Script, Value, cmd};
@@ -16,6 +14,7 @@ use tokio::time::timeout;
 
 use self::answer::List;
 use super::commands::key_names::KeyNames;
+use super::commands::scripts::LuaScript;
 use super::commands::{failure, scripts};
 use super::master_address::MasterAddress;
 use super::server_info::Info;
@@ -27,26 +26,6 @@ use crate::key;
 use crate::store::options::Options;
 use crate::store::source::{Asking, PAGE, Page, Place, Source};
 use crate::store::{Failure, Retry};
-
-static INSPECT: LazyLock<Sent> = LazyLock::new(|| Sent::new(scripts::INSPECT_CODE));
-static TAKE_AWAY: LazyLock<Sent> = LazyLock::new(|| Sent::new(scripts::TAKE_AWAY_CODE));
-
-/// A script that goes along with each question, so that it is there whatever the server has
-/// forgotten.
-struct Sent {
-    code: Cow<'static, str>,
-    script: Script,
-}
-
-impl Sent {
-    fn new(code: &'static str) -> Self {
-        let code = scripts::code(code);
-        Self {
-            script: Script::new(&code),
-            code,
-        }
-    }
-}
 
 /// What is done with a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,18 +68,19 @@ impl RedisSource {
         action: Action,
         keys: &[FullKey],
     ) -> Result<Vec<Value>, Failure> {
-        let sent: &Sent = match action {
-            Action::Inspect | Action::InspectAlone => &INSPECT,
-            Action::TakeAway => &TAKE_AWAY,
+        let script: &LuaScript = match action {
+            Action::Inspect | Action::InspectAlone => &scripts::INSPECT,
+            Action::TakeAway => &scripts::TAKE_AWAY,
         };
         let mut questions = Pipeline::new();
-        questions.add_command(cmd("SCRIPT").arg("LOAD").arg(&*sent.code).to_owned());
+        // Along with each question, so that it is there whatever the server has forgotten.
+        questions.add_command(script.load());
         for key in keys {
             if self.names.in_cluster() {
                 // For a slot that is moving to this node. Else it means nothing.
                 questions.add_command(cmd("ASKING"));
             }
-            questions.add_command(self.command(&sent.script, action, key));
+            questions.add_command(self.command(&script.script, action, key));
         }
         let mut answers = self.ask(&questions).await?.into_iter();
         answers.next();

@@ -279,7 +279,7 @@ impl RedisStore {
     /// A server that refuses the scripts is of no use: the next connection finds another server, or
     /// the reason.
     fn scripts_loaded(&mut self, generation: Generation, answers: Vec<Value>) {
-        if let Err(failure) = scripts::check_loaded(answers) {
+        if let Err(failure) = scripts::check_loaded(&scripts::missing(None), answers) {
             self.lost(generation, failure);
         }
     }

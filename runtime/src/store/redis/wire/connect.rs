@@ -117,15 +117,19 @@ impl Server {
     async fn set_up(&self) -> Result<OpenedConnection, Failure> {
         let opened = self.open_newest().await;
         let mut opened = opened.map_err(|error| self.failed(&error))?;
-        let mut start = scripts::load();
-        start.add_command(cmd("INFO"));
+        let mut start = Pipeline::new();
+        start.add_command(scripts::exist()).add_command(cmd("INFO"));
         let sent_at = Instant::now();
         let answers = opened.ask(&start).await;
-        let mut answers = answers.map_err(|error| self.failed(&error))?;
+        let answers = answers.map_err(|error| self.failed(&error))?;
         opened.round_trip = sent_at.elapsed();
-        opened.info = Info::read(answers.pop().as_ref());
+        opened.info = Info::read(answers.last());
         opened.role = opened.info.as_ref().and_then(Info::role);
-        match scripts::check_loaded(answers) {
+        // Few servers have forgotten scripts, and the sources are 50 kB.
+        let missing = scripts::missing(answers.first());
+        let loaded = opened.ask(&scripts::load(&missing)).await;
+        let loaded = loaded.map_err(|error| self.failed(&error))?;
+        match scripts::check_loaded(&missing, loaded) {
             Ok(()) => Ok(opened),
             Err(failure) => Err(self.located(&failure)),
         }

@@ -217,7 +217,11 @@ impl Connection {
     fn load_scripts(&mut self, patience: Duration) {
         if !self.loading {
             self.loading = true;
-            self.run(&scripts::load(), Content::Scripts, patience);
+            self.run(
+                &scripts::load(&scripts::missing(None)),
+                Content::Scripts,
+                patience,
+            );
             self.memory.loading(self.sent);
         }
     }
