@@ -31,9 +31,10 @@ pub(crate) const FOR_TURNS: &[&str] = &["publish", "subscribe"];
 
 /// What a user may be allowed besides. Without these commands locks work all the same.
 ///
+/// `script|exists` asks which scripts the server has, so that a connection loads only the others.
 /// `eval` sends a script by its source where the server forgets it as fast as it is loaded.
 /// `client|setname` names the connection in `CLIENT LIST`.
-pub(crate) const BESIDES: &[&str] = &["eval", "client|setname"];
+pub(crate) const BESIDES: &[&str] = &["script|exists", "eval", "client|setname"];
 
 /// What a user needs besides for locks that are `shared` or have `permits`.
 pub(crate) const FOR_SHARES: &[&str] = &[

@@ -96,6 +96,35 @@ async fn a_storm_of_flushes_costs_no_lock_and_no_lease() {
     assert!(sources > 10, "the source was sent {sources} times only");
 }
 
+/// The bytes that the server has received from a pool that connects.
+async fn bytes_to_connect(server: &Server) -> u64 {
+    let received = || -> u64 {
+        let stats: String = server.probe().run(cmd("INFO").arg("stats"));
+        let start = "total_net_input_bytes:";
+        let count = stats.lines().find_map(|line| line.strip_prefix(start));
+        count.expect("a count").parse().expect("a number")
+    };
+    let before = received();
+    let pool = wait::connected(LockPool::builder().url(server.url())).await;
+    single(&pool, 1).await.expect("free");
+    received() - before
+}
+
+/// Fails if each connection sends the scripts, or if a server without them does not get them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_are_sent_to_a_server_without_them() {
+    let server = Server::start();
+    let first = bytes_to_connect(&server).await;
+    let second = bytes_to_connect(&server).await;
+    server.probe().run::<()>(cmd("SCRIPT").arg("FLUSH"));
+    let flushed = bytes_to_connect(&server).await;
+    assert!(second < 15_000, "{second} bytes with the scripts there");
+    assert!(
+        first > 4 * second && flushed > 4 * second,
+        "{first} {flushed} {second}"
+    );
+}
+
 /// Fails if the source is sent for good, or after a single flush, which costs its length each time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_flush_is_answered_by_loading_the_scripts() {

@@ -69,12 +69,13 @@ async fn the_smallest_set_can_do_everything() {
     wait::within("conformance", PATIENCE * 2, conforms).await;
 }
 
-/// Fails if a user must be allowed to name its connection, or to send a script by its source.
+/// Fails if a user must be allowed to name its connection, to ask for scripts, or to send a script
+/// by its source.
 #[tokio::test]
 async fn without_a_name_everything_works() {
     let server = Server::start();
     let (_, rule) = smallest();
-    let besides = ["+eval", "+client|setname"];
+    let besides = ["+script|exists", "+eval", "+client|setname"];
     let rules: Vec<_> = rule
         .split(' ')
         .filter(|rule| !besides.contains(rule))
