@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use leasehold::LockPool;
-use redis::{Connection, pipe};
+use redis::{Client, Connection, FromRedisValue, Pipeline, pipe};
 use tokio::runtime::{Builder, Runtime};
 
 const LOCK: &str = "lock:k";
@@ -18,6 +18,7 @@ const QUEUE: &str = "lock:%leasehold:queue:k";
 struct Place {
     runtime: Runtime,
     pool: LockPool,
+    client: Client,
     server: Connection,
 }
 
@@ -34,11 +35,12 @@ impl Place {
             .namespace("lock")
             .connect();
         let pool = runtime.block_on(connecting).expect("a server");
-        let client = redis::Client::open(url).expect("a URL");
+        let client = Client::open(url).expect("a URL");
         let server = client.get_connection().expect("a connection");
         Self {
             runtime,
             pool,
+            client,
             server,
         }
     }
@@ -57,15 +59,25 @@ impl Place {
                     .ignore();
             }
         }
-        pipe.query::<()>(&mut self.server)
-            .expect("the server takes values");
+        self.ask::<()>(&pipe);
     }
 
     fn lock(&mut self) -> Option<Vec<u8>> {
-        redis::cmd("GET")
-            .arg(LOCK)
-            .query(&mut self.server)
-            .expect("a value")
+        self.ask::<(Option<Vec<u8>>,)>(pipe().cmd("GET").arg(LOCK))
+            .0
+    }
+
+    /// Asks again over another connection if a signal interrupts the call: libFuzzer's alarm does.
+    fn ask<T: FromRedisValue>(&mut self, questions: &Pipeline) -> T {
+        loop {
+            match questions.query(&mut self.server) {
+                Ok(answer) => return answer,
+                Err(error) if error.to_string().contains("Interrupted") => {
+                    self.server = self.client.get_connection().expect("a connection");
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
     }
 }
 
