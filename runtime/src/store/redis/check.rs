@@ -41,7 +41,7 @@ pub(super) async fn examine(
     let replica_acks = ReplicaAcks::new(options);
     let mut pipeline = Pipeline::new();
     for op in &ops {
-        pipeline.add_command(calls::command(op, names, true));
+        calls::command(op, names, true, opened.line.out());
     }
     pipeline.add_command(cmd("PUBLISH").arg(names.channel()).arg("").to_owned());
     if let Some(replica_acks) = &replica_acks {

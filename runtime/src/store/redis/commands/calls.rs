@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, cmd};
-
 use super::key_names::{AuxiliaryKey, KeyNames};
+use super::outgoing::{Command, Outgoing};
 use super::redirect::RequestFlags;
 use super::scripts::{
-    ACQUIRE, ACQUIRE_ALL, ACQUIRE_ONE, ACQUIRE_PLAIN, JOIN, LEAVE, LuaScript, PART, RELEASE,
-    RELEASE_ONE, RELEASE_PLAIN, RENEW, STAY, TURN,
+    ACQUIRE, ACQUIRE_ALL, ACQUIRE_ONE, ACQUIRE_PLAIN, JOIN, LEAVE, PART, RELEASE, RELEASE_ONE,
+    RELEASE_PLAIN, RENEW, STAY, TURN,
 };
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
@@ -16,17 +15,18 @@ use crate::store::{Op, Renewal};
 
 mod replay;
 
-/// The command for `op`. `listening` says whether the connection listens for this process's turns.
-pub(crate) fn command(op: &Op, names: &KeyNames, listening: bool) -> Cmd {
+/// Adds the command for `op` to `out`. `listening` is true if the connection listens for this
+/// process's turns.
+pub(crate) fn command(op: &Op, names: &KeyNames, listening: bool, out: &mut Outgoing) {
     match op {
-        Op::Acquire { .. } => acquire(&[op], names, listening),
+        Op::Acquire { .. } => acquire(&[op], names, listening, out),
         Op::AcquireAll {
             keys,
             ttl,
             function,
-        } => acquire_all(keys, *ttl, function, names),
-        Op::Release { .. } => release(&[op], names),
-        Op::Renew(renewals) => renew(renewals),
+        } => acquire_all(keys, *ttl, function, names, out),
+        Op::Release { .. } => release(&[op], names, out),
+        Op::Renew(renewals) => renew(renewals, out),
         Op::Join {
             key,
             token,
@@ -34,67 +34,73 @@ pub(crate) fn command(op: &Op, names: &KeyNames, listening: bool) -> Cmd {
             function,
             limit,
             queue,
-        } => call(&JOIN, 4)
-            .arg(&**key)
-            .arg(&*names.fences(key))
-            .arg(names.queue(key))
-            .arg(names.shares(key))
-            .arg(&token.digits())
-            .arg(millis(*ttl))
-            .arg(*limit)
-            .arg(names.process())
-            .arg(place(*queue, listening))
-            .arg(names.channels())
-            .arg(names.owner(function))
-            .to_owned(),
-        Op::Stay(renewals) => stay(renewals, names, KeyNames::queue),
+        } => {
+            out.call(&JOIN, 4)
+                .arg(&**key)
+                .arg(&*names.fences(key))
+                .arg(names.queue(key))
+                .arg(names.shares(key))
+                .arg(&token.digits())
+                .arg(millis(*ttl))
+                .arg(*limit)
+                .arg(names.process())
+                .arg(place(*queue, listening))
+                .arg(names.channels())
+                .arg(names.owner(function));
+        }
+        Op::Stay(renewals) => stay(renewals, names, KeyNames::queue, out),
         Op::Part {
             key, token, keep, ..
-        } => part(key, *token, *keep, names),
-        Op::Leave { key } => call(&LEAVE, 2)
-            .arg(&**key)
-            .arg(names.queue(key))
-            .arg(names.process())
-            .arg(names.channels())
-            .to_owned(),
-        Op::Recall { .. } => replay::recall(op, names, listening),
-        Op::Record { .. } => replay::record(op, names),
-        Op::Forget { key } => cmd("DEL").arg(names.result(key)).to_owned(),
-        Op::Adopt { .. } => replay::adopt(op, names),
+        } => part(key, *token, *keep, names, out),
+        Op::Leave { key } => {
+            out.call(&LEAVE, 2)
+                .arg(&**key)
+                .arg(names.queue(key))
+                .arg(names.process())
+                .arg(names.channels());
+        }
+        Op::Recall { .. } => replay::recall(op, names, listening, out),
+        Op::Record { .. } => replay::record(op, names, out),
+        Op::Forget { key } => {
+            out.command("DEL").arg(names.result(key));
+        }
+        Op::Adopt { .. } => replay::adopt(op, names, out),
     }
 }
 
-/// The command for a batch: requests of one kind, or the release and the acquire that end a tenure.
+/// Adds the command for a batch to `out`: requests of one kind, or the release and the acquire that
+/// end a tenure.
 pub(crate) fn batch_command(
     flags: RequestFlags,
     ops: &[&Op],
     names: &KeyNames,
     listening: bool,
-) -> Cmd {
+    out: &mut Outgoing,
+) {
     match ops {
         // To the script, a set of shares looks like an empty queue.
-        [Op::Stay(renewals)] if flags.without_queue => stay(renewals, names, KeyNames::shares),
+        [Op::Stay(renewals)] if flags.without_queue => stay(renewals, names, KeyNames::shares, out),
         [
             Op::Release { key, token, .. },
             next @ Op::Acquire { key: wanted, .. },
-        ] if key == wanted => turn(*token, next, names, listening),
-        [Op::Acquire { .. }, ..] => acquire(ops, names, listening),
-        [Op::Release { .. }, ..] => release(ops, names),
-        [op, ..] => command(op, names, listening),
-        [] => Cmd::new(),
+        ] if key == wanted => turn(*token, next, names, listening, out),
+        [Op::Acquire { .. }, ..] => acquire(ops, names, listening, out),
+        [Op::Release { .. }, ..] => release(ops, names, out),
+        [op, ..] => command(op, names, listening, out),
+        [] => {}
     }
 }
 
 /// The requests in the order of [`Op::conditions`].
-fn acquire(ops: &[&Op], names: &KeyNames, listening: bool) -> Cmd {
+fn acquire(ops: &[&Op], names: &KeyNames, listening: bool, out: &mut Outgoing) {
     let auxiliary_keys = names.have_auxiliary_keys();
     if let ([one], true) = (ops, auxiliary_keys) {
-        return acquire_one(one, names, listening);
+        return acquire_one(one, names, listening, out);
     }
     let mut command = if auxiliary_keys {
-        call_with_room(&ACQUIRE, 1 + 2 * ops.len(), room(ops))
+        out.call(&ACQUIRE, 1 + 2 * ops.len())
     } else {
-        call_with_room(&ACQUIRE_PLAIN, ops.len(), room(ops))
+        out.call(&ACQUIRE_PLAIN, ops.len())
     };
     // In a cluster a batch has one lock only, so one slot.
     if auxiliary_keys && let Some(Op::Acquire { key, .. }) = ops.first() {
@@ -128,11 +134,10 @@ fn acquire(ops: &[&Op], names: &KeyNames, listening: bool) -> Cmd {
         }
         tokens(&mut command, group);
     }
-    command
 }
 
-fn acquire_one(op: &Op, names: &KeyNames, listening: bool) -> Cmd {
-    let mut command = call_with_room(&ACQUIRE_ONE, 3, room(&[op]));
+fn acquire_one(op: &Op, names: &KeyNames, listening: bool, out: &mut Outgoing) {
+    let mut command = out.call(&ACQUIRE_ONE, 3);
     if let Op::Acquire {
         key,
         token,
@@ -153,11 +158,10 @@ fn acquire_one(op: &Op, names: &KeyNames, listening: bool) -> Cmd {
             .arg(place(*queue, listening))
             .arg(names.channels());
     }
-    command
 }
 
 /// Each lock, with its queue where locks have queues.
-fn keys(command: &mut Cmd, ops: &[&Op], names: &KeyNames) {
+fn keys(command: &mut Command<'_>, ops: &[&Op], names: &KeyNames) {
     for op in ops {
         if let Op::Acquire { key, .. } | Op::Release { key, .. } = op {
             command.arg(&**key);
@@ -174,7 +178,7 @@ fn groups<'a>(ops: &'a [&'a Op]) -> impl Iterator<Item = &'a [&'a Op]> {
 }
 
 /// The number of requests in a group, and the token of each.
-fn tokens(command: &mut Cmd, group: &[&Op]) {
+fn tokens(command: &mut Command<'_>, group: &[&Op]) {
     command.arg(group.len());
     for op in group {
         if let Op::Acquire { token, .. } | Op::Release { token, .. } = op {
@@ -183,8 +187,14 @@ fn tokens(command: &mut Cmd, group: &[&Op]) {
     }
 }
 
-fn acquire_all(keys: &[(FullKey, Token)], ttl: Duration, function: &str, names: &KeyNames) -> Cmd {
-    let mut command = call(&ACQUIRE_ALL, 1 + 2 * keys.len());
+fn acquire_all(
+    keys: &[(FullKey, Token)],
+    ttl: Duration,
+    function: &str,
+    names: &KeyNames,
+    out: &mut Outgoing,
+) {
+    let mut command = out.call(&ACQUIRE_ALL, 1 + 2 * keys.len());
     // In a cluster the keys share a slot, and with it the counter.
     for (first, _) in keys.iter().take(1) {
         command.arg(&*names.fences(first));
@@ -200,7 +210,6 @@ fn acquire_all(keys: &[(FullKey, Token)], ttl: Duration, function: &str, names: 
     for (_, token) in keys {
         command.arg(&token.digits());
     }
-    command
 }
 
 /// How a process queues.
@@ -224,15 +233,15 @@ fn fences(ops: &[&Op]) -> u32 {
 }
 
 /// The requests in the order of [`Op::conditions`].
-fn release(ops: &[&Op], names: &KeyNames) -> Cmd {
+fn release(ops: &[&Op], names: &KeyNames, out: &mut Outgoing) {
     let auxiliary_keys = names.have_auxiliary_keys();
     if let ([one], true) = (ops, auxiliary_keys) {
-        return release_one(one, names);
+        return release_one(one, names, out);
     }
     let mut command = if auxiliary_keys {
-        call_with_room(&RELEASE, 2 * ops.len(), room(ops))
+        out.call(&RELEASE, 2 * ops.len())
     } else {
-        call_with_room(&RELEASE_PLAIN, ops.len(), room(ops))
+        out.call(&RELEASE_PLAIN, ops.len())
     };
     keys(&mut command, ops, names);
     if auxiliary_keys {
@@ -250,11 +259,10 @@ fn release(ops: &[&Op], names: &KeyNames) -> Cmd {
         };
         tokens(&mut command, group);
     }
-    command
 }
 
-fn release_one(op: &Op, names: &KeyNames) -> Cmd {
-    let mut command = call_with_room(&RELEASE_ONE, 2, room(&[op]));
+fn release_one(op: &Op, names: &KeyNames, out: &mut Outgoing) {
+    let mut command = out.call(&RELEASE_ONE, 2);
     if let Op::Release {
         key,
         token,
@@ -273,12 +281,11 @@ fn release_one(op: &Op, names: &KeyNames) -> Cmd {
         };
         command.arg(names.channels()).arg(names.make_way_after());
     }
-    command
 }
 
 /// A release of the lock that `next` is to take, and `next` itself.
-fn turn(released: Token, next: &Op, names: &KeyNames, listening: bool) -> Cmd {
-    let mut command = call(&TURN, 3);
+fn turn(released: Token, next: &Op, names: &KeyNames, listening: bool, out: &mut Outgoing) {
+    let mut command = out.call(&TURN, 3);
     if let Op::Acquire {
         key,
         token,
@@ -302,11 +309,10 @@ fn turn(released: Token, next: &Op, names: &KeyNames, listening: bool) -> Cmd {
             .arg(place(*queue, listening))
             .arg(names.make_way_after());
     }
-    command
 }
 
-fn part(key: &str, token: Token, keep: Option<Duration>, names: &KeyNames) -> Cmd {
-    let mut command = call(&PART, 3);
+fn part(key: &str, token: Token, keep: Option<Duration>, names: &KeyNames, out: &mut Outgoing) {
+    let mut command = out.call(&PART, 3);
     command
         .arg(key)
         .arg(names.queue(key))
@@ -317,15 +323,15 @@ fn part(key: &str, token: Token, keep: Option<Duration>, names: &KeyNames) -> Cm
         Some(keep) => command.arg(millis(keep)),
         None => command.arg(""),
     };
-    command
 }
 
 fn stay(
     renewals: &[Renewal],
     names: &KeyNames,
     queue: for<'a> fn(&'a KeyNames, &'a str) -> AuxiliaryKey<'a>,
-) -> Cmd {
-    let mut command = call(&STAY, 3 * renewals.len());
+    out: &mut Outgoing,
+) {
+    let mut command = out.call(&STAY, 3 * renewals.len());
     for Renewal { key, .. } in renewals {
         command
             .arg(&**key)
@@ -338,14 +344,10 @@ fn stay(
             .arg(&renewal.token.digits())
             .arg(millis(renewal.ttl));
     }
-    command
 }
 
-fn renew(renewals: &[Renewal]) -> Cmd {
-    let keys: usize = renewals.iter().map(|renewal| renewal.key.len()).sum();
-    let count = renewals.len();
-    let mut command = Cmd::with_capacity(5 + 2 * count, keys + (2 + count) * Token::DIGITS);
-    command.arg("EVALSHA").arg(RENEW.hash()).arg(count);
+fn renew(renewals: &[Renewal], out: &mut Outgoing) {
+    let mut command = out.call(&RENEW, renewals.len());
     for renewal in renewals {
         command.arg(&*renewal.key);
     }
@@ -357,30 +359,6 @@ fn renew(renewals: &[Renewal]) -> Cmd {
             command.arg(&renewal.token.digits());
         }
     }
-    command
-}
-
-fn call(script: &LuaScript, keys: usize) -> Cmd {
-    call_with_room(script, keys, (0, 0))
-}
-
-/// `room` is the number of arguments to make room for, and their bytes.
-fn call_with_room(script: &LuaScript, keys: usize, room: (usize, usize)) -> Cmd {
-    let mut command = Cmd::with_capacity(room.0, room.1);
-    command.arg("EVALSHA").arg(script.hash()).arg(keys);
-    command
-}
-
-/// The room that a command about these locks usually takes: each lock has a key, a queue and a
-/// token, and the rest is common to all.
-fn room(ops: &[&Op]) -> (usize, usize) {
-    const COMMON: (usize, usize) = (16, 256);
-    const PREFIX: usize = 32;
-    let bytes = ops.iter().map(|op| match op {
-        Op::Acquire { key, .. } | Op::Release { key, .. } => 2 * key.len() + PREFIX + Token::DIGITS,
-        _ => 0,
-    });
-    (COMMON.0 + 3 * ops.len(), COMMON.1 + bytes.sum::<usize>())
 }
 
 fn millis(ttl: Duration) -> u64 {

@@ -6,10 +6,8 @@
 
 use std::time::Duration;
 
-use redis::{Arg, Cmd, Value};
+use redis::Value;
 use tokio::time::Instant;
-
-use super::scripts;
 
 /// For how long requests carry the source after the server has forgotten scripts twice in a row.
 const LASTS: Duration = Duration::from_secs(1);
@@ -62,27 +60,6 @@ impl ScriptSources {
     }
 }
 
-/// `command` with the source of the script that it calls by hash.
-pub(crate) fn by_source(command: &Cmd) -> Cmd {
-    let mut args = command.args_iter();
-    let (name, hash) = (args.next(), args.next());
-    let (Some(Arg::Simple(b"EVALSHA")), Some(Arg::Simple(hash))) = (name, hash) else {
-        return command.clone();
-    };
-    let mut known = scripts::ALL.iter();
-    let Some(called) = known.find(|source| source.hash().as_bytes() == hash) else {
-        return command.clone();
-    };
-    let mut whole = Cmd::new();
-    whole.arg("EVAL").arg(&called.text);
-    for arg in args {
-        if let Arg::Simple(bytes) = arg {
-            whole.arg(bytes);
-        }
-    }
-    whole
-}
-
 /// Whether the server refused the permission to send a source, and not a command of the script.
 pub(crate) fn is_refused(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error)
@@ -91,8 +68,6 @@ pub(crate) fn is_refused(answer: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use redis::cmd;
-
     use super::*;
 
     /// Fails if one loss of the scripts counts as two: requests that were sent before the reload
@@ -133,20 +108,5 @@ mod tests {
         assert!(memory.missed(4, now));
         memory.loading(5);
         assert!(memory.missed(6, now) && !memory.by_source(now));
-    }
-
-    #[test]
-    fn the_source_takes_the_place_of_the_hash() {
-        for source in scripts::ALL {
-            let mut call = cmd("EVALSHA");
-            call.arg(source.hash()).arg(2).arg("a").arg("b").arg("");
-            let mut whole = cmd("EVAL");
-            whole.arg(&source.text).arg(2).arg("a").arg("b").arg("");
-            let packed = by_source(&call).get_packed_command();
-            assert!(packed == whole.get_packed_command());
-        }
-        let other = cmd("PING");
-        let same = by_source(&other).get_packed_command();
-        assert_eq!(same, other.get_packed_command());
     }
 }

@@ -1,6 +1,6 @@
 //! What goes out over the connection, and what its answers mean.
 
-use redis::{Cmd, Pipeline, Value, cmd};
+use redis::Value;
 
 use super::RedisStore;
 use crate::base::id_map::IdMap;
@@ -9,6 +9,7 @@ use crate::base::seeded::seeded;
 use crate::store::redis::commands::batch::{self, Batch, Batcher};
 use crate::store::redis::commands::in_flight::InFlight;
 use crate::store::redis::commands::key_names::KeyNames;
+use crate::store::redis::commands::outgoing::Outgoing;
 use crate::store::redis::commands::redirect::{Redirect, RequestFlags};
 use crate::store::redis::commands::{calls, failure, reply, script_sources, scripts};
 use crate::store::redis::replication::{self, ReplicaAcks};
@@ -49,8 +50,7 @@ impl RedisStore {
             needs_acks |= ReplicaAcks::concern(&request.op);
             patience = patience.min(request.patience);
             let (ordered, elsewhere) = note(&mut self.acquires, &request, generation);
-            let again = |on| (on, calls::command(&request.op, &self.names, listening));
-            resends.extend(elsewhere.map(again));
+            resends.extend(elsewhere.map(|on| (on, request.op.clone())));
             packer.add(InFlight {
                 id: request.id,
                 op: request.op,
@@ -60,17 +60,15 @@ impl RedisStore {
             });
         }
         let batches = packer.finish();
-        let by_source = connection.by_source();
-        let mut pipeline = pipeline(&batches, &self.names, listening, by_source);
+        write(&batches, &self.names, listening, connection.out());
         if let Some(replica_acks) = self.replica_acks.as_ref().filter(|_| needs_acks) {
-            pipeline.add_command(replica_acks.command(patience));
+            connection.out().add(&replica_acks.command(patience));
             self.waiting = Some(generation);
         }
-        let content = Content::Requests(batches);
-        connection.run(&pipeline, content, patience);
+        connection.send(Content::Requests(batches), patience);
         self.unsent = true;
-        for (generation, command) in resends {
-            self.send_behind(generation, command);
+        for (generation, op) in resends {
+            self.send_behind(generation, &op, listening);
         }
     }
 
@@ -84,13 +82,14 @@ impl RedisStore {
 
     /// Sends a removal on a silent connection as well, behind the acquire that is stuck on it: a
     /// server that reads the acquire some day reads both.
-    fn send_behind(&mut self, generation: Generation, command: Cmd) {
+    fn send_behind(&mut self, generation: Generation, op: &Op, listening: bool) {
         if let Some(connection) = self
             .retired
             .iter_mut()
             .find(|connection| connection.generation == generation)
         {
-            connection.send(command, self.io_timeout);
+            calls::command(op, &self.names, listening, connection.out());
+            connection.send(Content::Other, self.io_timeout);
             self.unsent = true;
         }
     }
@@ -310,23 +309,16 @@ fn note(
     }
 }
 
-/// The commands of these batches, in order.
-fn pipeline(batches: &[Batch], names: &KeyNames, listening: bool, by_source: bool) -> Pipeline {
-    let mut pipeline = Pipeline::with_capacity(batches.len() + 1);
+/// Writes the commands of these batches, in order.
+fn write(batches: &[Batch], names: &KeyNames, listening: bool, out: &mut Outgoing) {
     for batch in batches {
         let ops: OneOrMany<_> = batch.iter().map(|request| &request.op).collect();
         let flags = batch
             .first()
             .map_or_else(RequestFlags::default, |request| request.flags);
         if flags.asking {
-            pipeline.add_command(cmd("ASKING"));
+            out.command("ASKING");
         }
-        let command = calls::batch_command(flags, &ops, names, listening);
-        pipeline.add_command(if by_source {
-            script_sources::by_source(&command)
-        } else {
-            command
-        });
+        calls::batch_command(flags, &ops, names, listening, out);
     }
-    pipeline
 }

@@ -71,7 +71,7 @@ impl OpenedConnection {
         })
     }
 
-    /// Sends `questions` and waits for the answers.
+    /// Sends `questions` behind what was put into the line, and waits for the answers.
     pub(crate) async fn ask(&mut self, questions: &Pipeline) -> Result<Vec<Value>, RedisError> {
         self.line.ask(questions).await
     }

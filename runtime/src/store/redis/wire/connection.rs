@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
-use redis::{Cmd, Pipeline, PushInfo, RedisError, RedisResult, Value, cmd};
+use redis::{PushInfo, RedisError, RedisResult, Value};
 use tokio::time::Instant;
 
 use super::connect::OpenedConnection;
 use super::line::Line;
 use crate::store::redis::commands::batch::Batch;
+use crate::store::redis::commands::outgoing::Outgoing;
 use crate::store::redis::commands::script_sources::ScriptSources;
 use crate::store::redis::commands::scripts;
 use crate::store::redis::server_info::Info;
@@ -185,8 +186,16 @@ impl Connection {
         Some(oldest.sent_at + DRAIN.max(self.slowest))
     }
 
-    /// Sends `pipeline` when the bytes are moved next.
-    pub(crate) fn run(&mut self, pipeline: &Pipeline, content: Content, patience: Duration) {
+    /// Takes commands, which [`send`](Self::send) sends.
+    pub(crate) fn out(&mut self) -> &mut Outgoing {
+        let by_source = self.memory.by_source(Instant::now());
+        let out = self.line.out();
+        out.by_source = by_source;
+        out
+    }
+
+    /// Sends the commands that were put in when the bytes are moved next.
+    pub(crate) fn send(&mut self, content: Content, patience: Duration) {
         let sent_at = Instant::now();
         let slow = self.round_trip.saturating_mul(PATIENT_ROUND_TRIPS);
         let least = LEAST_PATIENCE.max(slow.min(self.slowest));
@@ -202,9 +211,9 @@ impl Connection {
         let stamp = Stamp {
             generation: self.generation,
             number: self.sent,
-            by_source: self.by_source(),
+            by_source: self.line.out().by_source,
         };
-        self.line.send(pipeline);
+        self.line.send();
         self.under_way.push_back(UnderWay {
             stamp,
             content,
@@ -217,18 +226,12 @@ impl Connection {
     fn load_scripts(&mut self, patience: Duration) {
         if !self.loading {
             self.loading = true;
-            self.run(
-                &scripts::load(&scripts::missing(None)),
-                Content::Scripts,
-                patience,
-            );
+            for command in scripts::load(&scripts::missing(None)).cmd_iter() {
+                self.line.out().add(command);
+            }
+            self.send(Content::Scripts, patience);
             self.memory.loading(self.sent);
         }
-    }
-
-    /// Whether scripts are sent by their source for now.
-    pub(crate) fn by_source(&self) -> bool {
-        self.memory.by_source(Instant::now())
     }
 
     /// The server found a script.
@@ -251,14 +254,9 @@ impl Connection {
         self.memory.refuse();
     }
 
-    pub(crate) fn send(&mut self, command: Cmd, patience: Duration) {
-        let mut pipeline = Pipeline::new();
-        pipeline.add_command(command);
-        self.run(&pipeline, Content::Other, patience);
-    }
-
     pub(crate) fn ping(&mut self, patience: Duration) {
-        self.send(cmd("PING"), patience);
+        self.line.out().command("PING");
+        self.send(Content::Other, patience);
     }
 
     /// An answer came.

@@ -15,14 +15,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::framer::Framer;
 use super::replies;
+use crate::store::redis::commands::outgoing::Outgoing;
 use crate::store::redis::garbage::Garbage;
 use crate::store::socket::Wire;
 
 /// The most bytes of one read.
 const PIECE: usize = 16 * 1024;
-
-/// The line keeps so much space for what it sends.
-const KEPT: usize = 64 * 1024;
 
 /// A stream of bytes in both directions.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -34,7 +32,7 @@ pub(crate) struct Line {
     stream: Box<dyn Duplex>,
     wire: Arc<Wire>,
     /// The bytes to send, from `written` on.
-    out: Vec<u8>,
+    out: Outgoing,
     written: usize,
     flushed: bool,
     framer: Framer,
@@ -58,7 +56,7 @@ impl Line {
         Self {
             stream,
             wire,
-            out: Vec::new(),
+            out: Outgoing::default(),
             written: 0,
             flushed: true,
             framer: Framer::new(),
@@ -83,14 +81,18 @@ impl Line {
         self.ended.is_some()
     }
 
-    /// Sends these commands at the next [`poll`](Self::poll).
-    pub(crate) fn send(&mut self, pipeline: &Pipeline) {
-        for command in pipeline.cmd_iter() {
-            command.write_packed_command(&mut self.out);
-        }
+    /// Takes commands, which [`send`](Self::send) sends.
+    pub(crate) fn out(&mut self) -> &mut Outgoing {
+        &mut self.out
+    }
+
+    /// Sends the commands that were put in at the next [`poll`](Self::poll), and expects an answer
+    /// to each.
+    pub(crate) fn send(&mut self) {
+        let expected = self.out.take_count();
         self.unanswered.push_back(Answers {
-            expected: pipeline.len(),
-            come: Vec::with_capacity(pipeline.len()),
+            expected,
+            come: Vec::with_capacity(expected),
         });
     }
 
@@ -117,9 +119,13 @@ impl Line {
         self.pushes.pop_front()
     }
 
-    /// Sends these commands, and waits for their answers. Only for a line with nothing under way.
+    /// Sends these commands behind those that were put in, and waits for the answers. Only for a
+    /// line with nothing under way.
     pub(crate) async fn ask(&mut self, questions: &Pipeline) -> Result<Vec<Value>, RedisError> {
-        self.send(questions);
+        for question in questions.cmd_iter() {
+            self.out.add(question);
+        }
+        self.send();
         poll_fn(|cx| {
             self.poll(cx);
             if let Some(answers) = self.take_answers() {
@@ -133,8 +139,8 @@ impl Line {
     }
 
     fn write(&mut self, cx: &mut Context<'_>) -> Result<(), RedisError> {
-        while self.written < self.out.len() {
-            let rest = &self.out[self.written..];
+        while self.written < self.out.bytes().len() {
+            let rest = &self.out.bytes()[self.written..];
             match Pin::new(&mut *self.stream).poll_write(cx, rest) {
                 Poll::Ready(Ok(0)) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
                 Poll::Ready(Ok(count)) => self.written += count,
@@ -145,7 +151,6 @@ impl Line {
         }
         if self.written != 0 {
             self.out.clear();
-            self.out.shrink_to(KEPT);
             self.written = 0;
         }
         if !self.flushed {

@@ -1,17 +1,13 @@
 //! The commands about results that are kept beside locks, and about locks that are adopted.
 
-use redis::Cmd;
-
-use super::{call, call_with_room, millis, place};
+use super::{millis, place};
 use crate::store::Op;
 use crate::store::redis::commands::key_names::KeyNames;
+use crate::store::redis::commands::outgoing::Outgoing;
 use crate::store::redis::commands::scripts::{ADOPT, RECALL, RECORD};
 
-/// The arguments beside the result of a command that records one, and their bytes.
-const ROOM: (usize, usize) = (16, 512);
-
-pub(super) fn recall(op: &Op, names: &KeyNames, listening: bool) -> Cmd {
-    let mut command = call(&RECALL, 4);
+pub(super) fn recall(op: &Op, names: &KeyNames, listening: bool, out: &mut Outgoing) {
+    let mut command = out.call(&RECALL, 4);
     if let Op::Recall {
         key,
         token,
@@ -33,10 +29,9 @@ pub(super) fn recall(op: &Op, names: &KeyNames, listening: bool) -> Cmd {
             .arg(names.channels())
             .arg(*function);
     }
-    command
 }
 
-pub(super) fn record(op: &Op, names: &KeyNames) -> Cmd {
+pub(super) fn record(op: &Op, names: &KeyNames, out: &mut Outgoing) {
     let Op::Record {
         key,
         token,
@@ -46,12 +41,10 @@ pub(super) fn record(op: &Op, names: &KeyNames) -> Cmd {
         ..
     } = op
     else {
-        return Cmd::new();
+        return;
     };
     let text = record.kept.to_text();
-    let long = 3 * key.len() + text.len() + record.function.len();
-    let room = (ROOM.0, ROOM.1 + long);
-    let mut command = call_with_room(&RECORD, 3, room);
+    let mut command = out.call(&RECORD, 3);
     command
         .arg(&**key)
         .arg(names.queue(key))
@@ -67,11 +60,10 @@ pub(super) fn record(op: &Op, names: &KeyNames) -> Cmd {
         .arg(text)
         .arg(millis(record.stays))
         .arg(record.function);
-    command
 }
 
-pub(super) fn adopt(op: &Op, names: &KeyNames) -> Cmd {
-    let mut command = call(&ADOPT, 2);
+pub(super) fn adopt(op: &Op, names: &KeyNames, out: &mut Outgoing) {
+    let mut command = out.call(&ADOPT, 2);
     if let Op::Adopt {
         key,
         from,
@@ -88,5 +80,4 @@ pub(super) fn adopt(op: &Op, names: &KeyNames) -> Cmd {
             .arg(millis(*ttl))
             .arg(names.signature(function));
     }
-    command
 }
