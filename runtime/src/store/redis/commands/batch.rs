@@ -12,6 +12,7 @@ use std::mem;
 
 use super::in_flight::InFlight;
 use crate::base::full_key::{FullKey, KeySet};
+use crate::base::one_or_many::OneOrMany;
 use crate::store::Op;
 
 /// How many locks a script takes or releases at most. A longer script saves hardly anything for
@@ -19,7 +20,10 @@ use crate::store::Op;
 pub(crate) const MOST: usize = 32;
 
 /// Requests that leave as one script.
-pub(crate) type Batch = Vec<InFlight>;
+pub(crate) type Batch = OneOrMany<InFlight>;
+
+/// Batches, in the order in which they are sent.
+pub(crate) type Batches = OneOrMany<Batch>;
 
 /// Sorts requests into batches.
 pub(crate) struct Batcher {
@@ -30,13 +34,13 @@ pub(crate) struct Batcher {
     is_single: bool,
     releases: Side,
     acquires: Side,
-    closed: Vec<Batch>,
+    closed: Batches,
 }
 
 /// A batch in the making, which names no lock twice.
 #[derive(Default)]
 struct Side {
-    batch: Batch,
+    batch: Vec<InFlight>,
     keys: KeySet,
 }
 
@@ -48,7 +52,7 @@ impl Batcher {
             is_single: false,
             releases: Side::default(),
             acquires: Side::default(),
-            closed: Vec::new(),
+            closed: Batches::default(),
         }
     }
 
@@ -68,7 +72,7 @@ impl Batcher {
         match &request.op {
             _ if request.flags.alone || self.is_single => {
                 self.close();
-                self.closed.push(vec![request]);
+                self.closed.push(Batch::One(request));
             }
             Op::Acquire { key, .. } => {
                 let key = key.clone();
@@ -88,13 +92,13 @@ impl Batcher {
             }
             _ => {
                 self.close();
-                self.closed.push(vec![request]);
+                self.closed.push(Batch::One(request));
             }
         }
     }
 
     /// All batches, in the order in which they are to be sent.
-    pub(crate) fn finish(mut self) -> Vec<Batch> {
+    pub(crate) fn finish(mut self) -> Batches {
         self.close();
         self.closed
     }
@@ -105,7 +109,7 @@ impl Batcher {
         if self.turns && self.is_turn() {
             let mut turn = mem::take(&mut self.releases).batch;
             turn.append(&mut mem::take(&mut self.acquires).batch);
-            self.closed.push(turn);
+            self.closed.push(Batch::Many(turn));
             return;
         }
         self.releases.close(&mut self.closed);
@@ -140,7 +144,7 @@ impl Side {
         self.batch.push(request);
     }
 
-    fn close(&mut self, closed: &mut Vec<Batch>) {
+    fn close(&mut self, closed: &mut Batches) {
         if !self.batch.is_empty() {
             let mut batch = mem::take(&mut self.batch);
             // The script gets once what many requests have in common. Mostly all have all of it in
@@ -148,7 +152,7 @@ impl Side {
             if !batch.is_sorted_by_key(|request| request.op.conditions()) {
                 batch.sort_by_key(|request| request.op.conditions());
             }
-            closed.push(batch);
+            closed.push(Batch::Many(batch));
             self.keys.clear();
         }
     }

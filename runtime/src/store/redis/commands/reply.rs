@@ -7,6 +7,7 @@ use redis::{PushInfo, Value};
 
 use super::failure::{garbage, hidden_code, server_error};
 use crate::base::digits::hexadecimal;
+use crate::base::one_or_many::OneOrMany;
 use crate::fence::Fence;
 use crate::owner::Owner;
 use crate::store::kept::Kept;
@@ -23,20 +24,22 @@ pub(crate) enum Scripts {
 
 /// The reply to `op`, which left alone, or why there is none.
 pub(crate) fn read(op: &Op, value: Value, scripts: Scripts) -> Result<Reply, Failure> {
-    let mut replies = read_all(&[op], value, scripts);
-    replies
-        .pop()
-        .unwrap_or_else(|| Err(garbage("an answer of another shape")))
+    let replies = read_all(&[op], value, scripts);
+    let reply = replies.into_iter().next();
+    reply.unwrap_or_else(|| Err(garbage("an answer of another shape")))
 }
+
+/// The replies to the requests of a batch.
+pub(crate) type Replies = OneOrMany<Result<Reply, Failure>>;
 
 /// The replies to `ops`, which left as one batch. A grant without a fence is believed of
 /// [`Scripts::Plain`] only.
-pub(crate) fn read_all(ops: &[&Op], value: Value, scripts: Scripts) -> Vec<Result<Reply, Failure>> {
+pub(crate) fn read_all(ops: &[&Op], value: Value, scripts: Scripts) -> Replies {
     let shapeless = || Err(garbage("an answer of another shape"));
     match (ops, value) {
         (_, Value::ServerError(error)) => {
             let failure = server_error(error.code(), error.details());
-            vec![Err(failure); ops.len()]
+            ops.iter().map(|_| Err(failure.clone())).collect()
         }
         // One answer for all: all locks were free, or all carried their tokens.
         (
@@ -54,9 +57,9 @@ pub(crate) fn read_all(ops: &[&Op], value: Value, scripts: Scripts) -> Vec<Resul
                 .collect()
         }
         ([op], value) if !matches!(op, Op::Acquire { .. } | Op::Release { .. }) => {
-            vec![read_one(op, &value, scripts).unwrap_or_else(shapeless)]
+            Replies::One(read_one(op, &value, scripts).unwrap_or_else(shapeless))
         }
-        _ => vec![shapeless(); ops.len()],
+        _ => ops.iter().map(|_| shapeless()).collect(),
     }
 }
 

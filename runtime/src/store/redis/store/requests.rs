@@ -6,7 +6,7 @@ use super::RedisStore;
 use crate::base::id_map::IdMap;
 use crate::base::one_or_many::OneOrMany;
 use crate::base::seeded::seeded;
-use crate::store::redis::commands::batch::{self, Batch, Batcher};
+use crate::store::redis::commands::batch::{self, Batch, Batcher, Batches};
 use crate::store::redis::commands::in_flight::InFlight;
 use crate::store::redis::commands::key_names::KeyNames;
 use crate::store::redis::commands::outgoing::Outgoing;
@@ -141,14 +141,14 @@ impl RedisStore {
         self.send_held_back();
     }
 
-    fn requests_answered(&mut self, batches: Vec<Batch>, answers: Vec<Value>, stamp: Stamp) {
+    fn requests_answered(&mut self, batches: Batches, answers: Vec<Value>, stamp: Stamp) {
         let mut answers = connection::of_requests(&batches, answers);
         // This comes first: requests that are sent now can still see which acquires went before
         // them on this connection.
         self.send_held_back();
         // The answer of the replicas is behind those of the requests, if they were asked.
         let replica_acks = answers.drain(batches.len().min(answers.len())..).next();
-        let mut requests = batches.iter().flatten();
+        let mut requests = batches.iter().flat_map(|batch| batch.iter());
         let verdict = match &self.replica_acks {
             Some(judge) if requests.any(|request| ReplicaAcks::concern(&request.op)) => {
                 judge.judge(replica_acks)

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::connect::OpenedConnection;
 use super::line::Line;
-use crate::store::redis::commands::batch::Batch;
+use crate::store::redis::commands::batch::{Batch, Batches};
 use crate::store::redis::commands::outgoing::Outgoing;
 use crate::store::redis::commands::script_sources::ScriptSources;
 use crate::store::redis::commands::scripts;
@@ -103,7 +103,7 @@ struct UnderWay {
 
 pub(crate) enum Content {
     /// The engine's requests.
-    Requests(Vec<Batch>),
+    Requests(Batches),
     /// The scripts, again.
     Scripts,
     /// A command with an answer that matters only because it came.
