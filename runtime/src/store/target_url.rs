@@ -24,11 +24,12 @@ impl Target {
     /// White space around the URL is left out: a URL that is read from a file often ends with a line.
     pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
         let url = url.trim();
-        let Some((scheme, rest)) = url.split_once("://") else {
+        let parts = url.split_once("://");
+        let Some((scheme, rest)) = parts.filter(|(scheme, _)| is_scheme(scheme)) else {
             return Err(LockError::config(if url.is_empty() {
                 format!("the pool has no lock store; give it a URL: {KNOWN}")
             } else {
-                format!("the lock store's URL has no `scheme://`; write {KNOWN}")
+                format!("the lock store's URL does not begin with `scheme://`; write {KNOWN}")
             }));
         };
         match scheme {
@@ -154,6 +155,12 @@ pub(super) fn needs_tls(scheme: &str) -> LockError {
     ))
 }
 
+/// True for the characters of a scheme (RFC 3986, section 3.1). Credentials before it are none.
+fn is_scheme(text: &str) -> bool {
+    text.bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,6 +179,7 @@ mod tests {
             "localhost:6379",
             "http://u:hunter2@h/",
             "redis://u:hunter2@h:port/",
+            "u:hunter2@redis://h/",
         ] {
             let text = refusal(url);
             assert!(text.contains("redis://"), "{text}");

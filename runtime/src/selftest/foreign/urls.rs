@@ -48,8 +48,8 @@ pub fn urls(bytes: &[u8]) {
         .split_once("://")
         .and_then(|(_, rest)| rest.rsplit_once('@'))
         .filter(|_| !rest.contains(','));
-    let is_secret = credentials.is_some_and(|(credentials, rest)| {
-        credentials.contains(PASSWORD) && !rest.contains(PASSWORD)
+    let is_secret = credentials.is_some_and(|(credentials, _)| {
+        credentials.contains(PASSWORD) && rest.matches(PASSWORD).count() == 1
     });
     check(rest, is_secret);
 }
