@@ -42,7 +42,9 @@ pub fn urls(bytes: &[u8]) {
     // The text of a host is no secret: that of the nodes at the end, and that between an `@` and
     // the comma of the next node, as in `user:u@hunter2,node`.
     let is_host = (user.contains('@') || before.contains('@')) && behind.contains(',');
-    check(&url, !is_host && url.matches(PASSWORD).count() == 1);
+    // Nor is that of a path.
+    let is_path = scheme == "redis+unix" && user.starts_with('/');
+    check(&url, !is_host && !is_path && url.matches(PASSWORD).count() == 1);
     // Behind a comma the next node begins, which may have credentials of its own.
     let credentials = rest
         .split_once("://")
