@@ -3,14 +3,8 @@
 //! run.
 
 #[cfg(shuttle)]
-pub(crate) use shuttle::{
-    sync::{Mutex, MutexGuard, atomic},
-    thread,
-};
+pub(crate) use shuttle::sync::{Mutex, MutexGuard, atomic};
 #[cfg(not(shuttle))]
-pub(crate) use std::{
-    sync::{Mutex, MutexGuard, atomic},
-    thread,
-};
+pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
 
 pub(crate) use std::sync::PoisonError;

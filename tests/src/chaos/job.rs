@@ -30,7 +30,7 @@ pub struct Job {
     pub gauge: Option<PathBuf>,
     /// How many workers its runtime has.
     pub threads: usize,
-    /// Whether its threads run only when nothing else needs the processor.
+    /// True if its threads have the greatest nice value.
     pub idle: bool,
     /// Whether all lanes share a pool: that of the first.
     #[serde(default)]

@@ -1,7 +1,7 @@
 //! Requirement 28: callers of any priority delay no renewal.
 //!
-//! The callers' threads run only when nothing else needs the processor, and four threads spin
-//! beside them. The keeper, which renews, has the usual priority. It must not wait for work that a
+//! The callers' threads have the greatest nice value, and four threads spin beside them. The
+//! keeper, which renews, has the usual one. It must not wait for work that a
 //! caller has begun and cannot continue.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -129,17 +129,17 @@ fn is_lost(crew: &Crew, key: &str) -> bool {
     crew.watch().wait_for(Duration::ZERO, lost).is_some()
 }
 
-/// How many threads of a process have the class `SCHED_IDLE`.
+/// The number of threads of a process with the greatest nice value.
 fn idle_threads(process: u32) -> usize {
-    const POLICY: usize = 41;
-    const IDLE: &str = "5";
+    const NICE: usize = 19;
+    const IDLE: &str = "19";
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("a Linux process");
     let is_idle = |task: std::io::Result<std::fs::DirEntry>| {
         let stat = task.and_then(|task| std::fs::read_to_string(task.path().join("stat")));
         let stat = stat.unwrap_or_default();
         // The second field is the thread's name, which may have spaces in it.
         let rest = stat.rsplit(')').next().unwrap_or_default();
-        rest.split_whitespace().nth(POLICY - 3) == Some(IDLE)
+        rest.split_whitespace().nth(NICE - 3) == Some(IDLE)
     };
     tasks.map(is_idle).filter(|idle| *idle).count()
 }

@@ -2,7 +2,6 @@
 
 use std::io::BufRead;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -51,17 +50,10 @@ pub fn main(argument: &str, heap: fn() -> usize) {
     runtime.block_on(run(job));
 }
 
-/// From now on the present thread runs only when nothing else needs the processor. The pools'
-/// threads are not started by it, but by the main thread, and so have the main thread's class.
+/// From now on the present thread hardly runs when another needs the processor. The pools' threads
+/// are not started by it, but by the main thread, and so have the main thread's nice value.
 fn idle() {
-    let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
-    let set = Command::new("chrt")
-        .args(["--idle", "--pid", "0", &thread])
-        .status();
-    assert!(
-        set.is_ok_and(|status| status.success()),
-        "chrt, of util-linux, cannot make a thread idle"
-    );
+    rustix::process::nice(19).expect("each thread may be nicer");
 }
 
 /// Waits for the end of standard input: the parent closes it, or is gone.

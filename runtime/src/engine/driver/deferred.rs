@@ -18,8 +18,6 @@ pub(super) struct Deferred {
     list: Mutex<List>,
     /// Whether there are commands. A task that has left one sees `true` until it is taken.
     any: AtomicBool,
-    /// Whether there ever were commands.
-    used: AtomicBool,
 }
 
 #[derive(Default)]
@@ -40,14 +38,8 @@ impl Deferred {
             return false;
         }
         list.commands.push(command);
-        self.used.store(true, Ordering::SeqCst);
         self.any.store(true, Ordering::SeqCst);
         true
-    }
-
-    /// Whether a thread of low priority has ever left a command.
-    pub(super) fn was_used(&self) -> bool {
-        self.used.load(Ordering::SeqCst)
     }
 
     /// Locks the list, if there are commands. This may wait for a thread that adds one. So the

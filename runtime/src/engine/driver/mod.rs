@@ -14,7 +14,7 @@
 //!
 //! The system may preempt a thread that has the mutex, and then all other threads wait. A thread of
 //! lower [`priority`] than the keeper may wait for a processor for seconds. So it never takes the
-//! mutex: its commands are [`deferred`] to the keeper, and the [`relay`] stands between the two.
+//! mutex: its commands are [`deferred`] to the keeper.
 
 mod alarms;
 pub(crate) mod command;
@@ -28,7 +28,6 @@ mod model;
 mod notifications;
 pub(crate) mod observer;
 mod priority;
-mod relay;
 mod shared;
 mod standing;
 mod state;

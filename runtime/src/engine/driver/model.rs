@@ -23,6 +23,7 @@ use super::command::Command;
 use super::handle::Engine;
 use super::lanes::WATCH;
 use super::listener;
+use super::notifications::tell;
 use super::shared::Shared;
 use super::state::EngineState;
 use super::store_waker::StoreWaker;
@@ -33,7 +34,6 @@ use crate::base::lease_terms::Terms;
 use crate::base::token::{Nonce, Token};
 use crate::engine::core::signal::Limits;
 use crate::engine::core::ticket::{Acquire, SiteId};
-use crate::engine::lease_cell::LeaseCell;
 use crate::selftest::fixtures::LONG;
 
 mod server;
@@ -99,7 +99,7 @@ fn keep(shared: &Shared, clock: Clock, server: &Server, time: Time) {
         state.keeper_sleeps(until);
         let notifications = state.take_notifications();
         drop(state);
-        shared.keeper_notifies(notifications);
+        tell(notifications);
         if over {
             return shared.stop();
         }

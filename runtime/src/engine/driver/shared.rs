@@ -6,11 +6,10 @@ use std::sync::Arc;
 use super::command::Command;
 use super::deferred::{Deferred, Locked};
 use super::lanes::{ListenerId, NewListeners};
-use super::notifications::{Notifications, tell};
+use super::notifications::tell;
 #[cfg(feature = "testing")]
 use super::observer::Watch;
 use super::priority::KeptPriority;
-use super::relay::Relay;
 use super::state::{EngineState, Heard};
 use super::store_waker::StoreWaker;
 use crate::base::seeded::seeded;
@@ -24,7 +23,6 @@ pub(super) struct Shared {
     pub(super) store_waker: Arc<StoreWaker>,
     /// The commands of threads of lower priority than the keeper's, which never take the mutex.
     deferred: Deferred,
-    relay: Relay,
     /// The keeper's priority, if it has a thread of its own.
     priority: KeptPriority,
     stopped: AtomicBool,
@@ -36,7 +34,6 @@ impl Shared {
             state: Mutex::new(state),
             store_waker,
             deferred: Deferred::default(),
-            relay: Relay::default(),
             priority: KeptPriority::default(),
             stopped: AtomicBool::new(false),
         }
@@ -91,7 +88,7 @@ impl Shared {
         if !self.deferred.push(command) {
             return Err(stopped());
         }
-        if !seeded!(DeferredUnheard) && !self.relay.wakes_keeper() {
+        if !seeded!(DeferredUnheard) {
             self.store_waker.wake_keeper();
         }
         Ok(())
@@ -114,14 +111,6 @@ impl Shared {
             self.execute_all(state, deferred.into_iter());
         }
         state.do_what_is_due(called);
-    }
-
-    /// The keeper delivers notifications, after it has given up the mutex.
-    pub(super) fn keeper_notifies(&self, notifications: Option<Notifications>) {
-        if self.deferred.was_used() {
-            self.relay.start(&self.store_waker);
-        }
-        self.relay.notify(notifications);
     }
 
     /// A listener hears that something has come, and reads it.
@@ -198,7 +187,6 @@ impl Shared {
         let notifications = state.take_notifications();
         drop(state);
         tell(notifications);
-        self.relay.end();
     }
 
     /// Runs `work` on the state. After a panic of the engine the caller's thread goes on, and the

@@ -13,9 +13,7 @@ use crate::base::sync::{atomic::AtomicU8, atomic::Ordering};
 #[derive(Default)]
 pub(super) struct StoreWaker {
     state: AtomicU8,
-    /// The keeper's task, until it has been woken. Threads of low priority use this mutex only
-    /// until there is a relay: while such a thread stood still in here, all other threads would
-    /// wait.
+    /// The keeper's task, until it has been woken.
     keeper: Mutex<Option<Waker>>,
 }
 
@@ -75,7 +73,10 @@ impl StoreWaker {
         let mut registered = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
         // Taken, so that the keeper is woken once: waking a thread that is awake costs a system
         // call, too.
-        if let Some(keeper) = mem::take(&mut *registered) {
+        let keeper = mem::take(&mut *registered);
+        // The system may stop this thread while it wakes the keeper, and no thread waits for it.
+        drop(registered);
+        if let Some(keeper) = keeper {
             keeper.wake();
         }
     }
