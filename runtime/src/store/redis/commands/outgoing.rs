@@ -206,8 +206,10 @@ mod tests {
             (false, "EVALSHA", RENEW.hash()),
             (true, "EVAL", &*RENEW.text),
         ] {
-            let mut outgoing = Outgoing::default();
-            outgoing.by_source = by_source;
+            let mut outgoing = Outgoing {
+                by_source,
+                ..Outgoing::default()
+            };
             outgoing.call(&RENEW, 2).arg("a").arg("b").arg("");
             let mut model = cmd(name);
             model.arg(script).arg(2).arg("a").arg("b").arg("");
