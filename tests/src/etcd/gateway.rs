@@ -139,6 +139,24 @@ impl Gateway {
         self.answer("/v3/kv/put", &put);
     }
 
+    /// Puts all of these keys and values, whatever bytes they are.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not answer.
+    pub fn put_bytes(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) {
+        /// How many puts a server takes at once.
+        const MOST: usize = 128;
+        for some in pairs.chunks(MOST) {
+            let puts = some.iter().map(|(key, value)| {
+                let (key, value) = (encoded_bytes(key.as_ref()), encoded_bytes(value.as_ref()));
+                json!({ "request_put": { "key": key, "value": value } })
+            });
+            let txn = json!({ "success": puts.collect::<Vec<_>>() });
+            self.answer("/v3/kv/txn", &txn);
+        }
+    }
+
     /// Puts `key` with a lease if no key begins with `prefix`, which ends with `/`. Returns whether
     /// it did.
     ///
@@ -305,8 +323,12 @@ const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 
 /// In base 64, as the API has keys.
 fn encoded(text: &str) -> String {
+    encoded_bytes(text.as_bytes())
+}
+
+fn encoded_bytes(bytes: &[u8]) -> String {
     let mut encoded = String::new();
-    for part in text.as_bytes().chunks(3) {
+    for part in bytes.chunks(3) {
         let bits = part
             .iter()
             .fold(0, |bits, byte| bits << 8 | usize::from(*byte))

@@ -54,9 +54,9 @@ impl EtcdLook {
     }
 
     /// Some keys from `key` on, in their order.
-    async fn keys(&self, key: &str, range_end: Vec<u8>) -> Answer<Vec<KeyValue>> {
+    async fn keys(&self, key: Vec<u8>, range_end: Vec<u8>) -> Answer<Vec<KeyValue>> {
         self.range(RangeRequest {
-            key: key.into(),
+            key,
             range_end,
             limit: most(),
             ..RangeRequest::default()
@@ -79,13 +79,13 @@ impl EtcdLook {
 
     fn seen(&self, found: &KeyValue) -> Result<Seen, Failure> {
         // Another client writes something else, or nothing.
-        let path = String::from_utf8_lossy(&found.key);
-        let end = self.etcd.names.parts(&path).map(|(_, end)| end);
+        let end = self.etcd.names.parts(beginning(&found.key));
+        let end = end.map(|(_, end)| end);
         let value = std::str::from_utf8(&found.value).unwrap_or_default();
         let (owner, is_kept) = (Owner::read(value), value == KEPT);
         Ok(Seen {
             own: end.and_then(own).filter(|_| is_kept || owner.is_some()),
-            path: path.into_owned(),
+            path: name_of(&found.key),
             fence: fence(found.create_revision)?,
             owner,
             is_kept,
@@ -140,19 +140,23 @@ impl Look for EtcdLook {
     /// one may be cut, and is the first one of the next page.
     async fn directories(
         &mut self,
-        beginning: &str,
+        first: &str,
         wanted: impl Fn(&str) -> bool + Send + Sync,
         Place(place): Place,
     ) -> Answer<Directories> {
-        let beginning = self.etcd.names.beginning(beginning);
-        let from = if place.is_empty() { &beginning } else { &place };
-        let found = self.keys(from, end_of(&beginning)).await?;
+        let first = self.etcd.names.beginning(first);
+        let from = if place.is_empty() {
+            first.clone().into_bytes()
+        } else {
+            key_of(&place)
+        };
+        let found = self.keys(from, end_of(&first)).await?;
         let is_cut = found.len() == MOST;
         let mut pages: Vec<(String, String, Vec<KeyValue>)> = Vec::new();
         let last = found.last().map(|last| last.key.clone());
         for found in found {
-            // Other keys below the prefix are no locks.
-            let path = std::str::from_utf8(&found.key).unwrap_or_default();
+            // Other keys below the prefix are no locks. A node's own name may be no text.
+            let path = beginning(&found.key);
             let Some((key, end)) = self.etcd.names.parts(path) else {
                 continue;
             };
@@ -165,16 +169,17 @@ impl Look for EtcdLook {
         let mut next = None;
         if is_cut {
             if 1 < pages.len() {
-                next = pages.pop().map(|(directory, ..)| Place(directory));
+                let last = pages.pop();
+                next = last.map(|(directory, ..)| directory.into_bytes());
             } else if let Some((directory, _, nodes)) = pages.last_mut() {
                 *nodes = self.directory(directory).await?;
-                let behind = String::from_utf8(end_of(directory));
-                next = behind.ok().map(Place);
-            } else if let Some(last) = last {
-                let last = String::from_utf8(last).map_err(|_| failure::garbled())?;
-                next = Some(Place(last + "\0"));
+                next = Some(end_of(directory));
+            } else if let Some(mut last) = last {
+                last.push(0);
+                next = Some(last);
             }
         }
+        let next = next.map(|key| Place(name_of(&key)));
         pages.retain(|(_, key, _)| wanted(key));
         for (_, _, nodes) in &mut pages {
             nodes.sort_unstable_by_key(|node| node.create_revision);
@@ -190,7 +195,11 @@ impl Look for EtcdLook {
     async fn revoke(&mut self, node: &Seen, session: i64, name: Token) -> Answer<bool> {
         let key = revocation(&self.etcd.names.session(session), name, node.fence);
         let request = TxnRequest {
-            compare: vec![revision(CREATION, &node.path, revision_of(node.fence)?)],
+            compare: vec![revision(
+                CREATION,
+                key_of(&node.path),
+                revision_of(node.fence)?,
+            )],
             success: vec![put(&key, "", session)],
             failure: Vec::new(),
         };
@@ -202,7 +211,7 @@ impl Look for EtcdLook {
     }
 
     async fn gone(&mut self, node: &Seen) -> Answer<()> {
-        let (path, limit) = (node.path.clone().into_bytes(), self.limit);
+        let (path, limit) = (key_of(&node.path), self.limit);
         let made = revision_of(node.fence)?;
         let watching = self
             .etcd
@@ -211,7 +220,7 @@ impl Look for EtcdLook {
         watching.await?;
         // The watch may have ended for another reason.
         let own = RangeRequest {
-            key: node.path.clone().into(),
+            key: key_of(&node.path),
             ..RangeRequest::default()
         };
         let found = self.range(own).await?;
@@ -223,8 +232,12 @@ impl Look for EtcdLook {
 
     async fn remove(&mut self, node: &Seen) -> Answer<()> {
         let request = TxnRequest {
-            compare: vec![revision(CREATION, &node.path, revision_of(node.fence)?)],
-            success: vec![delete(&node.path)],
+            compare: vec![revision(
+                CREATION,
+                key_of(&node.path),
+                revision_of(node.fence)?,
+            )],
+            success: vec![delete(key_of(&node.path))],
             failure: Vec::new(),
         };
         self.etcd.client.txn(request, self.limit).await.map(drop)
@@ -233,16 +246,32 @@ impl Look for EtcdLook {
     async fn forget(&mut self, node: &Seen, session: i64, name: Token) -> Answer<()> {
         let key = revocation(&self.etcd.names.session(session), name, node.fence);
         let request = TxnRequest {
-            success: vec![delete(&key)],
+            success: vec![delete(key.into())],
             ..TxnRequest::default()
         };
         self.etcd.client.txn(request, self.limit).await.map(drop)
     }
 }
 
-fn delete(key: &str) -> Operation {
+/// The text at the start of a key.
+fn beginning(key: &[u8]) -> &str {
+    let text = key.utf8_chunks().next();
+    text.map_or("", |chunk| chunk.valid())
+}
+
+/// A key as a text, which other stores have for it: a character for each byte.
+fn name_of(key: &[u8]) -> String {
+    key.iter().map(|byte| char::from(*byte)).collect()
+}
+
+/// The key of such a text.
+fn key_of(name: &str) -> Vec<u8> {
+    name.chars().filter_map(|c| u8::try_from(c).ok()).collect()
+}
+
+fn delete(key: Vec<u8>) -> Operation {
     DeleteRequest {
-        key: key.into(),
+        key,
         range_end: Vec::new(),
     }
     .into()

@@ -41,7 +41,7 @@ pub(super) fn revision_of(fence: Fence) -> Result<i64, Failure> {
 }
 
 /// That the key was made, or changed last, at `at`; 0 for no such key.
-pub(super) fn revision(target: i32, key: &str, at: i64) -> Compare {
+pub(super) fn revision(target: i32, key: impl AsRef<[u8]>, at: i64) -> Compare {
     let operand = if target == MODIFICATION {
         Operand::ModRevision(at)
     } else {
@@ -49,7 +49,7 @@ pub(super) fn revision(target: i32, key: &str, at: i64) -> Compare {
     };
     Compare {
         target,
-        key: key.into(),
+        key: key.as_ref().to_vec(),
         operand: Some(operand),
         range_end: Vec::new(),
     }
