@@ -115,15 +115,23 @@ impl ZooKeeperLook {
                 Ok((data, stat)) => seen(znode, token(name), &data, &stat).map(Some),
                 Err(Error::NoNode) => Ok(None),
                 // Another client's znode, which this one may not read. It hides no other lock.
-                Err(Error::NoAuth) => match done(self.limit, line.stat(&znode)).await? {
-                    Some(stat) => seen(znode, None, &[], &stat).map(Some),
-                    None => Ok(None),
-                },
+                Err(Error::NoAuth) => self.unreadable(line, znode).await,
                 Err(error) => Err(failure::trouble(&error)),
             }
         });
         let seen: Result<Vec<_>, Trouble> = join_all(looks).await.into_iter().collect();
         Ok(seen?.into_iter().flatten().collect())
+    }
+
+    /// A znode whose data this client may not read. From version 3.9 on a server refuses its
+    /// `Stat`, too.
+    async fn unreadable(&self, line: &Line, znode: String) -> Answer<Option<Seen>> {
+        match answered(self.limit, line.stat(&znode)).await {
+            Ok(Some(stat)) => seen(znode, None, &[], &stat).map(Some),
+            Ok(None) => Ok(None),
+            Err(Error::NoAuth) => Ok(Some(foreign(znode))),
+            Err(error) => Err(failure::trouble(&error)),
+        }
     }
 
     /// The same for a list. A directory that this client may not read hides no other lock.
