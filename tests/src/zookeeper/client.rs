@@ -124,7 +124,7 @@ impl Client {
     pub fn make_path(&self, path: &str) {
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1);
         for end in ends.chain([path.len()]) {
-            match self.create(&path[..end], PERSISTENT) {
+            match self.create(&path[..end], PERSISTENT, b"probe") {
                 Ok(_) | Err(NODE_EXISTS) => {}
                 Err(code) => panic!("{path} cannot be made: {code}"),
             }
@@ -138,7 +138,16 @@ impl Client {
     ///
     /// When the server does not make it.
     pub fn enqueue(&self, path: &str) -> Option<String> {
-        match self.create(path, SEQUENTIAL) {
+        self.enqueue_with(path, b"probe")
+    }
+
+    /// The same with these data in it.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not make it.
+    pub fn enqueue_with(&self, path: &str, data: &[u8]) -> Option<String> {
+        match self.create(path, SEQUENTIAL, data) {
             Ok(made) => Some(made),
             Err(NO_NODE) => None,
             Err(code) => panic!("{path} cannot be made: {code}"),
@@ -189,13 +198,13 @@ impl Client {
 
     /// Whether the server refuses this client a new node of this name.
     pub fn may_not_make(&self, path: &str) -> bool {
-        self.create(path, PERSISTENT)
+        self.create(path, PERSISTENT, b"probe")
             .is_err_and(|code| code == NO_AUTH)
     }
 
-    fn create(&self, path: &str, kind: i32) -> Result<String, i32> {
+    fn create(&self, path: &str, kind: i32, data: &[u8]) -> Result<String, i32> {
         let request = || {
-            let named = Request::new().text(path).bytes(b"probe");
+            let named = Request::new().text(path).bytes(data);
             let open = named.int(1).int(ALL).text("world").text("anyone");
             open.int(kind)
         };

@@ -6,6 +6,7 @@ mod foreign;
 mod inspected;
 mod left_behind;
 mod listed;
+mod odd_nodes;
 mod refused;
 mod session_servers;
 
