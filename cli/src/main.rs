@@ -12,6 +12,7 @@ mod run;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use leasehold::__private::io_text;
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
         .build();
     let ended = match runtime {
         Ok(runtime) => runtime.block_on(answer(cli)),
-        Err(error) => Err(Failure::new(exit::UNAVAILABLE, error.to_string())),
+        Err(error) => Err(Failure::new(exit::UNAVAILABLE, io_text(&error))),
     };
     ExitCode::from(ended.unwrap_or_else(|failure| {
         failure.tell(json);

@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 
+pub use crate::base::io_text::io_text;
 pub use crate::error::LockError;
 pub use crate::key::Key;
 pub use crate::lock::call::{Call, Outcome};

@@ -6,6 +6,7 @@
 )]
 
 mod check;
+mod files;
 mod harness;
 mod locks;
 mod run;

@@ -10,15 +10,30 @@ const ENFILE: i32 = 23;
 
 /// The text of an error. One that a limit of open files causes names the limit: with the bare text
 /// people look at the server.
-pub(crate) fn io_text(error: &io::Error) -> String {
-    let limit = match error.raw_os_error() {
-        Some(EMFILE) => {
-            "this process may not open more files: raise its limit (`ulimit -n`, `LimitNOFILE=` of systemd)"
-        }
-        Some(ENFILE) => "this machine may not open more files: raise `fs.file-max`",
-        _ => return error.to_string(),
-    };
-    format!("{limit}; {error}")
+pub fn io_text(error: &io::Error) -> String {
+    match limit_of_files(error) {
+        Some(limit) => format!("{limit}; {error}"),
+        None => error.to_string(),
+    }
+}
+
+/// The text of an error that kept a thread or its runtime from starting.
+pub(crate) fn thread_text(error: &io::Error) -> String {
+    match limit_of_files(error) {
+        Some(_) => io_text(error),
+        None => format!("{error}; raise the limit of processes or threads"),
+    }
+}
+
+/// The limit of open files that causes the error.
+fn limit_of_files(error: &io::Error) -> Option<&'static str> {
+    match error.raw_os_error()? {
+        EMFILE => Some(
+            "this process may not open more files: raise its limit (`ulimit -n`, `LimitNOFILE=` of systemd)",
+        ),
+        ENFILE => Some("this machine may not open more files: raise `fs.file-max`"),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -33,5 +48,20 @@ mod tests {
         }
         let other = io::Error::from(io::ErrorKind::ConnectionRefused);
         assert_eq!(io_text(&other), other.to_string());
+    }
+
+    /// Fails if the limit of threads is named for one of files, or the other way round.
+    #[test]
+    fn a_thread_that_does_not_start_names_its_limit() {
+        /// Too many processes or threads (`EAGAIN`).
+        const NO_THREAD: i32 = 11;
+        for (number, says, not) in [
+            (EMFILE, "ulimit -n", "threads"),
+            (ENFILE, "fs.file-max", "threads"),
+            (NO_THREAD, "threads", "files"),
+        ] {
+            let text = thread_text(&io::Error::from_raw_os_error(number));
+            assert!(text.contains(says) && !text.contains(not), "{text}");
+        }
     }
 }

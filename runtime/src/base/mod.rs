@@ -6,7 +6,6 @@ pub(crate) mod codes;
 pub(crate) mod digits;
 pub(crate) mod full_key;
 pub(crate) mod id_map;
-#[cfg(feature = "__remote")]
 pub(crate) mod io_text;
 pub(crate) mod jitter;
 pub(crate) mod label;

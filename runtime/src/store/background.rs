@@ -4,6 +4,7 @@ use std::future::Future;
 
 use tokio::sync::oneshot;
 
+use crate::base::io_text::thread_text;
 use crate::error::{LockError, StoreError};
 
 /// Runs `future` on a thread and a runtime of its own. So the future runs under every executor,
@@ -48,6 +49,7 @@ where
 
 fn no_thread(error: &std::io::Error) -> LockError {
     LockError::config(format!(
-        "the check could not get a thread of its own: {error}; raise the limit of processes or threads"
+        "the check could not get a thread of its own: {}",
+        thread_text(error)
     ))
 }

@@ -5,6 +5,7 @@ use tokio::sync::oneshot;
 use super::handle::Engine;
 use super::keeper::Keeper;
 use crate::base::clock::Clock;
+use crate::base::io_text::thread_text;
 use crate::base::reporter;
 use crate::engine::core::signal::Limits;
 use crate::error::LockError;
@@ -94,6 +95,7 @@ async fn start_thread(
 
 fn no_thread(error: &std::io::Error) -> LockError {
     LockError::config(format!(
-        "the engine could not get a thread of its own: {error}; raise the limit of processes or threads"
+        "the engine could not get a thread of its own: {}",
+        thread_text(error)
     ))
 }

@@ -1,6 +1,7 @@
 //! The thread that looks at a store on a server.
 
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::{timeout, timeout_at};
 
 use crate::base::full_key::FullKey;
+use crate::base::io_text::{io_text, thread_text};
 use crate::error::{LockError, StoreError};
 use crate::inspect::info::LockInfo;
 use crate::inspect::pattern::Pattern;
@@ -45,10 +47,12 @@ pub(super) fn start(target: Target, options: Options) -> Result<UnboundedSender<
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
-        // Without a runtime the questions are dropped, and their callers are told.
-        if let Ok(runtime) = runtime {
-            let limit = options.io_timeout * STEPS;
-            runtime.block_on(answer_all(target.source(options), questions, limit));
+        match runtime {
+            Ok(runtime) => {
+                let limit = options.io_timeout * STEPS;
+                runtime.block_on(answer_all(target.source(options), questions, limit));
+            }
+            Err(error) => refuse_all(questions, &error),
         }
     };
     std::thread::Builder::new()
@@ -56,10 +60,21 @@ pub(super) fn start(target: Target, options: Options) -> Result<UnboundedSender<
         .spawn(body)
         .map_err(|error| {
             LockError::config(format!(
-                "looking at locks needs a thread of its own: {error}; raise the limit of processes or threads"
+                "looking at locks needs a thread of its own: {}",
+                thread_text(&error)
             ))
         })?;
     Ok(sender)
+}
+
+/// Returns the error to each caller, if there is no runtime: the process may not open more files.
+fn refuse_all(mut questions: UnboundedReceiver<Asked>, error: &io::Error) {
+    let refused = unavailable("io", &format!("looking at locks fails: {}", io_text(error)));
+    while let Some(asked) = questions.blocking_recv() {
+        // A question that comes from here on starts another thread.
+        questions.close();
+        asked.refuse(refused.clone());
+    }
 }
 
 /// Answers one question after the other, until none has come for a while or the pool is gone.
@@ -84,6 +99,18 @@ async fn answer_all(
 }
 
 impl Asked {
+    fn refuse(self, error: LockError) {
+        // The caller may have stopped waiting.
+        match self.question {
+            Question::Look(_, reply) | Question::TakeAway(_, reply) => {
+                let _ = reply.send(Err(error));
+            }
+            Question::Page(_, _, reply) => {
+                let _ = reply.send(Err(error));
+            }
+        }
+    }
+
     async fn answer(self, source: &mut Result<Box<dyn Source>, LockError>, limit: Duration) {
         let until = self.at + limit;
         match self.question {

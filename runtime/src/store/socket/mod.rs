@@ -53,11 +53,12 @@ impl Stream {
 
     /// Another descriptor of the same stream.
     fn copy(&self) -> io::Result<Self> {
-        match self {
+        let copy = match self {
             Self::Tcp(stream) => stream.try_clone().map(Self::Tcp),
             #[cfg(unix)]
             Self::Unix(stream) => stream.try_clone().map(Self::Unix),
-        }
+        };
+        copy.map_err(|error| reach::explained(&error))
     }
 
     fn shutdown(&self, how: Shutdown) -> io::Result<()> {

@@ -25,7 +25,7 @@ pub(crate) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAdd
 }
 
 /// The same error with the text of [`io_text`].
-fn explained(error: &io::Error) -> io::Error {
+pub(super) fn explained(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), io_text(error))
 }
 

@@ -1,0 +1,51 @@
+//! A process that may not open another file.
+
+use std::process::Command;
+
+use leasehold_tests::etcd::Etcd;
+use leasehold_tests::postgres::Postgres;
+use leasehold_tests::server::Server;
+use leasehold_tests::session_server::SessionServer as _;
+use leasehold_tests::zookeeper::Zookeeper;
+
+use crate::harness::{ended, leasehold};
+
+/// The command under a limit of so many open files.
+fn limited(url: &str, limit: u32) -> Command {
+    let command = leasehold(url);
+    let mut shell = Command::new("sh");
+    let script = format!("ulimit -n {limit}; exec \"$0\" \"$@\"");
+    shell.arg("-c").arg(script).arg(command.get_program());
+    shell.args(command.get_args()).arg("ls");
+    shell.env("LEASEHOLD_URL", url);
+    shell
+}
+
+/// Fails if a process without a file for its connection is told of the server alone, and not of
+/// its own limit.
+#[test]
+fn a_limit_of_open_files_is_named() {
+    let (server, database) = (Server::start(), Postgres::shared().migrated());
+    for url in [
+        server.url(),
+        database.url(),
+        database.socket_url(),
+        Etcd::shared().url("files"),
+        Zookeeper::shared().url("files"),
+    ] {
+        let mut named = 0;
+        // From what no program starts with.
+        let enough = (4..200).find(|limit| {
+            let listed = ended(&mut limited(&url, *limit));
+            let text = &listed.err;
+            // Before that, the system's loader has no file for the program.
+            if text.starts_with("leasehold: ") {
+                assert!(text.contains("ulimit -n"), "{url} with {limit}: {text}");
+                named += 1;
+            }
+            listed.code == Some(0)
+        });
+        assert!(enough.is_some(), "{url}");
+        assert!(named > 0, "{url}");
+    }
+}
