@@ -24,7 +24,7 @@ pub(crate) async fn release(store: &Store, options: &Release, json: bool) -> Res
         if !agrees(&lock) {
             return Err(Failure::new(
                 exit::NO,
-                format!("the lock `{key}` was not released"),
+                format!("the lock `{}` was not released", text::plain(key)),
             ));
         }
     }
@@ -44,6 +44,7 @@ fn free(key: &str, json: bool) -> u8 {
     if json {
         output::line(&json!({ "key": key, "released": false, "was": null }));
     } else {
+        let key = text::plain(key);
         output::note(&format_args!("leasehold: the lock `{key}` is free"));
     }
     exit::NO
