@@ -197,4 +197,16 @@ mod tests {
         assert_eq!(report.findings[0].code, "two", "errors come first");
         assert!(report.find("one").is_some() && report.find("three").is_none());
     }
+
+    /// Fails if a text of a server, or of a URL, ends a line or moves a cursor.
+    #[test]
+    fn a_terminal_obeys_no_report() {
+        let odd = "a\u{1b}[2J\n\u{202e}b";
+        let finding = Finding::warning("one", odd);
+        for findings in [vec![finding], vec![]] {
+            let text = CheckReport::new(odd.to_owned(), findings).to_string();
+            assert!(!text.contains(['\n', '\u{1b}', '\u{202e}']), "{text:?}");
+            assert!(text.contains("a\\u{1b}[2J\\n\\u{202e}b"), "{text:?}");
+        }
+    }
 }
