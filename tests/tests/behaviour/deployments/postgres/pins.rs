@@ -1,6 +1,8 @@
 //! A lock that only transactions keep from every call: it is shown with their sessions.
 
-use leasehold::{LockError, LockInfo, LockPool, LockState};
+use std::time::Duration;
+
+use leasehold::{LockError, LockGuard, LockInfo, LockPool, LockState};
 use leasehold_tests::postgres::{Database, Postgres};
 use leasehold_tests::wait;
 use tokio_postgres::Client;
@@ -8,18 +10,28 @@ use tokio_postgres::Client;
 use super::verifying::fence;
 use super::{LONG, TTL, fresh, patient, take, works};
 
-/// Begins a transaction that verifies the lock `k`, which is released then.
-async fn pin(database: &Database, pool: &LockPool, number: usize) -> Vec<Client> {
+/// Ends during a test, and not before a transaction has verified the lock.
+const SHORT: Duration = Duration::from_secs(5);
+
+/// In a transaction: what verifies then is a subtransaction.
+const SAVEPOINT: &str = "SAVEPOINT a;";
+
+/// Begins a transaction that verifies the lock.
+async fn verified(database: &Database, guard: &LockGuard, savepoint: &str) -> Client {
+    let client = database.client().await;
+    let (key, fence) = (guard.full_key(), fence(guard));
+    let begin = "SET application_name = 'shop'; BEGIN;";
+    let verify = format!("{begin} {savepoint} SELECT leasehold.verify('{key}', {fence})");
+    client.batch_execute(&verify).await.expect("it holds it");
+    client
+}
+
+/// Begins transactions that verify the lock `k`, which is released then.
+async fn pin(database: &Database, pool: &LockPool, number: usize, savepoint: &str) -> Vec<Client> {
     let guard = take(pool, "k").await;
     let mut clients = Vec::new();
     for _ in 0..number {
-        let client = database.client().await;
-        let (key, fence) = (guard.full_key(), fence(&guard));
-        let verify = format!(
-            "SET application_name = 'shop'; BEGIN; SAVEPOINT a; SELECT leasehold.verify('{key}', {fence})"
-        );
-        client.batch_execute(&verify).await.expect("it holds it");
-        clients.push(client);
+        clients.push(verified(database, &guard, savepoint).await);
     }
     guard.release().await.expect("still held");
     clients
@@ -58,10 +70,10 @@ async fn refusal(pool: &LockPool) -> LockError {
 /// Fails if a lock that is refused to every call is shown as free, or without the session to end.
 #[tokio::test]
 async fn a_pinned_lock_is_shown() {
-    for number in [1, 2] {
+    for (number, savepoint) in [(1, ""), (1, SAVEPOINT), (2, SAVEPOINT)] {
         let (database, pool) = fresh().await;
         let other = patient(&database).await;
-        let clients = pin(&database, &pool, number).await;
+        let clients = pin(&database, &pool, number, savepoint).await;
         let mut pids = Vec::new();
         for client in &clients {
             pids.push(pid(client).await);
@@ -109,23 +121,76 @@ async fn a_pinned_lock_is_shown() {
 async fn a_prepared_transaction_is_shown() {
     let settings = ["fsync=off", "max_prepared_transactions=4"];
     let server = Postgres::start_with(&settings);
-    let database = server.migrated();
-    let pool = patient(&database).await;
-    let clients = pin(&database, &pool, 1).await;
-    let prepare = "PREPARE TRANSACTION 'sale-7'";
-    clients[0].batch_execute(prepare).await.expect("it may");
+    for savepoint in ["", SAVEPOINT] {
+        let database = server.migrated();
+        let pool = patient(&database).await;
+        let clients = pin(&database, &pool, 1, savepoint).await;
+        let prepare = "PREPARE TRANSACTION 'sale-7'";
+        clients[0].batch_execute(prepare).await.expect("it may");
+        let lock = pinned(&pool).await;
+        let owner = lock.holders[0].owner.as_ref().expect("its name");
+        assert_eq!(
+            (owner.pid, &*owner.function),
+            (0, "prepared transaction sale-7")
+        );
+        let taken = pool.force_release("k").await.map(drop);
+        let text = taken.expect_err("it stays").to_string();
+        assert!(text.contains("ROLLBACK PREPARED"), "{text}");
+        let end = "ROLLBACK PREPARED 'sale-7'";
+        clients[0].batch_execute(end).await.expect("it may");
+        works(&pool, "k").await;
+    }
+}
+
+/// Fails if a pin is shown, refused or checked only where its holder has released the lock: one
+/// that is dead never does.
+#[tokio::test]
+async fn a_pin_of_a_lease_that_has_ended_is_shown() {
+    let (database, pool) = fresh().await;
+    let other = patient(&database).await;
+    let guard = pool.lock("k").ttl(SHORT).acquire().await.expect("free");
+    let client = verified(&database, &guard, "").await;
+    wait::within("the lease ends", LONG, guard.lost()).await;
+    let lock = pinned(&other).await;
+    let owner = lock.holders[0].owner.as_ref().expect("its session");
+    assert_eq!(owner.pid, pid(&client).await, "{owner}");
+    assert_eq!(listed(&other).await, ["k"]);
+    let refused = refusal(&other).await;
+    let holder = refused.holder().expect("the session");
+    assert_eq!(holder.pid, pid(&client).await, "{refused}");
+    let report = other.check().await.expect("it answers");
+    assert!(report.find("pinned").is_some(), "{report}");
+    client.batch_execute("COMMIT").await.expect("it ends");
+    works(&other, "k").await;
+}
+
+/// Fails if a pin is not shown where the lock was handed to a process, which cannot take it.
+#[tokio::test]
+async fn a_pin_of_a_lock_that_was_handed_on_is_shown() {
+    let (database, pool) = fresh().await;
+    let other = patient(&database).await;
+    let guard = take(&pool, "k").await;
+    let waiting = tokio::spawn(other.lock("k").ttl(TTL).wait(SHORT).acquire());
+    let queues = async || {
+        !pool
+            .inspect("k")
+            .await
+            .expect("it answers")
+            .waiting
+            .is_empty()
+    };
+    wait::within("it queues", LONG, async { while !queues().await {} }).await;
+    let client = verified(&database, &guard, "").await;
+    guard.release().await.expect("still held");
     let lock = pinned(&pool).await;
-    let owner = lock.holders[0].owner.as_ref().expect("its name");
-    assert_eq!(
-        (owner.pid, &*owner.function),
-        (0, "prepared transaction sale-7")
-    );
-    let taken = pool.force_release("k").await.map(drop);
-    let text = taken.expect_err("it stays").to_string();
-    assert!(text.contains("ROLLBACK PREPARED"), "{text}");
-    let end = "ROLLBACK PREPARED 'sale-7'";
-    clients[0].batch_execute(end).await.expect("it may");
-    works(&pool, "k").await;
+    let owner = lock.holders[0].owner.as_ref().expect("its session");
+    assert_eq!(owner.pid, pid(&client).await, "{owner}");
+    let refused = waiting.await.expect("no panic").map(drop);
+    let refused = refused.expect_err("it is pinned");
+    let holder = refused.holder().expect("the session");
+    assert_eq!(holder.pid, pid(&client).await, "{refused}");
+    client.batch_execute("COMMIT").await.expect("it ends");
+    works(&other, "k").await;
 }
 
 /// Fails if a lock with a holder is shown as pinned by the transaction of its own call.
