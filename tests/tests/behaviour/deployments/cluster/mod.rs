@@ -7,6 +7,7 @@ use leasehold::{LockError, LockGuard, LockPool};
 use leasehold_tests::cluster::{Cluster, Setup};
 use leasehold_tests::wait;
 
+mod announced;
 mod conforms;
 mod down;
 mod fail_over;
