@@ -151,6 +151,10 @@ async fn leases_that_end_make_room_for_the_smaller_number(store: &Store) {
         std::mem::forget(dead.expect("free"));
     }
     let lasting = place(&one, 3).acquire().await.expect("room for three");
+    let refused = place(&two, 2).acquire().await.map(drop);
+    let refused = refused.expect_err("three are inside");
+    let room = refused.retry_after().expect("it is known") + asked.elapsed();
+    assert!(room >= short * 9 / 5, "{room:?}: two would be inside");
     let next = place(&two, 2).wait(LONG).acquire().await.expect("its turn");
     let waited = asked.elapsed();
     assert!(waited >= short * 9 / 5, "{waited:?}: two were inside");
