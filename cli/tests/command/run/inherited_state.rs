@@ -71,6 +71,9 @@ fn user_groups_and_rights() {
     let [direct, run] = Outputs::status(setup, &lines);
     assert!(direct.contains(&"NoNewPrivs:\t1".to_owned()), "{direct:?}");
     assert_eq!(direct, run);
+    // The same where the parent gives up no right.
+    let [direct, run] = Outputs::status("", &lines);
+    assert_eq!(direct, run);
 }
 
 /// Fails if a command runs with another priority, or on other processors.

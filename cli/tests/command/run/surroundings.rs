@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use leasehold_tests::quorum::Quorum;
 use leasehold_tests::room;
 use leasehold_tests::server::Server;
 
@@ -22,6 +23,17 @@ fn the_environment_names_the_lock() {
         fences.push(fence.trim().parse::<u64>().expect("a number"));
     }
     assert!(fences[0] < fences[1], "{fences:?}");
+}
+
+/// Fails if a command inside of two locks takes the outer one's fence for that of the inner one,
+/// which has none: its writes would be let in.
+#[test]
+fn without_a_fence_there_is_no_variable() {
+    let nodes = Quorum::old(3);
+    let script = "echo ${LEASEHOLD_FENCE-none}";
+    let mut command = run(&nodes.url(), "job", &[], script);
+    let ended = ended(command.env("LEASEHOLD_FENCE", "17"));
+    assert_eq!(ended.out, "none\n", "{ended:?}");
 }
 
 /// Fails if a command does not find the store of `leasehold run`, or finds its password although
