@@ -1,13 +1,14 @@
 //! Signals that `leasehold run` gets are the command's.
 
+use std::fs;
 use std::process::{Command, Stdio};
 
-use leasehold_tests::room;
 use leasehold_tests::server::Server;
+use leasehold_tests::{room, wait};
 
 use crate::harness::journal::Journal;
 use crate::harness::parent::started_by;
-use crate::harness::{Running, run};
+use crate::harness::{LONG, Running, run};
 
 /// Sets signals to their defaults, also where the tests themselves ignore some (`nohup`).
 const DEFAULTS: &str = "\
@@ -40,6 +41,41 @@ fn each_signal_is_passed_on() {
         let ended = holder.wait();
         assert_eq!(ended.code, Some(code), "{signal}: {ended:?}");
     }
+}
+
+/// Fails if a command does not redraw itself for a terminal of another size, or does not hear that
+/// it is to stop for a while and to go on.
+#[test]
+fn signals_of_a_terminal_are_passed_on() {
+    let _room = room::enter();
+    let server = Server::start();
+    let journal = Journal::new();
+    let signals = ["WINCH", "TSTP", "CONT"];
+    let traps = signals.map(|signal| {
+        let note = journal.note(signal);
+        format!("on{signal}() {{ {note}; }}; trap on{signal} {signal}; ")
+    });
+    let script = format!(
+        "{}{}; {}",
+        traps.concat(),
+        journal.note("ran"),
+        journal.until("end")
+    );
+    let holder = Running::start(&mut run(&server.url(), "job", &[], &script));
+    journal.wait_for("ran");
+    holder.signal("WINCH");
+    journal.wait_for("WINCH");
+    // It stands still itself until it is told to go on, and so does what a shell waits for.
+    holder.signal("TSTP");
+    let stat = format!("/proc/{}/stat", holder.id());
+    wait::until("it stands still", LONG, || {
+        fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") T "))
+    });
+    holder.signal("CONT");
+    journal.wait_for("TSTP");
+    journal.wait_for("CONT");
+    journal.open("end");
+    assert_eq!(holder.wait().code, Some(0));
 }
 
 /// Fails if a command that ends in its own way after a signal is cut short, or its exit code lost.
