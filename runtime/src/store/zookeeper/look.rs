@@ -123,8 +123,8 @@ impl ZooKeeperLook {
         Ok(seen?.into_iter().flatten().collect())
     }
 
-    /// A znode whose data this client may not read. From version 3.9 on a server refuses its
-    /// `Stat`, too.
+    /// A znode whose data this client may not read. Servers since ZOOKEEPER-2590 refuse its `Stat`,
+    /// too.
     async fn unreadable(&self, line: &Line, znode: String) -> Answer<Option<Seen>> {
         match answered(self.limit, line.stat(&znode)).await {
             Ok(Some(stat)) => seen(znode, None, &[], &stat).map(Some),
