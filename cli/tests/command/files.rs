@@ -21,8 +21,8 @@ fn limited(url: &str, limit: u32) -> Command {
     shell
 }
 
-/// Fails if a process without a file for its connection is told of the server alone, and not of
-/// its own limit.
+/// Fails if an error names the server alone where the process has no file for its connection, and
+/// not the limit of the process.
 #[test]
 fn a_limit_of_open_files_is_named() {
     let (server, database) = (Server::start(), Postgres::shared().migrated());

@@ -51,9 +51,9 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// reads them after about 40 ms.
 ///
 /// A call may block for the engine's mutex: usually some 10 µs, and longer if the system preempts
-/// the thread that has it. On Linux a thread of a higher nice value than the engine's never takes the
-/// mutex, so that it delays no renewal: it leaves its requests to the engine's thread. The value
-/// counts that the thread has when it first uses a pool. The engine's thread has that of the thread
+/// the thread that has it. On Linux a thread of a higher nice value than the engine's never takes
+/// the mutex, so that it delays no renewal: it leaves its requests to the engine's thread. A
+/// thread's value is read when it first uses a pool. The engine's thread has the value of the thread
 /// that connects the pool. Scheduling classes, such as `SCHED_IDLE`, are not looked at.
 ///
 /// A pool does not survive `fork`: the child has its sockets, but not the engine's thread. Connect

@@ -43,8 +43,7 @@ fn each_signal_is_passed_on() {
     }
 }
 
-/// Fails if a command does not redraw itself for a terminal of another size, or does not hear that
-/// it is to stop for a while and to go on.
+/// Fails if a command gets no signal of a terminal: another size, a stop for a while, and its end.
 #[test]
 fn signals_of_a_terminal_are_passed_on() {
     let _room = room::enter();
@@ -65,7 +64,7 @@ fn signals_of_a_terminal_are_passed_on() {
     journal.wait_for("ran");
     holder.signal("WINCH");
     journal.wait_for("WINCH");
-    // It stands still itself until it is told to go on, and so does what a shell waits for.
+    // It stands still itself until SIGCONT comes, and so does the child of a shell.
     holder.signal("TSTP");
     let stat = format!("/proc/{}/stat", holder.id());
     wait::until("it stands still", LONG, || {

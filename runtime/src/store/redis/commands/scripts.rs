@@ -72,7 +72,7 @@ scripts! { ALL, 16:
     PART = "queue.lua" "waiting.lua" "part.lua";
 }
 
-// What looks at a lock, and what takes it away from its holders. No pool loads them.
+// Scripts that look at a lock, and take it away from its holders. No pool loads them.
 scripts! { #[cfg(test)] LOOKING, 2:
     INSPECT = "queue.lua" "look.lua" "inspect.lua";
     TAKE_AWAY = "queue.lua" "waiting.lua" "look.lua" "take_away.lua";

@@ -125,7 +125,7 @@ impl Server {
         opened.round_trip = sent_at.elapsed();
         opened.info = Info::read(answers.last());
         opened.role = opened.info.as_ref().and_then(Info::role);
-        // Few servers have forgotten scripts, and the sources are 50 kB.
+        // Few servers have forgotten scripts, and the sources are 109 kB.
         let missing = scripts::missing(answers.first());
         let loaded = opened.ask(&scripts::load(&missing)).await;
         let loaded = loaded.map_err(|error| self.failed(&error))?;
