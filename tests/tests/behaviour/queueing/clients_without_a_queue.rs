@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use futures_util::poll;
 use leasehold::{LockError, LockPool, LockPoolBuilder};
 use leasehold_tests::probe::Probe;
 use leasehold_tests::server::Server;
@@ -166,6 +167,55 @@ async fn a_long_section_makes_no_pause() {
         held = next.expect("no panic").expect("its turn comes");
     }
     held.release().await.expect("still held");
+}
+
+/// Lets calls of a process have `k` one after the other, more often and for longer than it is handed
+/// on without a break, and then another process queue. Returns true if the key is free when the
+/// last call has released it. `None`: the machine was too slow for that.
+async fn left_free_by_one_process(server: &Server) -> Option<bool> {
+    let after = Duration::from_secs(1);
+    let pool = || {
+        let pool = LockPool::builder().url(server.url()).make_way_after(after);
+        wait::connected(pool.io_timeout(NO_OUTAGE))
+    };
+    let (one, other, probe) = (pool().await, pool().await, server.probe());
+    let began = Instant::now();
+    let mut held = one.lock("k").ttl(TTL).acquire().await.expect("free");
+    for _ in 0..2 * OFTEN {
+        let mut next = Box::pin(one.lock("k").ttl(TTL).wait(LONG).acquire());
+        assert!(poll!(next.as_mut()).is_pending(), "it is held");
+        held.release().await.expect("still held");
+        let next = wait::within("the next", LONG, next).await;
+        held = next.expect("its turn comes");
+    }
+    let is_without_a_break = began.elapsed() < after;
+    let waiting = tokio::spawn(other.lock("k").ttl(TTL).wait(LONG).acquire());
+    let queue = cmd("EXISTS").arg("lock:%leasehold:queue:lock:k").to_owned();
+    wait::until_async("it waits", LONG, || probe.run::<u8>(&queue) == 1).await;
+    // The use has to last so long.
+    tokio::time::sleep(after).await;
+    let began = Instant::now();
+    held.release().await.expect("still held");
+    let is_free = !probe.exists("lock:k");
+    let is_in_the_pause = began.elapsed() < PAUSE;
+    let next = wait::within("the other process", LONG, waiting).await;
+    let next = next.expect("no panic").expect("its turn comes");
+    next.release().await.expect("still held");
+    (is_without_a_break && is_in_the_pause).then_some(is_free)
+}
+
+/// Fails if a process that has used a key alone for long enough leaves it to the next process, and
+/// not free for clients that know no queue.
+#[tokio::test]
+async fn a_process_that_used_it_alone_leaves_the_key_free() {
+    let server = Server::start();
+    for _ in 0..10 {
+        if let Some(is_free) = left_free_by_one_process(&server).await {
+            assert!(is_free, "the next process has it");
+            return;
+        }
+    }
+    panic!("the machine was too slow ten times");
 }
 
 /// A server on which a lock has just been left free. Processes queue for it: all but one have had
