@@ -288,6 +288,7 @@ async fn all_replicas_are_those_that_sentinels_know() {
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn replicas_that_are_away_and_forgotten_are_found() {
     let test = "deployments::replicas::all_replicas_are_those_that_sentinels_know";
     fails_with("ReplicasAwayForgotten", test);

@@ -135,6 +135,7 @@ async fn each_call_counts_to_its_own_number(store: &Store) {
 
 /// Fails if these tests would not see that a call counts to the number of others.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn the_number_of_others_is_found() {
     let test = "kinds::permits::redis::each_call_counts_to_its_own_number";
     fails_with("GreatestNumberCounts", test);

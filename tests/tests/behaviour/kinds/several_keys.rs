@@ -187,6 +187,7 @@ async fn the_earliest_deadline_counts(store: &Store) {
 
 /// Fails if the test above does not see that the last end is told.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn the_latest_deadline_is_found() {
     let test = "kinds::several_keys::memory::the_earliest_deadline_counts";
     fails_with("LatestEndTold", test);

@@ -42,6 +42,7 @@ on_stores!(sentinel cluster redlock: (a_lease_is_kept));
 
 /// Fails if the scene does not see that nothing is renewed.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_watchdog_that_sleeps_is_found() {
     fails_with(
         "WatchdogAsleep",

@@ -303,6 +303,7 @@ async fn a_store_that_is_away_is_told() {
 
 /// Fails if these tests would not see that a lock is adopted twice.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_lock_that_is_adopted_twice_is_found() {
     fails_with(
         "AdoptedTwice",
@@ -312,6 +313,7 @@ fn a_lock_that_is_adopted_twice_is_found() {
 
 /// Fails if these tests would not see that a kept lock is adopted.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_kept_lock_that_is_adopted_is_found() {
     let test = "leases::hand_over::redis::a_constant_is_no_token";
     fails_with("ConstantAdopted", test);
@@ -319,6 +321,7 @@ fn a_kept_lock_that_is_adopted_is_found() {
 
 /// Fails if these tests would not see that a worker believes its baggage.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_fence_from_the_baggage_is_found() {
     let test = "leases::hand_over::redis::the_fence_is_the_one_of_the_store";
     fails_with("BaggageBelieved", test);
@@ -367,6 +370,7 @@ async fn the_value_of_another_client_is_not_adopted() {
 
 /// Fails if these tests would not see that the first process goes on renewing.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_lock_that_is_still_renewed_is_found() {
     let test = "leases::hand_over::redis::it_expires_without_a_worker";
     fails_with("RenewedAfterHandOver", test);

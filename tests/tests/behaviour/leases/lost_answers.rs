@@ -52,6 +52,7 @@ async fn behind_a_sentinel() {
 
 /// Fails if the scene does not see that an acquisition is refused by its own first try.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_acquisition_that_is_not_idempotent_is_found() {
     fails_with("NotIdempotent", "leases::lost_answers::behind_a_sentinel");
 }

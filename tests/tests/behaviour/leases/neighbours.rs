@@ -12,8 +12,12 @@ use leasehold_tests::wait;
 const TTL: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(30);
 
-/// Fails if a lock that is taken away from a pool costs another lock of it.
-async fn one_lost_lock_costs_no_other(store: &Store) {
+/// The locks that are taken away. A batch may have any of the twenty in a row. In none are these
+/// three the mirror of themselves, so answers in the reverse order reach other locks.
+const STOLEN: [usize; 3] = [2, 7, 8];
+
+/// Fails if locks that are taken away from a pool cost other locks of it.
+async fn a_lost_lock_costs_no_other(store: &Store) {
     let pool = store.pool().await;
     // All at once, so that their renewals leave together.
     let taking = (0..20).map(|number| {
@@ -21,36 +25,41 @@ async fn one_lost_lock_costs_no_other(store: &Store) {
         request.watchdog().acquire()
     });
     let held = try_join_all(taking).await.expect("they are free");
-    if store.url.starts_with("memory://") {
-        // No other client can write there.
-        let operator = store.pool().await;
-        operator.force_release("7").await.expect("it answers");
-    } else {
-        store.probe.steal("7", LONG);
+    let operator = store.pool().await;
+    for number in STOLEN.map(|number| number.to_string()) {
+        if store.url.starts_with("memory://") {
+            // No other client can write there.
+            operator.force_release(&number).await.expect("it answers");
+        } else {
+            store.probe.steal(&number, LONG);
+        }
     }
     let is_lost = |guard: &LockGuard| guard.check().is_err();
-    wait::until_async("the loss", LONG, || is_lost(&held[7])).await;
+    let all_are = || STOLEN.iter().all(|number| is_lost(&held[*number]));
+    wait::until_async("the losses", LONG, all_are).await;
     // Each of the others has ended by then, if it is no longer renewed.
     tokio::time::sleep(TTL * 2).await;
     for (number, guard) in held.into_iter().enumerate() {
-        assert_eq!(guard.check().is_err(), number == 7, "{number}");
-        if number != 7 {
+        let stolen = STOLEN.contains(&number);
+        assert_eq!(is_lost(&guard), stolen, "{number}");
+        if !stolen {
             guard.release().await.expect("still held");
         }
     }
 }
 
 on_stores!(memory redis sentinel cluster redlock postgres etcd zookeeper: (
-    one_lost_lock_costs_no_other,
+    a_lost_lock_costs_no_other,
 ));
 
 /// Fails if the scene does not see that the answers to renewals are taken for each other's.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn mixed_answers_are_found() {
     for (bug, store) in [("AnswersMixed", "cluster"), ("WrongLeaseExtended", "redis")] {
         fails_with(
             bug,
-            &format!("leases::neighbours::{store}::one_lost_lock_costs_no_other"),
+            &format!("leases::neighbours::{store}::a_lost_lock_costs_no_other"),
         );
     }
 }

@@ -275,6 +275,7 @@ on_stopped!(redlock: (
 
 /// Fails if the scenes do not see a late deadline, a late poll, a missing renewal, or a late end.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn broken_leases_are_found() {
     for (bug, scene) in [
         (

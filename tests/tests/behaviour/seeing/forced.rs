@@ -310,6 +310,7 @@ async fn under_load(store: &Store) {
 
 /// Fails if no test notices that a holder is not told.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_holder_that_is_not_told_is_found() {
     fails_with(
         "RevocationUnheard",
@@ -319,6 +320,7 @@ fn a_holder_that_is_not_told_is_found() {
 
 /// Fails if no test notices that a session is not told.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_session_that_is_not_told_is_found() {
     for test in [
         "seeing::forced::etcd::the_holder_is_told_at_once",
@@ -330,6 +332,7 @@ fn a_session_that_is_not_told_is_found() {
 
 /// Fails if no test notices that a lock that is taken away is free at once.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_lock_that_is_free_before_its_body_has_ended_is_found() {
     for test in [
         "seeing::forced::redis::a_holder_that_goes_on_has_seconds",

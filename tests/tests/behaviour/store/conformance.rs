@@ -24,30 +24,35 @@ async fn memory() {
 
 /// Fails if the suite does not see that a repeated request leaves the rest of the ttl.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_repeat_that_keeps_the_rest_of_its_ttl_is_found() {
     fails_with("RepeatShortened", "store::conformance::redis");
 }
 
 /// Fails if the suite does not see that a late renewal lengthens a hold.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_kept_key_that_is_still_renewed_is_found() {
     fails_with("KeptTokenStays", "store::conformance::redis");
 }
 
 /// Fails if the suite does not see that a late renewal lengthens a share that is kept.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_kept_share_that_is_still_renewed_is_found() {
     fails_with("KeptShareStays", "store::conformance::redis");
 }
 
 /// Fails if the suite does not see that a permit is free although it is to be kept.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_share_that_is_not_kept_is_found() {
     fails_with("ShareNotKept", "store::conformance::redis");
 }
 
 /// Fails if the suite does not see that a connection counts as silent before it was read.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_answer_that_is_left_lying_is_found() {
     fails_with("SilenceUnread", "store::conformance::postgres");
     fails_with("SilenceUnread", "store::conformance::redis");
@@ -119,18 +124,21 @@ async fn zookeeper() {
 
 /// Fails if the suite does not see that a store takes a znode of another session for its own.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_znode_of_another_session_is_found() {
     fails_with("NodesOfAnySession", "store::conformance::zookeeper");
 }
 
 /// Fails if the suite does not see that a store takes a node of another session for its own.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_node_of_another_session_is_found() {
     fails_with("NodesOfAnySession", "store::conformance::etcd");
 }
 
 /// Fails if the suite does not see that a lease goes on as long as its process.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_lease_that_never_ends_is_found() {
     fails_with("LeaseNeverEnds", "store::conformance::etcd");
     fails_with("LeaseNeverEnds", "store::conformance::zookeeper");

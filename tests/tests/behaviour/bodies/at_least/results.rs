@@ -272,6 +272,7 @@ async fn what_is_not_possible_is_refused(store: &Store) {
 
 /// Fails if the tests of this file do not see that a lock does not stay.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_lock_that_does_not_stay_is_found() {
     fails_with(
         "AtLeastForgotten",

@@ -149,6 +149,7 @@ on_stores!(sentinel cluster: (
 
 /// Fails if these tests would not see that a result answers any function.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_result_of_another_function_is_found() {
     let test = "bodies::replay::functions::redis::each_function_has_its_own_result";
     fails_with("FunctionIgnored", test);
@@ -156,6 +157,7 @@ fn a_result_of_another_function_is_found() {
 
 /// Fails if these tests would not see that one answer serves the calls of all functions.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_answer_for_another_function_is_found() {
     let test = "bodies::replay::functions::memory::who_waits_for_another_function_runs";
     fails_with("AnswerForAllFunctions", test);

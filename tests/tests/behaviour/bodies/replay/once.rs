@@ -191,6 +191,7 @@ on_stores!(sentinel cluster: (
 
 /// Fails if these tests would not see that an error is kept.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_error_that_is_kept_is_found() {
     let test = "bodies::replay::once::redis::after_a_failure_the_next_click_runs";
     fails_with("RecordedAfterErr", test);
@@ -198,6 +199,7 @@ fn an_error_that_is_kept_is_found() {
 
 /// Fails if these tests would not see that the result of a lost lock is kept.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_result_of_a_lost_lock_is_found() {
     let test = "bodies::replay::once::redis::a_lost_lock_keeps_nothing";
     fails_with("RecordedWithoutCheck", test);
@@ -205,6 +207,7 @@ fn a_result_of_a_lost_lock_is_found() {
 
 /// Fails if these tests would not see that a call runs because it was handed the lock.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_lock_that_is_handed_past_its_result_is_found() {
     let test = "bodies::replay::once::redis::other_calls_take_the_lock_as_ever";
     fails_with("ReplayHandedOver", test);

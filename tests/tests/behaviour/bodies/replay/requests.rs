@@ -124,6 +124,7 @@ on_stores!(sentinel cluster: (
 
 /// Fails if these tests would not see that fingerprints are not compared.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_fingerprint_that_is_not_compared_is_found() {
     let test = "bodies::replay::requests::redis::another_request_is_refused";
     fails_with("FingerprintIgnored", test);

@@ -160,6 +160,7 @@ async fn two_values_with_one_json_are_not_told_apart() {
 
 /// Fails if these tests would not see that a value is kept unread.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_value_that_is_kept_unread_is_found() {
     let test = "bodies::replay::values::another_variant_is_not_kept";
     fails_with("KeptUnread", test);

@@ -37,6 +37,7 @@ async fn a_lock_leaves_few_names_behind() {
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn names_that_are_used_once_are_found() {
     let test = "deployments::etcd::names::a_lock_leaves_few_names_behind";
     fails_with("NamesUsedOnce", test);
@@ -64,6 +65,7 @@ async fn a_wait_leaves_no_watch_behind() {
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn watches_that_are_left_are_found() {
     let test = "deployments::etcd::names::a_wait_leaves_no_watch_behind";
     fails_with("WatchesLeft", test);

@@ -93,6 +93,7 @@ async fn a_lost_right_ends_one_lease() {
 
 /// Fails if these tests would not see that leases stay together with the refused one.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn leases_that_stay_together_are_found() {
     let test = "deployments::etcd::neighbours::a_lost_right_ends_one_lease";
     fails_with("RetriedTogether", test);

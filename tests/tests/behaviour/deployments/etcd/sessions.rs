@@ -47,6 +47,7 @@ async fn a_lost_session_is_told_to_all() {
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_lost_session_that_is_not_told_is_found() {
     let test = "deployments::etcd::sessions::a_lost_session_is_told_to_all";
     fails_with("LostSessionUntold", test);
@@ -82,6 +83,7 @@ async fn a_session_outlasts_its_leases() {
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_session_that_does_not_cover_a_lease_is_found() {
     let test = "deployments::etcd::sessions::a_session_outlasts_its_leases";
     fails_with("SessionUnconfirmed", test);
@@ -121,6 +123,7 @@ async fn a_replaced_leader_confirms_nothing() {
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_heartbeat_that_is_believed_is_found() {
     let test = "deployments::etcd::sessions::a_replaced_leader_confirms_nothing";
     fails_with("HeartbeatBelieved", test);
@@ -152,12 +155,14 @@ async fn what_is_given_up_is_not_sent_again() {
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_request_that_is_sent_again_is_found() {
     let test = "deployments::etcd::sessions::what_is_given_up_is_not_sent_again";
     fails_with("GivenUpSentAgain", test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_session_that_is_not_sealed_is_found() {
     let test = "deployments::etcd::sessions::a_sealed_session_makes_nothing";
     fails_with("NeverSealed", test);
@@ -165,6 +170,7 @@ fn a_session_that_is_not_sealed_is_found() {
 
 /// Fails if a release removes the node of another holder.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_release_of_any_holder_is_found() {
     let test = "bodies::exits::etcd::the_lock_is_stolen";
     fails_with("DeleteWithoutCompare", test);
@@ -189,6 +195,7 @@ async fn a_key_that_is_gone_is_seen() {
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_watch_that_sees_no_gone_key_is_found() {
     let test = "deployments::etcd::sessions::a_key_that_is_gone_is_seen";
     fails_with("GoneUnseen", test);

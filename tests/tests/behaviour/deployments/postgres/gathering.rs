@@ -44,6 +44,7 @@ async fn requests_share_calls_while_the_server_is_slow() {
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn calls_that_pile_up_are_found() {
     let test = "deployments::postgres::gathering::requests_share_calls_while_the_server_is_slow";
     fails_with("CallsPileUp", test);
@@ -77,6 +78,7 @@ async fn a_renewal_does_not_wait_for_patient_calls() {
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_renewal_that_waits_patiently_is_found() {
     let test = "deployments::postgres::gathering::a_renewal_does_not_wait_for_patient_calls";
     fails_with("GatheredPatiently", test);

@@ -122,6 +122,7 @@ async fn a_pool_runs_nothing_of_another_role() {
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_trusted_search_path_is_found() {
     let test = "deployments::postgres::hostile::a_pool_runs_nothing_of_another_role";
     rerun::fails_with("SearchPathTrusted", test);

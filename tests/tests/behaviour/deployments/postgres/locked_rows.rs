@@ -92,6 +92,7 @@ async fn hold_all(pool: &LockPool) -> Vec<LockGuard> {
 
 /// Fails if the first test does not see that locked rows fail all that is asked beside them.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn rows_that_fail_all_are_found() {
     fails_with(
         "LockedRowFailsAll",

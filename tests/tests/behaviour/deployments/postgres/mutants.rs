@@ -12,60 +12,70 @@ fn of(test: &str) -> String {
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn verify_keeps_nothing() {
     let test = of("verifying::a_verified_lock_waits_for_the_transaction");
     fails_with("VerifyKeepsNothing", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn verify_keeps_nothing_under_load() {
     let test = of("exact_commits::no_update_is_lost");
     fails_with("VerifyKeepsNothing", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn kept_shares_verify() {
     let test = of("verifying::a_kept_share_verifies_no_fence");
     fails_with("KeptSharesVerify", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn pins_are_overtaken_by_adopters() {
     let test = of("outliving::an_adopter_waits_for_the_commit");
     fails_with("AdoptersOvertakePins", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn claims_last() {
     let test = of("orphans::a_lock_that_nobody_claims_is_free_after_a_second");
     fails_with("ClaimsLast", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn locked_rows_fail_whole_batches() {
     let test = of("locked_rows::a_call_leaves_locked_rows_out");
     fails_with("LockedRowsAreNotLeftOut", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn verify_keeps_nothing_of_a_dropped_call() {
     let test = of("dropped_calls::a_transaction_of_a_dropped_call");
     fails_with("VerifyKeepsNothing", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn verify_holds_renewals_up() {
     let test = of("verifying::a_pinned_lease_is_renewed");
     fails_with("VerifyHoldsRenewalsUp", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn earlier_fences_verify() {
     let test = of("verifying::only_the_latest_holder_verifies");
     fails_with("EarlierFencesVerify", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn locks_of_earlier_timelines_verify() {
     let test = of("fail_over::a_lock_from_before_a_fail_over_does_not_verify");
     fails_with("EarlierTimelinesVerify", &test);
@@ -73,143 +83,169 @@ fn locks_of_earlier_timelines_verify() {
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn readers_keep_nothing() {
     let test = of("verifying::readers_pin_against_writers_only");
     fails_with("ReadersKeepNothing", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn pins_are_not_seen() {
     let test = of("verifying::a_verified_lock_waits_for_the_transaction");
     fails_with("PinsAreNotSeen", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn readers_come_in_before_the_commit() {
     let test = of("verifying::a_downgrade_lets_readers_in_after_the_commit");
     fails_with("ReadersComeInBeforeTheCommit", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn rows_are_locked_in_any_order() {
     let test = of("deadlocks::batches_in_any_order");
     fails_with("RowsAreLockedInAnyOrder", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn releases_need_no_token() {
     fails_with("ReleasesNeedNoToken", CONFORMANCE);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn renewals_need_no_token() {
     fails_with("RenewalsNeedNoToken", CONFORMANCE);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn renewals_go_by_their_beginning() {
     let test = of("clock::a_renewal_that_waited_beyond_the_lease_is_refused");
     fails_with("RenewalsGoByTheirBeginning", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn leases_end_with_their_beacon() {
     let test = of("beacons::a_lost_session_ends_no_lease");
     fails_with("LeasesEndWithTheirBeacon", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn dark_waiters_are_called() {
     let test = of("beacons::a_waiter_without_a_session_is_passed_over_at_once");
     fails_with("DarkWaitersAreCalled", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn dark_holders_are_told() {
     let test = of("beacons::a_lock_taken_from_a_holder_without_a_session_is_free_at_once");
     fails_with("DarkHoldersAreTold", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn no_holder_hears() {
     let test = "seeing::forced::postgres::the_body_is_dropped_before_the_next_begins";
     fails_with("NoHolderHears", test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn sweeps_forget_fences() {
     fails_with("SweepsForgetFences", CONFORMANCE);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn reserves_are_given_away() {
     fails_with("ReservesAreGivenAway", CONFORMANCE);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn the_queue_is_overtaken() {
     fails_with("TheQueueIsOvertaken", CONFORMANCE);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn guard_lets_earlier_fences_in() {
     let test = of("verifying::guard_lets_no_earlier_fence_in");
     fails_with("GuardLetsEarlierFencesIn", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn batches_take_what_is_pinned() {
     fails_with("BatchesTakePinned", &of(BATCHES));
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn batches_overtake_the_queue() {
     fails_with("BatchesOvertakeTheQueue", &of(BATCHES));
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn batches_serve_the_last() {
     fails_with("BatchesServeTheLast", &of(BATCHES));
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn batches_release_in_any_order() {
     let test = of("batches::the_first_release_of_a_lock_counts");
     fails_with("BatchesReleaseInAnyOrder", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn batches_release_for_any_token() {
     fails_with("BatchesReleaseForAnyToken", &of(BATCHES));
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn batches_forget_waiters() {
     fails_with("BatchesForgetWaiters", &of(BATCHES));
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn batches_release_what_is_revoked() {
     fails_with("BatchesReleaseWhatIsRevoked", &of(BATCHES));
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn batches_tell_other_fences() {
     fails_with("BatchesTellOtherFences", &of(BATCHES));
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn batches_read_the_whole_table() {
     let test = of("batches::a_batch_reads_its_keys_and_no_other_rows");
     fails_with("BatchesReadTheWholeTable", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn revoked_shares_are_taken_again() {
     fails_with("RevokedSharesAreTakenAgain", &of(BATCHES));
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn functions_trust_the_search_path() {
     let test = of("hostile::functions_run_nothing_of_another_role");
     fails_with("TakesTrustThePath", &test);
@@ -217,24 +253,28 @@ fn functions_trust_the_search_path() {
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn sweeps_need_an_advisory_lock() {
     let test = of("neighbours::a_role_that_may_connect_holds_nothing_up");
     fails_with("SweepsNeedAnAdvisoryLock", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn ended_sessions_stay_lit() {
     let test = of("neighbours::a_role_that_may_connect_holds_nothing_up");
     fails_with("EndedSessionsStayLit", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn any_session_keeps_a_beacon() {
     let test = of("neighbours::a_session_of_another_role_keeps_no_beacon_lit");
     fails_with("AnySessionKeepsABeacon", &test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn guard_takes_any_fence() {
     let test = of("neighbours::a_role_with_usage_spoils_no_key");
     fails_with("GuardTakesAnyFence", &test);

@@ -137,6 +137,7 @@ async fn an_adopter_waits_for_the_commit() {
 
 /// Fails if the tests of this file do not see that the process hands on what a transaction holds.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_pin_that_is_not_minded_is_found() {
     for test in [
         "deployments::postgres::outliving::the_next_call_of_the_process_waits_for_the_commit",

@@ -141,6 +141,7 @@ async fn a_share_that_is_refused_blocks_nobody() {
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_share_that_is_left_is_found() {
     let test = "deployments::tls_and_acl::acl::a_share_that_is_refused_blocks_nobody";
     fails_with("ScriptsAreWhole", test);

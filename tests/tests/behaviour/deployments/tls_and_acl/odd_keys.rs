@@ -71,6 +71,7 @@ async fn a_right_to_a_shared_lock() {
 
 /// Fails if these tests would not see that leases stay together with the refused one.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn leases_that_stay_together_are_found() {
     let module = "deployments::tls_and_acl::odd_keys";
     for test in ["a_right_to_a_lock", "a_right_to_a_shared_lock"] {
@@ -169,6 +170,7 @@ async fn odd_counters() {
 
 /// Fails if these tests would not see that a spoilt counter stays, or that fences repeat.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn counters_that_are_believed_are_found() {
     for bug in ["SpoiltCounterKept", "FencesInexact"] {
         fails_with(bug, "deployments::tls_and_acl::odd_keys::odd_counters");

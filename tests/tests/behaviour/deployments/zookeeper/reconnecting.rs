@@ -75,6 +75,7 @@ async fn no_lost_answer_shortens_a_session() {
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_granted_time_that_is_read_once_is_found() {
     let test = "deployments::zookeeper::reconnecting::a_session_that_became_shorter_is_over";
     fails_with("GrantedTimeReadOnce", test);
@@ -162,6 +163,7 @@ fn watches(server: &Zookeeper) -> usize {
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn watches_that_are_forgotten_are_found() {
     let test = "deployments::zookeeper::reconnecting::many_waiting_calls_survive_a_cut";
     fails_with("WatchesForgotten", test);

@@ -153,12 +153,14 @@ async fn a_heartbeat_counts_when_the_leader_has_heard_of_it() {
 
 /// Fails if a release removes the node of another holder.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_release_of_any_holder_is_found() {
     let test = "bodies::exits::zookeeper::the_lock_is_stolen";
     fails_with("DeleteWithoutCompare", test);
 }
 
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_heartbeat_that_is_believed_is_found() {
     let test =
         "deployments::zookeeper::sessions::a_heartbeat_counts_when_the_leader_has_heard_of_it";

@@ -139,6 +139,7 @@ async fn of_contention() {
 
 /// Fails if the tests above would not see a process that keeps the places of its dropped calls.
 #[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_kept_place_is_found() {
     let test = "queueing::processes::traces::of_calls_that_give_up";
     fails_with("DroppedCallKeepsItsPlace", test);
