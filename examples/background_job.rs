@@ -1,9 +1,9 @@
-//! A job that every instance of a service starts on the same schedule and only one may run.
+//! A job that every instance of a service starts on the same schedule, but only one may run.
 //!
 //! `watchdog` renews the lease for as long as the job takes. So `ttl` can stay short, and a crashed
-//! instance delays the next run only briefly. `max_hold` ends a job that hangs. The instances that
-//! come second skip the round: that is not an error for them. `at_least` keeps the lock until the
-//! instance whose clock is late has come, too.
+//! instance delays the next run only briefly. `max_hold` ends a job that hangs. The other instances
+//! skip this run, which is not an error. `at_least` keeps the lock long enough for an instance
+//! whose clock is late.
 //!
 //! ```sh
 //! cargo run --example background_job
@@ -46,7 +46,7 @@ async fn scheduled_run(instance: u32) -> Result<(), LockError> {
 async fn main() -> Result<(), Box<dyn Error>> {
     leasehold::init("memory://").await?; // in production: "redis://127.0.0.1/"
     tokio::try_join!(scheduled_run(1), scheduled_run(2), scheduled_run(3))?;
-    // The job is done, and this instance's clock is late.
+    // The job is done, but this instance starts late, because of its clock.
     scheduled_run(4).await?;
     leasehold::shutdown(Duration::from_secs(5)).await;
     Ok(())

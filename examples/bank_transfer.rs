@@ -1,9 +1,8 @@
-//! Transfers between accounts: each holds the locks of both of its accounts, and no deadlock
-//! arises.
+//! Transfers between accounts. Each transfer holds the locks of both accounts, without deadlocks.
 //!
-//! An array of keys is locked as a whole, in the order of the sorted keys, so transfers in opposite
-//! directions do not deadlock. The fee is charged by a function with a lock of its own. It is
-//! `reentrant`, so a transfer that has the account's lock already can call it.
+//! An array of keys is locked as a whole, in sorted order. So transfers in opposite directions do
+//! not deadlock. The function for the fee has a separate lock. It is `reentrant`, so a transfer
+//! that already has the account's lock can call it.
 //!
 //! ```sh
 //! cargo run --example bank_transfer
@@ -18,8 +17,8 @@ use leasehold::{LockError, distributed_lock};
 const NAMES: [&str; 3] = ["ada", "grace", "edsger"];
 const START: i64 = 100;
 
-/// A table of balances without an atomic add: as with most tables, a caller reads, and writes
-/// later.
+/// A table of balances without an atomic add. As with most tables, a caller first reads and then
+/// writes.
 struct Bank {
     balances: [AtomicI64; NAMES.len()],
     fees: AtomicI64,
@@ -63,7 +62,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         balances: [const { AtomicI64::new(START) }; NAMES.len()],
         fees: AtomicI64::new(0),
     };
-    // In a circle, both ways around, and a charge on its own, all at once.
+    // Transfers around the circle in both directions, and a separate charge, all at the same time.
     for _ in 0..10 {
         tokio::try_join!(
             bank.transfer(0, 1, 5),

@@ -1,4 +1,4 @@
-//! Three ways for a function to say that it could not run inside its lock.
+//! Three ways for a function to report that it could not run inside its lock.
 //!
 //! ```sh
 //! cargo run --example custom_error
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use leasehold::{LockError, distributed_lock};
 
-/// 1. An error type of your own: give it `From<LockError>`; `thiserror` writes that for you.
+/// 1. Your own error type with `From<LockError>`, which `thiserror` can generate.
 #[derive(Debug, thiserror::Error)]
 enum OrderError {
     #[error("the cart is empty")]
@@ -25,14 +25,14 @@ async fn create_order(id: u64, items: &[&str]) -> Result<String, OrderError> {
     Ok(format!("order {id}: {first} and {} more", items.len() - 1))
 }
 
-/// 2. A `Result` whose error cannot be changed: `on_error` makes the value to return. A text that a
-///    client may see is `public_message`: the error's own text names the key, for the log.
+/// 2. A `Result` with a fixed error type: `on_error` creates the value to return. Clients may see
+///    the `public_message`. The error's own text names the key, and is only for the log.
 #[distributed_lock(key = "order:<id>", ttl = "10s", on_error = |error| Err(error.public_message()))]
 async fn cancel_order(id: u64) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// 3. No `Result` at all: `on_error` again; a variant's constructor is a function too.
+/// 3. No `Result` at all: `on_error` again. The constructor of a variant is a function too.
 #[derive(Debug)]
 enum Reminder {
     Sent,

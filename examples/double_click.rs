@@ -1,9 +1,9 @@
-//! A payment that is made once although the customer clicks twice, however late the second click
-//! comes.
+//! A payment that is made once although the customer clicks twice, even if the second click comes
+//! late.
 //!
-//! The lock alone refuses a click that comes while the first is processed. `hold` keeps the lock
-//! for a while after `Ok`, so a later click is refused as well. After an error the lock is released
-//! at once, and the customer can try again.
+//! The lock alone refuses a second click only while the first one is processed. `hold` keeps the
+//! lock for a while after `Ok`, so a later click is refused as well. After an error the lock is
+//! released at once, and the customer can try again.
 //!
 //! ```sh
 //! cargo run --example double_click
@@ -44,7 +44,7 @@ async fn click(card: &str) -> bool {
 async fn main() -> Result<(), Box<dyn Error>> {
     leasehold::init("memory://").await?; // in production: "redis://127.0.0.1/"
     assert!(!click("expired").await, "declined");
-    // The retry gets in at once, and the click beside it does not.
+    // The retry gets the lock at once, and the simultaneous second click does not.
     let (first, second) = tokio::join!(click("good"), click("good"));
     assert!(first && !second);
     assert!(!click("good").await, "the late click is refused too");

@@ -1,4 +1,4 @@
-//! At most three at a time, in all processes: the limit of a partner's service.
+//! At most three calls at a time, over all processes: the limit of a partner's service.
 //!
 //! ```sh
 //! cargo run --example rate_of_n
@@ -12,7 +12,7 @@ use std::time::Duration;
 use leasehold::{LockError, distributed_lock};
 use tokio::task::JoinSet;
 
-/// A service that refuses a fourth request while three run.
+/// A service that refuses a fourth request while three are running.
 #[derive(Default)]
 struct Partner {
     running: AtomicUsize,

@@ -1,8 +1,7 @@
-//! A catalog with many readers and few writers: readers are inside at the same time, a writer is
-//! alone.
+//! A catalog with many readers and few writers. Readers share the lock, and a writer has it alone.
 //!
-//! A price list is two numbers that belong together. A reader between the two writes would see a
-//! pair that never was.
+//! A price list consists of two related numbers. A reader between the two writes would see a pair
+//! that never existed.
 //!
 //! ```sh
 //! cargo run --example read_mostly_catalog
@@ -23,7 +22,7 @@ const WRITERS: u64 = 3;
 struct Catalog {
     net: AtomicU64,
     gross: AtomicU64,
-    /// How many readers are inside, and the most that there were.
+    /// Number of readers inside, and in `most` the maximum so far.
     inside: AtomicUsize,
     most: AtomicUsize,
 }

@@ -1,6 +1,6 @@
-//! The attribute on methods: in a trait's impl, with a field of `self` in the key.
+//! The attribute on a method of a trait's impl, with a field of `self` in the key.
 //!
-//! The pool is the one that the value carries, instead of one installed for the whole program.
+//! Each value has its own lock pool, instead of one pool installed for the whole program.
 //!
 //! ```sh
 //! cargo run --example trait_method
@@ -16,7 +16,7 @@ trait Inventory {
     async fn take(&self, sku: &str, quantity: u32) -> Result<u32, LockError>;
 }
 
-/// A warehouse in one region; `left` stands for a table that is read and written in two steps.
+/// A warehouse in one region. `left` stands for a table that is read and written in two steps.
 struct Warehouse {
     region: &'static str,
     locks: LockPool,

@@ -23,27 +23,26 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Writes measured tables and a plot into a page, from files that --json wrote. Of a
-    /// contestant's row that is in several files the last one counts
+    /// Writes measured tables and a plot into a page, from files written by --json. If several
+    /// files contain a contestant's row, the last one counts
     Report {
-        /// Which part of the page: `services` are the rows `open_…` and `closed_…`, `measured` the
-        /// rest
+        /// Part of the page: `services` are the rows `open_…` and `closed_…`, `measured` the rest
         #[arg(long)]
         section: Section,
         /// Files of an earlier --json
         #[arg(required = true)]
         files: Vec<PathBuf>,
-        /// The page; what stands between its markers is replaced, and the plot is put beside it
+        /// The page; the text between its markers is replaced, and the plot is written beside it
         #[arg(long, default_value = "docs/performance/results.md")]
         page: PathBuf,
     },
-    /// A process that computes beside a row; the program starts these itself
+    /// A process that computes beside a row; the program itself starts these
     #[command(hide = true)]
     Busy,
-    /// A network with a delay; the program starts it itself
+    /// A network with a delay; the program itself starts it
     #[command(hide = true)]
     Delay { target: SocketAddr, micros: u64 },
-    /// One client process; the program starts these itself
+    /// One client process; the program itself starts these
     #[command(hide = true)]
     Client {
         contestant: Contestant,
@@ -54,31 +53,31 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// The two-minute subset, without other languages: shows that everything works and judges no
-    /// time
+    /// The two-minute subset, without other languages: shows that everything works, but judges no
+    /// times
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Only these rows, parted by commas; `open` and `closed` are all of theirs, and
-    /// `open_1000:current_thread:busy` is a row in some of its setups
+    /// Only these rows, separated by commas; `open` and `closed` select all of theirs, and
+    /// `open_1000:current_thread:busy` selects a row in some of its setups
     #[arg(long, value_delimiter = ',', value_name = "ROW")]
     pub(crate) rows: Vec<String>,
-    /// Only these contestants, parted by commas
+    /// Only these contestants, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub(crate) contestants: Vec<Contestant>,
-    /// How often each contestant does each row [default: 5, with --quick 1]
+    /// Number of rounds in which each contestant does each row [default: 5, with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
-    /// How long each measurement is, in milliseconds [default: 3000, in the rows `open_…` and
+    /// Length of each measurement in milliseconds [default: 3000, in the rows `open_…` and
     /// `closed_…` 600 to 1600, with --quick 300]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=600_000))]
     window_ms: Option<u64>,
-    /// How long a waiter may wait, in milliseconds, before it counts as lost
+    /// Time in milliseconds after which a waiter counts as lost
     #[arg(long, value_name = "MS", default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(100..=600_000))]
     pub(crate) patience_ms: u64,
-    /// Writes one JSON object a line for each metric
+    /// Writes one JSON object per line, one for each metric
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// The program of an earlier build, measured by turns with this one in rows of their own;
+    /// The program of an earlier build, measured in separate rows by turns with this one;
     /// `scripts/bench --against COMMIT` builds it
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) against: Option<PathBuf>,
@@ -105,7 +104,7 @@ impl RunArguments {
         self.rounds.unwrap_or(if self.quick { 1 } else { 5 })
     }
 
-    /// The length of a measurement that usually takes `full_ms`.
+    /// Returns the length of a measurement that usually takes `full_ms`.
     pub(crate) fn window(&self, full_ms: u64) -> Duration {
         let default = if self.quick { 300 } else { full_ms };
         Duration::from_millis(self.window_ms.unwrap_or(default))

@@ -1,4 +1,4 @@
-//! What services are to see: bounds of ratios to hand-written code, which hold in each row and
+//! Bounds that matter to services: ratios to hand-written code, which must hold in each row and
 //! setup.
 
 use crate::entry::{self, Entry};
@@ -7,7 +7,7 @@ use crate::pace::Pace;
 use crate::table::figure;
 use crate::targets::Wanted::{self, AtLeast, AtMost};
 
-/// A bound of the ratio to hand-written code, for every setup of some rows.
+/// A bound for the ratio to hand-written code, in every setup of some rows.
 struct Bound {
     what: &'static str,
     rows: &'static [&'static str],
@@ -82,7 +82,7 @@ const fn bound(
 }
 
 impl Bound {
-    /// The measured ratios of the bound's rows and setups, with their names, the best first.
+    /// Returns the measured ratios of the bound's rows and setups with their names, the best first.
     fn reached<'a>(&self, measures: &'a [Measure]) -> Vec<(f64, &'a str)> {
         let rows: Vec<String> = self.rows.iter().map(ToString::to_string).collect();
         let entries = entry::chosen(&rows, Pace::Full).unwrap_or_default();
@@ -96,7 +96,7 @@ impl Bound {
         reached
     }
 
-    /// The bound's line of the table.
+    /// Returns the bound's line of the table.
     fn line(&self, measures: &[Measure]) -> String {
         let reached = self.reached(measures);
         let met = reached
@@ -122,7 +122,7 @@ impl Bound {
     }
 }
 
-/// A line for each bound. A bound is met when every row and setup keeps it.
+/// Returns a line for each bound. A bound is met if every row and setup keeps it.
 pub(crate) fn table(measures: &[Measure]) -> String {
     let mut text =
         "| what, against `hand_written` | target | best | worst | |\n|---|---|---:|---:|---|\n"

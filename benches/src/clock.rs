@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds since some start that all processes of the machine share.
+/// Returns the nanoseconds since a start that all processes of the machine share.
 pub(crate) fn now() -> u64 {
     read(ClockId::Monotonic)
 }
 
-/// The CPU time that this process has used, in nanoseconds.
+/// Returns the CPU time used by this process, in nanoseconds.
 pub(crate) fn of_process() -> u64 {
     read(ClockId::ProcessCPUTime)
 }
 
-/// The CPU time that this thread has used, in nanoseconds.
+/// Returns the CPU time used by this thread, in nanoseconds.
 pub(crate) fn of_thread() -> u64 {
     read(ClockId::ThreadCPUTime)
 }
@@ -26,12 +26,12 @@ fn read(clock: ClockId) -> u64 {
     seconds * 1_000_000_000 + nanos
 }
 
-/// A duration as this clock counts it.
+/// Converts a duration to nanoseconds.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// How long it is until `stamp`; zero if it has passed.
+/// Returns the time until `stamp`, or zero if it has passed.
 pub(crate) fn until(stamp: u64) -> Duration {
     Duration::from_nanos(stamp.saturating_sub(now()))
 }

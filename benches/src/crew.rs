@@ -14,12 +14,12 @@ use crate::record::{self, Record};
 use crate::row::Clients;
 use crate::setup::Runtime;
 
-/// The time from the harness's `go` to the start, so that all processes have read it.
+/// Time from the harness's `go` to the start, so that all processes have read it.
 const LEAD: Duration = Duration::from_millis(50);
 /// Long enough for an open loop, whose tasks do not start all at once.
 const OPEN_WARMUP: Duration = Duration::from_millis(200);
 
-/// Where and how long to measure.
+/// Settings of a measurement.
 pub(crate) struct Setting<'a> {
     pub(crate) url: String,
     /// The process ids of all servers.
@@ -44,7 +44,7 @@ pub(crate) struct Outcome {
     /// The records of each process.
     pub(crate) records: Vec<Vec<Record>>,
     pub(crate) reports: Vec<Report>,
-    /// The window that counts.
+    /// The measured window.
     pub(crate) from: u64,
     pub(crate) to: u64,
     /// CPU time of all client processes in the window.
@@ -53,7 +53,7 @@ pub(crate) struct Outcome {
     pub(crate) server_cpu: Option<Duration>,
 }
 
-/// Runs one contestant in a row once.
+/// Runs one contestant once, in one row.
 pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result<Outcome, String> {
     let plans: Vec<Plan> = (0..shape.processes)
         .map(|number| plan(shape, setting, number))
@@ -75,7 +75,7 @@ pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result
     let limit = clock::until(to) + setting.patience + Duration::from_secs(30);
     let reports: Result<Vec<_>, _> = clients.iter().map(|client| client.report(limit)).collect();
     let reports = reports?;
-    // The clients end before their files are read, so that they take no time from the next ones.
+    // The clients end before their files are read, so that they do not slow down the next ones.
     drop(clients);
     let records: Result<Vec<_>, String> = plans.iter().map(take_records).collect();
     Ok(Outcome {
@@ -88,8 +88,8 @@ pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result
     })
 }
 
-/// The time before the window. Clients that keep leases have them when they are ready, and look at
-/// them first in this time.
+/// Returns the time before the window. Clients that keep leases have taken them before they are
+/// ready, and look at them for the first time in this period.
 fn warmup(shape: &Clients, setting: &Setting) -> Duration {
     if shape.keeps() {
         setting.ttl / 50
@@ -118,7 +118,8 @@ pub(crate) fn plan(shape: &Clients, setting: &Setting, number: u32) -> Plan {
     }
 }
 
-/// The command of a client: this program, an earlier build of it, or a program in another language.
+/// Returns the command of a client: this program, an earlier build of it, or a program in another
+/// language.
 pub(crate) fn command(who: Contestant, plan: &Plan, setting: &Setting) -> Result<Command, String> {
     let mut command = if let Some(folder) = who.peer() {
         Command::new(peer(setting.peers, folder)?)
@@ -146,7 +147,7 @@ pub(crate) fn command(who: Contestant, plan: &Plan, setting: &Setting) -> Result
     Ok(command)
 }
 
-/// The program that starts a peer, if it has been installed.
+/// Returns the program that starts a peer, if the peer is installed.
 fn peer(peers: &Path, folder: &str) -> Result<PathBuf, String> {
     let missing = peers.join(folder).join("not-installed");
     if let Ok(reason) = std::fs::read_to_string(&missing) {
@@ -159,7 +160,7 @@ fn peer(peers: &Path, folder: &str) -> Result<PathBuf, String> {
     std::path::absolute(&program).map_err(|error| format!("{}: {error}", program.display()))
 }
 
-/// Sleeps through the window. Returns the CPU time of clients and servers in it.
+/// Sleeps until the end of the window. Returns the CPU time of clients and servers in it.
 fn cpu_between(
     clients: &[Client],
     servers: &[u32],

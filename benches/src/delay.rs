@@ -1,8 +1,9 @@
 //! A network with a delay: a process that forwards each byte, in both directions, a fixed time
-//! after it came.
+//! after its arrival.
 //!
-//! One thread does all: a thread for each direction would take more of the processors that client
-//! and server need. The tests' proxy sleeps on tokio's timer, which knows whole milliseconds only.
+//! One thread does everything: a thread for each direction would take more of the processors that
+//! client and server need. The tests' proxy is not suitable: it sleeps on tokio's timer, which only
+//! counts whole milliseconds.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -15,10 +16,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::clock;
 use crate::contestants::Fault;
 
-/// How many bytes one read takes.
+/// Maximum number of bytes in one read.
 const CHUNK: usize = 64 * 1024;
 
-/// Prints the address that it listens on, and serves until it is killed.
+/// Prints its address, and serves until it is killed.
 pub(crate) fn main(target: SocketAddr, delay: Duration) -> Result<(), Fault> {
     wake_on_time();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -32,12 +33,12 @@ pub(crate) fn main(target: SocketAddr, delay: Duration) -> Result<(), Fault> {
         while let Some((client, _)) = unless_blocked(listener.accept())? {
             pipes.extend(connect(client, target, clock::nanos(delay))?);
         }
-        // A connection that ended in one direction has ended for both of its pipes.
+        // A connection that has ended in one direction ends both of its pipes.
         pipes.retain_mut(|pipe| pipe.step(&mut buffer).is_ok());
     }
 }
 
-/// The pipes of a new connection, one for each direction.
+/// Connects to `target`, and returns one pipe for each direction.
 fn connect(client: TcpStream, target: SocketAddr, delay: u64) -> io::Result<[Pipe; 2]> {
     let server = TcpStream::connect(target)?;
     for end in [&client, &server] {
@@ -51,7 +52,7 @@ fn connect(client: TcpStream, target: SocketAddr, delay: u64) -> io::Result<[Pip
     ])
 }
 
-/// Sleeps until bytes have come, can be sent on, or are due.
+/// Sleeps until bytes have arrived, can be sent on, or are due.
 fn wait(listener: &TcpListener, pipes: &[Pipe]) -> io::Result<()> {
     let mut fds = vec![PollFd::new(listener, PollFlags::IN)];
     for pipe in pipes {
@@ -74,9 +75,9 @@ struct Pipe {
     from: Arc<TcpStream>,
     to: Arc<TcpStream>,
     delay: u64,
-    /// Bytes in flight, with the stamp at which they are due.
+    /// Bytes in flight, with the time at which they are due.
     parcels: VecDeque<(u64, Vec<u8>)>,
-    /// Set while the receiver takes nothing.
+    /// True while the receiver accepts nothing.
     blocked: bool,
 }
 
@@ -95,7 +96,8 @@ impl Pipe {
         self.parcels.front().map(|(due, _)| *due)
     }
 
-    /// Reads what has come, and sends what is due. Returns an error when the connection has ended.
+    /// Reads the arrived bytes, and sends the due bytes. Returns an error if the connection has
+    /// ended.
     fn step(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         let taken = self.take(buffer);
         let sent = self.send();
@@ -136,7 +138,7 @@ impl Pipe {
     }
 }
 
-/// `None` where the call would have to wait.
+/// Returns `None` if the call would have to wait.
 fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -147,7 +149,7 @@ fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Linux may wake a thread 50 µs late to save power, which is a fifth of the delay.
+/// Prevents late wake-ups. To save power, Linux may wake a thread 50 µs late, a fifth of the delay.
 fn wake_on_time() {
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
@@ -159,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    /// Fails if bytes are lost, change places, or come earlier than the delay allows.
+    /// Fails if bytes are lost, reordered, or arrive earlier than the delay allows.
     #[test]
     fn all_bytes_come_in_order_and_not_before_they_are_due() {
         let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");

@@ -1,4 +1,4 @@
-//! Servers of other engines than Redis.
+//! Servers of engines other than Redis.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use leasehold_tests::zookeeper::{Settings, Zookeeper};
 use crate::contestants::Fault;
 use crate::row::Engine;
 
-/// ZooKeeper's own default. Its sessions last from 4 s to 40 s.
+/// ZooKeeper's default. Its sessions last from 4 s to 40 s.
 const TICK: Duration = Duration::from_secs(2);
 
-/// A server of another engine than Redis, with its data on a disk. It runs until it is dropped.
+/// A server of an engine other than Redis, with its data on a disk. It runs until it is dropped.
 pub(crate) enum Other {
     Postgres(Postgres),
     Etcd(Etcd),
@@ -21,7 +21,7 @@ pub(crate) enum Other {
 }
 
 impl Other {
-    /// The process id.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         match self {
             Self::Postgres(server) => server.id(),
@@ -30,7 +30,7 @@ impl Other {
         }
     }
 
-    /// The server and its URL; none for Redis.
+    /// Starts a server and returns it with its URL, or `None` for Redis.
     pub(crate) fn start(engine: Engine) -> Result<Option<(Self, String)>, Fault> {
         Ok(Some(match engine {
             Engine::Redis => return Ok(None),

@@ -1,4 +1,4 @@
-//! The rows of a run: in which setups, by which contestants.
+//! The rows of a run, with their setups and contestants.
 
 use clap::ValueEnum as _;
 
@@ -8,17 +8,17 @@ use crate::row::{Row, Task};
 use crate::rows::{AGAINST, ROWS, SERVICE_ROWS};
 use crate::setup::Setup;
 
-/// A row in one of its setups. Each has results of its own.
+/// A row in one of its setups. Each has separate results.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) row: &'static Row,
     pub(crate) setup: Option<Setup>,
 }
 
-/// The character between the row's name and the words of its setup.
+/// The separator between the row's name and the words of its setup.
 const PARTING: char = ':';
 impl Entry {
-    /// Its name in the results.
+    /// Returns its name in the results.
     pub(crate) fn name(&self) -> String {
         let mut name = self.row.name.to_owned();
         for word in self.setup.iter().flat_map(|setup| setup.words()) {
@@ -28,7 +28,7 @@ impl Entry {
         name
     }
 
-    /// The title for readers.
+    /// Returns the title for readers.
     pub(crate) fn title(&self) -> String {
         let words = self
             .setup
@@ -36,7 +36,7 @@ impl Entry {
         self.row.title.to_owned() + &words.unwrap_or_default()
     }
 
-    /// Whether `name` selects this entry: by the row, or the row's group (the text before its first
+    /// True if `name` selects this entry: by the row, or the row's group (the text before its first
     /// underscore), and then any words of the setup.
     fn is_meant_by(&self, name: &str) -> bool {
         let mut parts = name.split(PARTING);
@@ -58,14 +58,14 @@ impl Row {
     }
 }
 
-/// Every row that there is, in each of its setups.
+/// Returns every row, in each of its setups.
 pub(crate) fn all() -> impl Iterator<Item = Entry> {
     let rows = ROWS.iter().chain(SERVICE_ROWS).chain(AGAINST);
     rows.flat_map(Row::entries)
 }
 
-/// The entries that the names select, or those of the pace. An unknown name is an error that lists
-/// the known ones.
+/// Returns the entries selected by the names, or else those of the pace. An unknown name is an
+/// error that lists the known ones.
 pub(crate) fn chosen(names: &[String], pace: Pace) -> Result<Vec<Entry>, String> {
     if names.is_empty() {
         let against = |entry: &Entry| AGAINST.iter().any(|row| row.name == entry.row.name);
@@ -96,8 +96,8 @@ fn unknown(name: &str) -> String {
     )
 }
 
-/// The contestants of a row: those asked for, or all. Controls take part only if asked for, the
-/// earlier build whenever there is one.
+/// Returns the contestants of a row: the requested ones, or all. Controls take part only if
+/// requested, the earlier build whenever there is one.
 pub(crate) fn contestants(row: &Row, wanted: &[Contestant], pace: Pace) -> Vec<Contestant> {
     let before = pace == Pace::Against && matches!(row.task, Task::Clients(_));
     let fits = |who: &&Contestant| match who {

@@ -12,7 +12,7 @@ use crate::row::Clients;
 /// Values by the name of their metric.
 pub(crate) type Figures = BTreeMap<&'static str, f64>;
 
-/// All metrics, in the order in which the tables show them.
+/// All metrics, in the order of the tables.
 pub(crate) const METRICS: &[&str] = &[
     "least_us",
     "p50_us",
@@ -35,14 +35,14 @@ pub(crate) const METRICS: &[&str] = &[
     "lost_leases",
 ];
 
-/// Counts of broken promises. They must be zero, and are no columns of a table.
+/// Counts of broken promises. They must be zero, and have no column in a table.
 pub(crate) const FAULTS: &[(&str, &str)] = &[
     ("overlaps", "overlapped"),
     ("lost_waiters", "lost waiters"),
     ("lost_leases", "lost leases"),
 ];
 
-/// The figures of `outcome`.
+/// Returns the figures of `outcome`.
 pub(crate) fn of(shape: &Clients, mut outcome: Outcome) -> Figures {
     let lost: u64 = outcome.reports.iter().map(|report| report.lost).sum();
     let what = if shape.keeps() {
@@ -70,7 +70,7 @@ pub(crate) fn of(shape: &Clients, mut outcome: Outcome) -> Figures {
     figures
 }
 
-/// Whole pairs: from asking to the confirmed release.
+/// Adds the figures of whole pairs, from the request to the confirmed release.
 fn distinct(outcome: &Outcome, figures: &mut Figures) {
     let inside = in_window(outcome);
     let pairs = inside.iter().map(|record| record.released - record.asked);
@@ -79,7 +79,8 @@ fn distinct(outcome: &Outcome, figures: &mut Figures) {
     cost(outcome, figures);
 }
 
-/// Whole pairs, from the moment that they were due. The client counts its cost per pair itself.
+/// Adds the figures of whole pairs, from their due time. The client counts its cost per pair
+/// itself.
 fn open(outcome: &Outcome, figures: &mut Figures) {
     let Some(told) = outcome.reports.iter().find_map(|report| report.open_loop) else {
         return;
@@ -94,7 +95,7 @@ fn open(outcome: &Outcome, figures: &mut Figures) {
     figures.extend(told.cpu_ns.map(|cpu| ("cpu_us", number(cpu) / 1e3)));
 }
 
-/// CPU time for each pair or section.
+/// Adds the CPU time for each pair or section.
 fn cost(outcome: &Outcome, figures: &mut Figures) {
     let Some(count) = figures.get("per_s").map(|per_s| per_s * seconds(outcome)) else {
         return;
@@ -107,7 +108,7 @@ fn cost(outcome: &Outcome, figures: &mut Figures) {
     figures.extend(each(outcome.server_cpu).map(|each| ("server_cpu_us", each)));
 }
 
-/// Waits: from asking to the beginning of the section.
+/// Adds the figures of waits, from the request to the beginning of the section.
 fn hot(shape: &Clients, outcome: &mut Outcome, figures: &mut Figures) {
     let inside = in_window(outcome);
     let waits: Vec<_> = inside
@@ -133,7 +134,7 @@ fn hot(shape: &Clients, outcome: &mut Outcome, figures: &mut Figures) {
     figures.insert("overlaps", number(overlap::count(&mut all)));
 }
 
-/// The lateness of renewals: when each was sent, against when it was due.
+/// Adds the lateness of renewals, from the time when each was due to the time when it was sent.
 fn keep(outcome: &Outcome, figures: &mut Figures) {
     let mut late: Vec<u64> = in_window(outcome)
         .iter()
@@ -152,7 +153,7 @@ fn weigh(outcome: &Outcome, figures: &mut Figures) {
     figures.extend(bytes.map(|bytes| ("bytes", bytes)));
 }
 
-/// Sections that began in the window, and those that were asked for in it and began later.
+/// Returns the sections that began in the window, and those requested in it that began later.
 fn in_window(outcome: &Outcome) -> Vec<Record> {
     let all = outcome.records.iter().flatten().copied();
     all.filter(|record| record.entered >= outcome.from)
@@ -171,8 +172,8 @@ fn seconds(outcome: &Outcome) -> f64 {
     number(outcome.to - outcome.from) / 1e9
 }
 
-/// How often the luckiest task got in, against the unluckiest. A task that never did counts as
-/// once.
+/// Returns the number of sections of the luckiest task, divided by that of the unluckiest. A task
+/// without a section counts as one.
 fn share_ratio(shape: &Clients, outcome: &Outcome) -> f64 {
     let mut shares = Vec::new();
     for process in &outcome.records {
@@ -199,7 +200,7 @@ fn quantiles(mut spans: Vec<u64>, figures: &mut Figures) {
     }
 }
 
-/// The value that the share `q` of `sorted`, which is not empty, does not exceed.
+/// Returns the value that the share `q` of `sorted` does not exceed. `sorted` must not be empty.
 pub(crate) fn quantile(sorted: &[u64], q: f64) -> u64 {
     #[allow(
         clippy::cast_possible_truncation,

@@ -1,5 +1,5 @@
-//! Runs rows: all contestants of a row in one run, in a new order each round, on a server of the
-//! row's own.
+//! Runs rows. All contestants of a row take part in one run, in a new order each round, on a
+//! separate server.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,15 +21,15 @@ use crate::sheet::Sheet;
 use crate::stage::Stage;
 use crate::{figures, overhead, pair, table};
 
-/// An annotated function of a build that has metrics, where no recorder is installed.
+/// An annotated function of a build with metrics, but without an installed recorder.
 const WITH_METRICS: &str = "leasehold_with_metrics";
 
-/// The ttl of the rows that take and release: longer than any section or wait for the CPU.
+/// The ttl of the rows that take and release locks: longer than any section or wait for the CPU.
 const TTL: Duration = Duration::from_secs(10);
-/// Long, so that nothing expires while memory is measured.
+/// Long, so that no lease expires while memory is measured.
 const LONG_TTL: Duration = Duration::from_mins(5);
 
-/// All results, and what they were measured with.
+/// Runs rows with the same arguments, folder and date.
 pub(crate) struct Harness<'a> {
     arguments: &'a RunArguments,
     folder: Folder,
@@ -87,9 +87,9 @@ impl<'a> Harness<'a> {
     ) -> Setting<'s> {
         let quick = self.arguments.quick;
         let (ttl, window) = match shape.work {
-            // Each lease is renewed once, every third of the ttl.
+            // Each lease is renewed once, after a third of the ttl.
             Work::Keep | Work::KeepBurst if quick => (TTL, TTL * 2 / 5),
-            // A window of renewals holds several of each lease.
+            // The window contains several renewals of each lease.
             Work::Keep | Work::KeepBurst => (TTL, TTL),
             Work::WeighHeld | Work::WeighWaiting | Work::WeighResults | Work::Pairs => {
                 (LONG_TTL, Duration::ZERO)
@@ -113,7 +113,7 @@ impl<'a> Harness<'a> {
         }
     }
 
-    /// One round: the counts hardly differ.
+    /// Runs one round, because the counts hardly vary.
     fn pair(&self, entry: &Entry) -> Result<Sheet, Fault> {
         let mut sheet = Sheet::default();
         let stage = Stage::start(&pair::SHAPE, entry.setup, TTL)?;
@@ -146,7 +146,7 @@ impl<'a> Harness<'a> {
         Ok(sheet)
     }
 
-    /// The figures that another build measures of itself.
+    /// Returns the figures that another build measures of itself.
     fn overhead_of(&self, program: &Path) -> Result<Figures, Fault> {
         let file = self.folder.0.join("overhead");
         let window = self.arguments.window(WINDOW_MS).as_millis().to_string();
@@ -178,8 +178,8 @@ impl<'a> Harness<'a> {
     }
 }
 
-/// Measures one contestant once. A contestant that cannot run becomes a remark; if it is leasehold,
-/// the run fails.
+/// Measures one contestant once. If it cannot run, a remark is added. If it is leasehold, the run
+/// fails.
 fn measure(who: Contestant, shape: &Clients, setting: &Setting, round: u32, sheet: &mut Sheet) {
     let name = who.to_string();
     match crew::run(who, shape, setting) {
@@ -196,8 +196,8 @@ fn measure(who: Contestant, shape: &Clients, setting: &Setting, round: u32, shee
     }
 }
 
-/// Why the run has failed: leasehold let two tasks in, lost a waiter, or did not run. Times are not
-/// judged.
+/// Returns the reasons for a failed run: leasehold let two tasks in, lost a waiter, or did not run.
+/// Times are not judged.
 pub(crate) fn broken(
     entries: &[Entry],
     wanted: &[Contestant],
@@ -226,7 +226,7 @@ pub(crate) fn broken(
     broken
 }
 
-/// A folder for the clients' records, removed at the end.
+/// A folder for the clients' records. It is removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -243,7 +243,7 @@ impl Drop for Folder {
     }
 }
 
-/// The day in UTC, as the system's `date` tells it.
+/// Returns the day in UTC, from the system's `date`.
 fn today() -> String {
     let told = Command::new("date").args(["-u", "+%Y-%m-%d"]).output();
     let text = told.map(|told| String::from_utf8_lossy(&told.stdout).trim().to_owned());

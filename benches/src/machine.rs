@@ -1,8 +1,9 @@
-//! The kind of machine, without anything that names it.
+//! The kind of machine, without anything that identifies it.
 
 use std::process::Command;
 
-/// Processor, cores, memory, and the versions of the programs that take part.
+/// Returns the cores, the processor, the operating system, and the versions of redis-server and
+/// rustc.
 pub(crate) fn describe() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let processor =
@@ -25,7 +26,7 @@ pub(crate) fn describe() -> String {
     parts.join(", ")
 }
 
-/// The value of the first line `name: value` or `name=value` of a file.
+/// Returns the value of the first line `name: value` or `name=value` of a file.
 fn line(path: &str, name: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;

@@ -1,18 +1,19 @@
 //! Measures leasehold against hand-written Redis code and against its peers. `scripts/bench` runs
 //! it.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
-//! | `row`, `setup`, `entry` | what is measured, under which conditions; what of it a run selects |
+//! | `row`, `setup`, `entry` | the measured work, its conditions, and the selection for a run |
 //! | `stage`, `delay`, `engines` | servers, the network to them, and the processes beside a row |
-//! | `contestants` | what is compared; contestants in other languages are in `benches/peers` |
+//! | `contestants` | the contestants; those in other languages are in `benches/peers` |
 //! | `client`, `plan`, `record` | a client process, its arguments, its records |
 //! | `observed` | the recorder and the subscriber of a service |
 //! | `process`, `crew`, `harness` | one client process, those of one measurement, the run |
-//! | `overlap`, `figures` | what the records say |
+//! | `overlap`, `figures` | the evaluation of the records |
 //! | `overhead`, `pair` | measurements without a server, and without a clock |
 //! | `sheet`, `measure`, `table` | rounds, their median and spread, Markdown |
-//! | `report`, `targets`, `bound`, `plot`, `machine` | what goes into docs/performance/results.md |
+//! | `report`, `targets`, `bound`, `plot`, `machine` | the contents of docs/performance/results.md
+//! |
 
 mod args;
 mod bound;
@@ -88,7 +89,7 @@ fn run(arguments: &RunArguments) -> Result<(), Fault> {
     let mut measures = Vec::new();
     for entry in &rows {
         measures.extend(harness.run(entry)?);
-        // After each row, so that an interrupted run keeps the rows that it has done.
+        // After each row, so that an interrupted run keeps its completed rows.
         if let Some(path) = &arguments.json {
             measure::write(path, &measures)?;
         }

@@ -1,4 +1,4 @@
-//! Results: one figure of several rounds, as it stands in a file.
+//! Results: one figure of several rounds, as stored in a file.
 
 use std::fs;
 use std::io::Write as _;
@@ -18,15 +18,16 @@ pub(crate) struct Measure {
     pub(crate) min: f64,
     pub(crate) max: f64,
     pub(crate) rounds: usize,
-    /// The median, over the rounds, of this figure for that of `hand_written` in the same round.
+    /// The median, over the rounds, of this figure divided by that of `hand_written` in the same
+    /// round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<f64>,
-    /// The day, as `2026-01-31`.
+    /// The day, such as `2026-01-31`.
     pub(crate) date: String,
 }
 
 impl Measure {
-    /// The median and the spread of `samples`, which are not empty.
+    /// Computes the median and the spread of `samples`, which must not be empty.
     pub(crate) fn new(
         row: &str,
         contestant: &str,
@@ -54,7 +55,7 @@ impl Measure {
     }
 }
 
-/// The middle of `samples`, which are not empty.
+/// Returns the median of `samples`, which must not be empty.
 pub(crate) fn median(samples: &[f64]) -> f64 {
     let sorted = sorted(samples);
     let count = sorted.len();
@@ -67,7 +68,7 @@ fn sorted(samples: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// The value of a metric, if it was measured.
+/// Returns the measure of a metric, if there is one.
 pub(crate) fn find<'a>(
     measures: &'a [Measure],
     row: &str,
@@ -83,7 +84,7 @@ pub(crate) fn find<'a>(
     })
 }
 
-/// Writes the measures, one JSON object a line.
+/// Writes the measures, one JSON object per line.
 pub(crate) fn write(path: &Path, measures: &[Measure]) -> Result<(), Fault> {
     let mut file =
         fs::File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -93,7 +94,7 @@ pub(crate) fn write(path: &Path, measures: &[Measure]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Reads several files. Of a contestant's row that is in several of them the last one counts.
+/// Reads several files. If several of them contain a contestant's row, the last one counts.
 pub(crate) fn read(paths: &[impl AsRef<Path>]) -> Result<Vec<Measure>, Fault> {
     let mut all = Vec::new();
     for path in paths {

@@ -1,18 +1,18 @@
-//! Stands in for the other engines in a build with an earlier commit that has none.
+//! Stands in for the other engines in a build with an earlier commit without them.
 
 use crate::contestants::Fault;
 use crate::row::Engine;
 
-/// There is none.
+/// An empty type, because there are no other engines.
 pub(crate) enum Other {}
 
 impl Other {
-    /// There is none.
     pub(crate) fn id(&self) -> u32 {
         match *self {}
     }
 
-    /// None for Redis; otherwise an error that says why the row does not run.
+    /// Returns `None` for Redis. Otherwise returns an error with the reason why the row does not
+    /// run.
     pub(crate) fn start(engine: Engine) -> Result<Option<(Self, String)>, Fault> {
         match engine {
             Engine::Redis => Ok(None),

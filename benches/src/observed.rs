@@ -1,9 +1,9 @@
-//! A recorder and a subscriber, as a service has them.
+//! A recorder and a subscriber, like those of a service.
 
 use crate::contestants::Fault;
 
-/// Tells metrics to an exporter for Prometheus, which is read every second, and writes a line for
-/// each span that ends.
+/// Sends metrics to an exporter for Prometheus, which is read every second. Writes a line for each
+/// ended span.
 #[cfg(feature = "observed")]
 pub(crate) fn install() -> Result<(), Fault> {
     use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};

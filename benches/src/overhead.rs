@@ -1,7 +1,7 @@
 //! The cost of the attribute without a server.
 //!
 //! It measures a call of an annotated function on `memory://` and on a store that does nothing. For
-//! comparison it calls the body alone. It also measures one poll through the gate of a held lock.
+//! comparison, it calls the body alone. It also measures one poll through the gate of a held lock.
 
 use std::future::poll_fn;
 use std::hint::black_box;
@@ -15,12 +15,12 @@ use crate::clock;
 use crate::contestants::Fault;
 use crate::figures::{Figures, quantile};
 
-/// How many calls there are between two readings of the clock.
+/// Number of calls between two readings of the clock.
 const BATCH: u32 = 100;
-/// A body of nanoseconds needs more of them.
+/// A body of nanoseconds needs more calls.
 const POLLS: u32 = 10_000;
 
-/// The figures of one round, by what was measured.
+/// Returns the figures of one round, with the name of each measurement.
 pub(crate) fn run(window: Duration) -> Result<Vec<(&'static str, Figures)>, Fault> {
     let runtime = tokio::runtime::Runtime::new()?;
     let window = window / 4;
@@ -68,7 +68,7 @@ async fn annotated(pool: &LockPool, window: Duration) -> Result<Figures, Fault> 
     Ok(batches.figures())
 }
 
-/// Polls an endless body by hand, inside a lock, and subtracts the time of the same body without a
+/// Polls an endless body by hand inside a lock, and subtracts the time of the same body without a
 /// lock.
 async fn gate(pool: &LockPool, window: Duration) -> Result<Figures, Fault> {
     let bare = poll_again(poll_fn(|_| Poll::<()>::Pending), window / 2);
@@ -108,12 +108,12 @@ fn poll_again(body: impl Future, window: Duration) -> Figures {
     batches.figures()
 }
 
-/// Times batches of calls, which are too short to be timed individually.
+/// Times batches of calls, because a single call is too short.
 struct Batches {
     size: u32,
     end: u64,
     began: u64,
-    /// Picoseconds for each call.
+    /// Picoseconds per call.
     spans: Vec<u64>,
 }
 

@@ -1,9 +1,9 @@
-//! Whether two sections of one lock were inside at the same time.
+//! Detects if two sections of one lock ran at the same time.
 
 use crate::record::Record;
 
-/// How many sections began before an earlier section had ended. Sorts the records by their
-/// beginning.
+/// Returns the number of sections that began before an earlier section had ended. Sorts the records
+/// by their beginning.
 pub(crate) fn count(records: &mut [Record]) -> u64 {
     records.sort_unstable_by_key(|record| record.entered);
     let mut free_from = 0;
@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn one_after_the_other_is_no_overlap() {
-        // The second begins in the very nanosecond in which the first ends.
+        // The second section begins in the nanosecond in which the first one ends.
         assert_eq!(count(&mut sections(&[(30, 40), (10, 20), (20, 30)])), 0);
     }
 

@@ -1,16 +1,16 @@
-//! How much a run does.
+//! The extent of a run.
 
-/// How much is run.
+/// The extent of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
     Full,
     Quick,
-    /// Only this project, against an earlier build of it.
+    /// Only this project, compared with an earlier build of it.
     Against,
 }
 
 impl Pace {
-    /// Whether this pace runs a row.
+    /// True if this pace includes a row.
     pub(crate) fn includes(self, row: &str) -> bool {
         const QUICK: &[&str] = &[
             "uncontended",

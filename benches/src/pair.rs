@@ -1,8 +1,8 @@
-//! The cost of a pair in instructions and allocations of the client: figures that a busy machine
-//! does not change.
+//! The cost of a pair in instructions and allocations of the client. A busy machine does not change
+//! these figures.
 //!
-//! A client runs under valgrind twice, with few pairs and with many. The difference of both counts
-//! is the cost of the pairs between, without the start of the process.
+//! A client runs under valgrind twice, with few pairs and with many. The difference of the two
+//! counts is the cost of the additional pairs, without the start of the process.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,11 +16,11 @@ use crate::plan::Work;
 use crate::process::Client;
 use crate::row::{Clients, Engine};
 
-/// Few pairs: all that the client makes once is there after them.
+/// After these few pairs, everything that the client creates once is there.
 const FEW: u32 = 500;
 const MANY: u32 = 1_500;
 
-/// A client under valgrind is slow.
+/// Long, because a client under valgrind is slow.
 const LIMIT: Duration = Duration::from_mins(2);
 
 /// One task that takes and releases a lock that no other task wants.
@@ -35,7 +35,7 @@ pub(crate) const SHAPE: Clients = Clients {
     window_ms: 0,
 };
 
-/// The instructions and allocations of a pair.
+/// Returns the instructions and allocations of a pair.
 pub(crate) fn count(who: Contestant, setting: &Setting) -> Result<Figures, Fault> {
     let of_one = |counter: Counter| {
         let count = |pairs| counter.count(who, pairs, setting);
@@ -48,7 +48,7 @@ pub(crate) fn count(who: Contestant, setting: &Setting) -> Result<Figures, Fault
     ]))
 }
 
-/// A tool of valgrind that counts.
+/// A counting tool of valgrind.
 #[derive(Debug, Clone, Copy)]
 enum Counter {
     Instructions,
@@ -56,7 +56,7 @@ enum Counter {
 }
 
 impl Counter {
-    /// The count of a whole client process that runs `pairs` pairs.
+    /// Returns the count of a whole client process that runs `pairs` pairs.
     fn count(self, who: Contestant, pairs: u32, setting: &Setting) -> Result<f64, Fault> {
         let shape = Clients {
             tasks: pairs,
@@ -89,7 +89,7 @@ impl Counter {
         }
     }
 
-    /// The count in the tool's report.
+    /// Returns the count in the tool's report.
     fn read(self, file: &Path) -> Result<f64, Fault> {
         let text = std::fs::read_to_string(file)?;
         let mark = match self {

@@ -10,29 +10,29 @@ use crate::setup::Runtime;
 /// The arguments of a client process, the same for every language.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Plan {
-    /// Where the Redis is; several masters, parted by commas, are to be used as a quorum. Or a
-    /// server of another engine, and a Redis behind a comma
+    /// URL of the Redis; several masters, separated by commas, form a quorum. Or the URL of a
+    /// server of another engine, and that of a Redis after a comma
     pub(crate) url: String,
-    /// What the tasks do
+    /// Work of the tasks
     pub(crate) work: Work,
-    /// How many tasks there are (with `keep` and `weigh`: leases or waiters; with `open`: pairs
-    /// that are due a second; with `pairs`: pairs)
+    /// Number of tasks (with `keep` and `weigh`: leases or waiters; with `open`: pairs due per
+    /// second; with `pairs`: pairs)
     pub(crate) tasks: u32,
     /// The ttl of each lock, in milliseconds
     pub(crate) ttl_ms: u64,
-    /// How long to run before the window that counts, in milliseconds
+    /// Time before the measured window, in milliseconds
     pub(crate) warmup_ms: u64,
-    /// How long the window is, in milliseconds
+    /// Length of the window, in milliseconds
     pub(crate) window_ms: u64,
-    /// How long a section lasts, in milliseconds; 0 is an empty one
+    /// Length of a section, in milliseconds; 0 is an empty one
     pub(crate) section_ms: u64,
-    /// How long a task pauses between two sections, in milliseconds
+    /// Pause of a task between two sections, in milliseconds
     pub(crate) think_ms: u64,
-    /// How long a waiter may wait, in milliseconds; a waiter that is not served by then is lost
+    /// Time limit of a waiter, in milliseconds; a waiter not served by then is lost
     pub(crate) patience_ms: u64,
-    /// Where the records go
+    /// File for the records
     pub(crate) file: PathBuf,
-    /// The runtime of a client in Rust; without it tokio's default one
+    /// The runtime of a client in Rust; tokio's default if not specified
     #[arg(long)]
     pub(crate) runtime: Option<Runtime>,
     /// The seed of the arrivals
@@ -40,33 +40,33 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
 }
 
-/// What the tasks of a client do.
+/// Work of a client's tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum Work {
-    /// All tasks, of all processes, take one key again and again.
+    /// All tasks, of all processes, repeatedly take one key.
     Hot,
-    /// Each task takes a key of its own again and again.
+    /// Each task repeatedly takes a separate key.
     Distinct,
-    /// A new task takes a key of its own once, whenever a pair is due.
+    /// Whenever a pair is due, a new task takes a separate key once.
     Open,
-    /// Takes as many keys, spread over a renewal interval, and keeps them renewed.
+    /// Takes this many keys, spread over a renewal interval, and keeps them renewed.
     Keep,
-    /// Takes as many keys as fast as it can, and keeps them renewed.
+    /// Takes this many keys as fast as it can, and keeps them renewed.
     KeepBurst,
-    /// Takes as many keys and says how much memory they need.
+    /// Takes this many keys, and reports the memory for them.
     WeighHeld,
-    /// Lets as many callers wait and says how much memory they need.
+    /// Lets this many callers wait, and reports the memory for them.
     WeighWaiting,
-    /// Runs as many calls, each with a key of its own, and says how much memory the server needs for
-    /// each result.
+    /// Runs this many calls, each with a separate key, and reports the server's memory for each
+    /// result.
     WeighResults,
-    /// Runs as many pairs one after the other, for a program that counts instructions.
+    /// Runs this many pairs one after another, for a program that counts instructions.
     Pairs,
 }
 
 impl Work {
-    /// The value's name on the command line.
+    /// Returns the value's name on the command line.
     fn name(self) -> String {
         self.to_possible_value()
             .map_or_else(String::new, |value| value.get_name().to_owned())
@@ -74,7 +74,7 @@ impl Work {
 }
 
 impl Plan {
-    /// The plan as a command line.
+    /// Returns the plan as command-line arguments.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let mut arguments = vec![
             self.url.clone(),
@@ -88,7 +88,7 @@ impl Plan {
             self.patience_ms.to_string(),
             self.file.display().to_string(),
         ];
-        // Programs of other languages and of earlier builds know only the arguments above.
+        // Programs in other languages and earlier builds know only the arguments above.
         if let Some(runtime) = self.runtime {
             arguments.extend(["--runtime".to_owned(), runtime.name().to_owned()]);
         }
@@ -98,12 +98,12 @@ impl Plan {
         arguments
     }
 
-    /// The URL of each master.
+    /// Returns the URL of each master.
     pub(crate) fn masters(&self) -> impl Iterator<Item = &str> {
         self.url.split(',')
     }
 
-    /// The key of a task.
+    /// Returns the key of a task.
     pub(crate) fn key(&self, task: u32) -> String {
         match self.work {
             Work::Hot => "hot".to_owned(),

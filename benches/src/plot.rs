@@ -1,4 +1,4 @@
-//! The plot: for the rows that readers ask about, a bar for each contestant.
+//! The plot of the rows that readers ask about, with a bar for each contestant.
 
 use plotters::coord::Shift;
 use plotters::prelude::{DrawingArea, IntoDrawingArea as _, RGBColor, Rectangle, SVGBackend, Text};
@@ -51,10 +51,10 @@ const PANELS: &[Panel] = &[
 
 const COLUMNS: usize = 2;
 const WIDTH: u32 = 1_000;
-/// The height of a panel, and of a bar with the space after it.
+/// The height of a panel, and of a bar with the space below it.
 const PANEL: u32 = 250;
 const BAR: i32 = 24;
-/// Where bars begin and how long the longest is.
+/// The left end of the bars, and the length of the longest one.
 const LEFT: i32 = 130;
 const LONGEST: f64 = 250.0;
 const TOP: i32 = 44;
@@ -69,7 +69,7 @@ const fn panel(title: &'static str, row: &'static str, metric: &'static str) -> 
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// The plot as SVG.
+/// Draws the plot as SVG.
 pub(crate) fn draw(measures: &[Measure]) -> Result<String, Fault> {
     let rows = PANELS.len().div_ceil(COLUMNS);
     let height = PANEL * u32::try_from(rows)?;

@@ -1,4 +1,4 @@
-//! A client process as the harness sees it.
+//! A client process, as the harness sees it.
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::process::{ChildStdin, Command, Stdio};
@@ -10,8 +10,7 @@ use leasehold_tests::wait;
 
 use crate::client::Report;
 
-/// How long a client may take from its start to `ready`. A JVM that is started for the first time
-/// is slow.
+/// Maximum time from the start of a client to `ready`. The first start of a JVM is slow.
 const START: Duration = Duration::from_mins(2);
 
 /// A running client. Dropping it kills the process.
@@ -22,8 +21,9 @@ pub(crate) struct Client {
     errors: Receiver<String>,
 }
 
-/// The CPU time of the threads that run now in a process, to the nanosecond. Where the system does
-/// not tell it, the result of [`cpu`]. It suits processes that start and end no threads meanwhile.
+/// Returns the CPU time of the threads that now run in a process, to the nanosecond. Falls back to
+/// [`cpu`] if the system does not report it. It suits processes that start and end no threads
+/// meanwhile.
 pub(crate) fn cpu_of_threads(process: u32) -> Option<Duration> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
     let used = |thread: std::io::Result<std::fs::DirEntry>| {
@@ -37,8 +37,9 @@ pub(crate) fn cpu_of_threads(process: u32) -> Option<Duration> {
         .or_else(|| cpu(process))
 }
 
-/// The CPU time of a server: of the threads that run now in its process and in the processes that
-/// it started, and of those processes that have ended. PostgreSQL starts one for each connection.
+/// Returns the CPU time of a server. It is the time of the threads that now run in its process and
+/// in its child processes, and of the ended child processes. PostgreSQL starts a process for each
+/// connection.
 pub(crate) fn cpu_of_server(process: u32) -> Option<Duration> {
     let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
     let children = children.unwrap_or_default();
@@ -48,12 +49,12 @@ pub(crate) fn cpu_of_server(process: u32) -> Option<Duration> {
     cpu_of_threads(process).map(|own| own + of_children + of_ended)
 }
 
-/// The CPU time that a process has used; `None` where there is no `/proc`.
+/// Returns the CPU time used by a process, or `None` if there is no `/proc`.
 pub(crate) fn cpu(process: u32) -> Option<Duration> {
     cpu_times(process).map(|[own, _]| own)
 }
 
-/// The CPU time that a process has used, and that of its children that have ended.
+/// Returns the CPU time used by a process, and that of its ended children.
 fn cpu_times(process: u32) -> Option<[Duration; 2]> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name of the program, in parentheses, may contain anything.
@@ -62,7 +63,7 @@ fn cpu_times(process: u32) -> Option<[Duration; 2]> {
     let mut time = || {
         let user: u64 = fields.next()?.ok()?;
         let system: u64 = fields.next()?.ok()?;
-        // Linux tells it in hundredths of a second on every architecture.
+        // Linux reports it in hundredths of a second on every architecture.
         Some(Duration::from_millis((user + system) * 10))
     };
     Some([time()?, time()?])
@@ -104,13 +105,13 @@ impl Client {
         }
     }
 
-    /// Tells the client when to begin.
+    /// Sends the client its start time.
     pub(crate) fn go(&mut self, start: u64) -> Result<(), String> {
         let said = writeln!(self.input, "go {start}").and_then(|()| self.input.flush());
         said.map_err(|error| format!("a client is gone: {error}"))
     }
 
-    /// The client's report at its end.
+    /// Reads the client's report at its end.
     pub(crate) fn report(&self, limit: Duration) -> Result<Report, String> {
         let line = self.line(limit)?;
         serde_json::from_str(&line).map_err(|error| format!("a client said {line:?}: {error}"))
@@ -124,7 +125,7 @@ impl Client {
             .ok_or_else(|| "a client does not end".to_owned())
     }
 
-    /// See [`cpu`].
+    /// Returns the CPU time of the client; see [`cpu`].
     pub(crate) fn cpu(&self) -> Option<Duration> {
         cpu(self.process.id())
     }
@@ -138,7 +139,7 @@ impl Client {
             })
     }
 
-    /// The end of the client's standard error.
+    /// Returns the end of the client's standard error.
     fn last_words(&self) -> String {
         let until = Instant::now() + Duration::from_secs(1);
         let mut words = Vec::new();
@@ -152,12 +153,12 @@ impl Client {
     }
 }
 
-/// The lines of a pipe, read as they come so that it never fills.
+/// Reads the lines of a pipe as they arrive, so that it never fills.
 fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (send, receive) = channel();
     std::thread::spawn(move || {
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-            // The receiver is gone: read on, so that the writer is not held up.
+            // If the receiver is gone, this continues to read, so that the writer is not blocked.
             let _ = send.send(line);
         }
     });

@@ -1,8 +1,9 @@
-//! A client's record of each section, in a form that every language can write.
+//! A client's record of each section, in a format that every language can write.
 //!
-//! A file of 40-byte records, each five little-endian 64-bit integers: task, asked, entered, left,
-//! released. The last four are stamps of `CLOCK_MONOTONIC` in nanoseconds. So the harness sees
-//! every section of every process on one clock, and decides by itself whether two of them overlap.
+//! A file consists of 40-byte records, each five little-endian 64-bit integers: task, asked,
+//! entered, left, released. The last four are stamps of `CLOCK_MONOTONIC` in nanoseconds. So the
+//! harness sees every section of every process on one clock, and can decide alone if two of them
+//! overlap.
 
 use std::fs;
 use std::io::{self, BufWriter, Write as _};
@@ -16,13 +17,13 @@ const SIZE: usize = FIELDS * 8;
 pub(crate) struct Record {
     /// The task's number, counted from 0 in each process.
     pub(crate) task: u64,
-    /// When it asked for the lock.
+    /// Time of the request for the lock.
     pub(crate) asked: u64,
-    /// When its section began.
+    /// Beginning of the section.
     pub(crate) entered: u64,
-    /// When its section ended.
+    /// End of the section.
     pub(crate) left: u64,
-    /// When the release had been confirmed.
+    /// Time at which the release was confirmed.
     pub(crate) released: u64,
 }
 

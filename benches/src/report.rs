@@ -11,17 +11,17 @@ use crate::measure::{self, Measure};
 use crate::pace::Pace;
 use crate::{bound, machine, plot, table, targets};
 
-/// A part of the page that is written from results.
+/// A part of the page that results replace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Section {
-    /// The rows that have setups.
+    /// The rows with setups.
     Services,
     /// All other rows, with the plot.
     Measured,
 }
 
 impl Section {
-    /// The lines before and after the section.
+    /// Returns the lines before and after the section.
     fn markers(self) -> [String; 2] {
         let name = match self {
             Self::Services => "services",
@@ -61,7 +61,7 @@ fn replaced(old: &str, [begin, end]: &[String; 2], body: &str) -> Option<String>
     Some(format!("{before}{begin}\n{body}{end}{after}"))
 }
 
-/// Each group of rows has a table for each kind of processes beside it.
+/// Tables of the services: one for each group of rows and each kind of processes beside it.
 const SERVICES: &[(&str, &str)] = &[
     ("open:quiet", "Open loop, nothing beside it"),
     ("open:busy", "Open loop, two busy processes beside it"),
@@ -111,7 +111,7 @@ fn measured(measures: &[Measure], page: &Path) -> String {
     text
 }
 
-/// The line below a table that names the row's contestants without a figure.
+/// Returns the line below a table that names the row's contestants without a figure.
 fn absent(entry: &Entry, measures: &[Measure]) -> String {
     let names = entry.row.contestants.iter().map(ToString::to_string);
     let missing = names.filter(|name| !measures.iter().any(|measure| &measure.contestant == name));

@@ -1,4 +1,4 @@
-//! The rows that are measured.
+//! The measured rows.
 
 use crate::contestants::Contestant::{
     self, Advisory, Curator, DistributedLock, DistributedLockPostgres, EtcdConcurrency,
@@ -31,7 +31,7 @@ const HANDED_OVER: &[Contestant] = &[
     NodeRedlock,
     RedisPy,
 ];
-/// In one process there is no hand-over among processes.
+/// Without the ring, because in one process there is no hand-over between processes.
 const HOT: &[Contestant] = HANDED_OVER.split_at(1).1;
 const KEEPERS: &[Contestant] = &[Leasehold, HandWritten];
 const QUORUM: &[Contestant] = &[Leasehold, LeaseholdSingle, Rslock, NodeRedlock];
@@ -42,7 +42,7 @@ const POSTGRES: &[Contestant] = &[
     Advisory,
     DistributedLockPostgres,
 ];
-/// No peer with a program of its own has an open loop.
+/// Without the separate program, because no such peer has an open loop.
 const OPEN_POSTGRES: &[Contestant] = POSTGRES.split_at(4).0;
 const ETCD: &[Contestant] = &[Leasehold, LeaseholdOnRedis, EtcdConcurrency];
 const ZOOKEEPER: &[Contestant] = &[Leasehold, LeaseholdOnRedis, Curator];
@@ -290,7 +290,7 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 /// The work of services: requests at some rate, on either runtime, on a machine with other work.
-/// The closed loops are those of the rows above.
+/// The closed loops do the work of the rows above.
 pub(crate) const SERVICE_ROWS: &[Row] = &[
     open(
         "open_200",
@@ -323,8 +323,8 @@ pub(crate) const SERVICE_ROWS: &[Row] = &[
     closed("closed_1024", "as `distinct_1024`", 1_024),
 ];
 
-/// The rows of `--against`. They have names of their own: their figures are of another run than
-/// those of the same work above.
+/// The rows of `--against`. Their names are different, because their figures come from another run
+/// than those of the same work above.
 pub(crate) const AGAINST: &[Row] = &[
     distinct(
         "before_uncontended",
@@ -385,8 +385,8 @@ const fn hot(
     let clients = Clients {
         processes,
         section_ms,
-        // Without a pause the task that releases takes the lock again at once, and polling looks
-        // better than it is. With an empty section the pause would be all that is measured.
+        // Without a pause, the task that releases the lock takes it again at once, and polling
+        // looks better than it is. With an empty section, only the pause would be measured.
         think_ms: 5 * section_ms,
         ..clients(Work::Hot, tasks)
     };
@@ -403,7 +403,7 @@ const fn many(
     row(name, title, clients(work, tasks), contestants)
 }
 
-/// Tasks that ask again at once, in a service's setups.
+/// Tasks that request the lock again at once, in a service's setups.
 const fn closed(name: &'static str, title: &'static str, tasks: u32) -> Row {
     let clients = Clients {
         window_ms: 800,
@@ -415,7 +415,8 @@ const fn closed(name: &'static str, title: &'static str, tasks: u32) -> Row {
     }
 }
 
-/// Pairs that are due at random, `a_second` of them on average. Lower rates have longer windows.
+/// Pairs that are due at random, with `a_second` per second on average. Lower rates have longer
+/// windows.
 const fn open(name: &'static str, title: &'static str, a_second: u32, window_ms: u64) -> Row {
     let clients = Clients {
         window_ms,
@@ -442,7 +443,7 @@ const fn row(
     }
 }
 
-/// One process on one Redis, with sections that are empty.
+/// One process on one Redis, with empty sections.
 const fn clients(work: Work, tasks: u32) -> Clients {
     Clients {
         work,

@@ -40,8 +40,7 @@ use Beside::{Busy, Nothing};
 use Network::{Delayed, Loopback};
 use Runtime::{CurrentThread, MultiThread};
 
-/// Both runtimes, on loopback and through the delay, with nothing and with busy processes beside
-/// them.
+/// Both runtimes, on loopback and with the delay, without and with busy processes beside them.
 pub(crate) const EVERY: &[Setup] = &[
     setup(MultiThread, Loopback, Nothing),
     setup(CurrentThread, Loopback, Nothing),
@@ -53,7 +52,7 @@ pub(crate) const EVERY: &[Setup] = &[
     setup(CurrentThread, Delayed, Busy),
 ];
 
-/// Both runtimes on loopback, with nothing and with busy processes beside them.
+/// Both runtimes on loopback, without and with busy processes beside them.
 pub(crate) const ON_LOOPBACK: &[Setup] = &[
     setup(MultiThread, Loopback, Nothing),
     setup(CurrentThread, Loopback, Nothing),
@@ -70,7 +69,7 @@ const fn setup(runtime: Runtime, network: Network, beside: Beside) -> Setup {
 }
 
 impl Runtime {
-    /// Its name on the command line and in the results.
+    /// Returns the name on the command line and in the results.
     pub(crate) fn name(self) -> &'static str {
         match self {
             MultiThread => "multi_thread",
@@ -80,7 +79,7 @@ impl Runtime {
 }
 
 impl Setup {
-    /// A word for each part. Together with the row's name they name the results.
+    /// Returns a word for each part. Together with the row's name they identify the results.
     pub(crate) fn words(self) -> [&'static str; 3] {
         let network = match self.network {
             Loopback => "loopback",

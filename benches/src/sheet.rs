@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::figures::{Figures, METRICS};
 use crate::measure::{Measure, median};
 
-/// The contestant to which every other one is compared in each round.
+/// The contestant with which the others are compared in each round.
 pub(crate) const BASE: &str = "hand_written";
 
 /// The value of each round.
@@ -28,7 +28,7 @@ impl Sheet {
         }
     }
 
-    /// Adds a remark on a contestant; the same text once.
+    /// Adds a remark on a contestant, and each text only once.
     pub(crate) fn remark(&mut self, contestant: &str, text: &str) {
         let remark = (contestant.to_owned(), text.replace(['\n', '|'], " "));
         if !self.remarks.contains(&remark) {
@@ -40,7 +40,7 @@ impl Sheet {
         &self.remarks
     }
 
-    /// The medians and spreads.
+    /// Returns the medians and spreads.
     pub(crate) fn measures(&self, row: &str, date: &str) -> Vec<Measure> {
         let mut measures = Vec::new();
         for (contestant, figures) in &self.samples {
@@ -57,8 +57,8 @@ impl Sheet {
         measures
     }
 
-    /// The median, over the rounds, of a contestant's figure divided by that of [`BASE`] in the
-    /// same round.
+    /// Returns the median, over the rounds, of a contestant's figure divided by that of [`BASE`] in
+    /// the same round.
     fn ratio(&self, contestant: &str, metric: &str, rounds: &Rounds) -> Option<f64> {
         let (_, of_base) = self.samples.iter().find(|(name, _)| name == BASE)?;
         let base = of_base.get(metric).filter(|_| contestant != BASE)?;
@@ -83,8 +83,8 @@ impl Sheet {
 mod tests {
     use super::*;
 
-    /// Fails if medians are divided instead of rounds, or if a round counts that one of the two did
-    /// not have.
+    /// Fails if medians are divided instead of the figures of each round, or if a round counts that
+    /// one of the two did not have.
     #[test]
     fn ratios_are_of_one_round() {
         let mut sheet = Sheet::default();

@@ -1,4 +1,4 @@
-//! The surroundings of a row: its servers, the network to them, and processes beside it.
+//! The surroundings of a row: its servers, the network to them, and the processes beside it.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -16,10 +16,10 @@ use crate::setup::{Beside, Network, Setup};
 
 /// The delay in each direction.
 const DELAY: Duration = Duration::from_micros(250);
-/// How many processes compute beside a row.
+/// Number of processes that compute beside a row.
 const BUSY: usize = 2;
 
-/// Dropping the stage ends all of it.
+/// The servers and processes of a row. Dropping the stage ends all of them.
 pub(crate) struct Stage {
     servers: Quorum,
     url: String,
@@ -29,7 +29,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Servers of a quorum are `older_than` the longest lease, so that they vote.
+    /// Starts the stage. Servers of a quorum are `older_than` the longest lease, so that they vote.
     pub(crate) fn start(
         shape: &Clients,
         setup: Option<Setup>,
@@ -75,19 +75,19 @@ impl Stage {
         &self.servers.servers
     }
 
-    /// The process ids of all servers.
+    /// Returns the process ids of all servers.
     pub(crate) fn server_ids(&self) -> Vec<u32> {
         let other = self.other.iter().map(Other::id);
         self.servers().iter().map(Server::id).chain(other).collect()
     }
 
-    /// The URL for clients; the URLs of several servers are parted by commas.
+    /// Returns the URL for clients. The URLs of several servers are separated by commas.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 }
 
-/// Starts a delay in front of `target`. Returns its address.
+/// Starts a network delay in front of `target`. Returns its address.
 fn delay(target: SocketAddr) -> Result<(Leashed, SocketAddr), Fault> {
     let micros = DELAY.as_micros().to_string();
     let mut helper = helper(&["delay", &target.to_string(), &micros], Stdio::piped())?;

@@ -6,8 +6,8 @@ use crate::figures::{FAULTS, METRICS};
 use crate::measure::{Measure, find};
 use crate::sheet::BASE;
 
-/// The table of one row: a line for each contestant, a column for each metric that a contestant
-/// has.
+/// Returns the table of one row: a line for each contestant, and a column for each metric with a
+/// value.
 pub(crate) fn row(
     name: &str,
     title: &str,
@@ -61,7 +61,8 @@ fn line(
     let _ = writeln!(text, " {} |", said.join("; "));
 }
 
-/// One table of several rows: the base's figures, and the ratio to them of each other contestant.
+/// Returns one table of several rows: the base's figures, and the ratio of each other contestant to
+/// them.
 pub(crate) fn ratios(rows: &[String], measures: &[Measure]) -> String {
     let of_rows = measures
         .iter()
@@ -91,7 +92,7 @@ pub(crate) fn ratios(rows: &[String], measures: &[Measure]) -> String {
     text
 }
 
-/// The base's own figure, or another contestant's ratio to it.
+/// Formats the base's own figure, or another contestant's ratio to it.
 fn ratio(measure: &Measure) -> String {
     match measure.ratio {
         Some(ratio) => format!("× {ratio:.2}"),
@@ -99,7 +100,7 @@ fn ratio(measure: &Measure) -> String {
     }
 }
 
-/// The metrics that a contestant has. Counts of broken promises are remarks and no columns.
+/// Returns the metrics with a value. Counts of broken promises are remarks, not columns.
 fn metrics(measures: &[Measure]) -> Vec<&'static str> {
     let is_fault = |metric: &&&str| FAULTS.iter().any(|(fault, _)| fault == *metric);
     let shown = METRICS.iter().filter(|metric| !is_fault(metric));
@@ -107,7 +108,7 @@ fn metrics(measures: &[Measure]) -> Vec<&'static str> {
     shown.filter(has).copied().collect()
 }
 
-/// Leasehold first, the rest by name.
+/// Returns the contestants: leasehold first, the rest by name.
 fn contestants<'a>(measures: &'a [Measure], remarks: &'a [(String, String)]) -> Vec<&'a str> {
     let with_figures = measures.iter().map(|measure| measure.contestant.as_str());
     let with_remarks = remarks.iter().map(|(name, _)| name.as_str());
@@ -117,7 +118,7 @@ fn contestants<'a>(measures: &'a [Measure], remarks: &'a [(String, String)]) -> 
     all
 }
 
-/// The median, and the spread if there were several rounds.
+/// Formats the median, and the spread if there were several rounds.
 fn cell(measure: &Measure) -> String {
     let mut text = figure(measure.median);
     if measure.rounds > 1 {
@@ -127,7 +128,7 @@ fn cell(measure: &Measure) -> String {
     text
 }
 
-/// Three significant digits, and commas in the thousands.
+/// Formats a value with three significant digits, and commas for the thousands.
 pub(crate) fn figure(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();

@@ -1,4 +1,4 @@
-//! The project's targets, as ratios of figures of one run, and what was reached.
+//! The project's targets, as ratios of figures of one run, and the reached values.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 use crate::measure::{Measure, find};
 use crate::table::figure;
 
-/// A target.
 struct Target {
     what: &'static str,
     row: &'static str,
@@ -15,13 +14,13 @@ struct Target {
     wanted: Wanted,
 }
 
-/// What leasehold's figure is divided by.
+/// Divisor of leasehold's figure.
 enum Against {
     /// The same metric of another contestant.
     Contestant(&'static str),
-    /// Another metric of leasehold's, in the unit of the first by this factor.
+    /// Another metric of leasehold, converted to the unit of the first by this factor.
     Metric(&'static str, f64),
-    /// Nothing: the figure itself.
+    /// None: the figure itself.
     Nothing,
 }
 
@@ -148,7 +147,7 @@ const TARGETS: &[Target] = &[
     ),
 ];
 
-/// Targets of hot keys that services see, beside the rows with setups.
+/// Targets of hot keys that matter to services, beside the rows with setups.
 const OF_HOT_KEYS: &[Target] = &[
     target(
         "hot key, 4 x 16, sections a second, against polling every 50 ms",
@@ -198,7 +197,7 @@ impl Target {
         }
     }
 
-    /// Leasehold's figure, or ratio of medians; `None` if it was not measured.
+    /// Returns leasehold's figure, or its ratio of medians. Returns `None` if it was not measured.
     fn reached(&self, measures: &[Measure]) -> Option<f64> {
         let median = |who: &str, metric: &str| Some(find(measures, self.row, who, metric)?.median);
         let ours = median("leasehold", self.metric)?;
@@ -218,7 +217,7 @@ impl Wanted {
         }
     }
 
-    /// The order of two values, the better one first.
+    /// Compares two values, so that the better one comes first.
     pub(crate) fn order(&self, one: f64, other: f64) -> Ordering {
         match self {
             AtMost(_) => one.total_cmp(&other),
@@ -234,7 +233,7 @@ impl Wanted {
     }
 }
 
-/// A line for each target.
+/// Returns a line for each target.
 pub(crate) fn table(measures: &[Measure]) -> String {
     let mut text = "| what | target | measured | |\n|---|---|---:|---|\n".to_owned();
     for target in TARGETS {
@@ -245,7 +244,7 @@ pub(crate) fn table(measures: &[Measure]) -> String {
     text
 }
 
-/// The targets of hot keys, as lines of the table of bounds.
+/// Returns the targets of hot keys, as lines of the table of bounds.
 pub(crate) fn of_hot_keys(measures: &[Measure]) -> String {
     let mut text = String::new();
     for target in OF_HOT_KEYS {

@@ -1,12 +1,12 @@
-//! A pair costs the client what docs/performance/results.md publishes. `scripts/check` runs it with
-//! an optimized build.
+//! Checks that a pair costs the client no more than docs/performance/results.md publishes.
+//! `scripts/check` runs it with an optimized build.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
 
-/// So much more than published is a failure.
+/// Maximum ratio of a measured figure to the published one.
 const MOST: f64 = 1.1;
 
 /// Fails if a pair costs more than a tenth above the published figures.
@@ -37,7 +37,7 @@ fn a_pair_costs_what_is_published() {
     }
 }
 
-/// The published instructions and allocations of a pair.
+/// Returns the published instructions and allocations of a pair.
 fn published() -> [f64; 2] {
     let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/performance/results.md");
     let page = std::fs::read_to_string(page).expect("the page is there");

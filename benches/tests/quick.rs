@@ -1,4 +1,5 @@
-//! The harness works, and finds contestants that break a lock's promise. No time is judged here.
+//! Checks that the harness works, and detects contestants that break a lock's promise. No times are
+//! judged here.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ fn bench(name: &str, arguments: &[&str]) -> (Output, Vec<Value>) {
     bench_for("100", name, arguments)
 }
 
-/// The same with windows of `window_ms` milliseconds.
+/// Like `bench`, with windows of `window_ms` milliseconds.
 fn bench_for(window_ms: &str, name: &str, arguments: &[&str]) -> (Output, Vec<Value>) {
     let file = format!("leasehold-bench-{name}-{}.json", std::process::id());
     let file: PathBuf = std::env::temp_dir().join(file);
@@ -28,7 +29,7 @@ fn bench_for(window_ms: &str, name: &str, arguments: &[&str]) -> (Output, Vec<Va
     (output, lines.expect("each line is JSON"))
 }
 
-/// A metric's greatest value.
+/// Returns a metric's greatest value.
 fn most(lines: &[Value], contestant: &str, metric: &str) -> f64 {
     let found = |line: &&Value| line["contestant"] == contestant && line["metric"] == metric;
     let line = lines.iter().find(found);
@@ -58,7 +59,7 @@ fn every_row_of_the_quick_run_has_its_contestants() {
             "{row}"
         );
     }
-    // Contestants other than leasehold may fail on a busy machine; the output says so then.
+    // Contestants other than leasehold may fail on a busy machine. The output then shows that.
     let text = String::from_utf8_lossy(&output.stdout);
     for peer in ["| rslock |", "| distributed_lock |"] {
         let expected = if peer == "| rslock |" { 8 } else { 5 };
@@ -87,7 +88,8 @@ fn every_row_of_the_quick_run_has_its_contestants() {
 #[test]
 fn a_contestant_that_overlaps_is_reported() {
     let who = "leasehold,seeded_overlap";
-    // Sections of 1 ms: on a busy machine the empty ones of several processes may never meet.
+    // Sections of 1 ms, because empty sections of several processes may never overlap on a busy
+    // machine.
     let (output, lines) = bench("overlap", &["--rows", "hot_4x16_1ms", "--contestants", who]);
     assert!(
         most(&lines, "seeded_overlap", "overlaps") > 0.0,
@@ -96,7 +98,7 @@ fn a_contestant_that_overlaps_is_reported() {
     assert!(most(&lines, "leasehold", "overlaps") < 1.0, "{lines:?}");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("**overlapped**"), "{text}");
-    // Faults of other contestants are told, and are no failure of leasehold.
+    // Faults of other contestants are reported, but do not fail the run.
     assert!(output.status.success(), "{output:?}");
 }
 
@@ -115,27 +117,27 @@ fn a_contestant_that_loses_a_waiter_is_reported() {
     assert!(text.contains("**lost waiters**"), "{text}");
 }
 
-/// An open loop on one thread, by a control alone.
+/// Runs an open loop on one thread, with only a control.
 fn open_loop(name: &str, control: &str) -> Vec<Value> {
     let row = "open_200:current_thread:loopback:quiet";
     let arguments = ["--rows", row, "--contestants", control];
     bench_for("600", name, &arguments).1
 }
 
-/// Fails if a pair's time counts from when it was asked for, and not from when it was due. One call
-/// in 20 blocks the runtime for 80 ms, and the pairs that are due meanwhile must be late. Each
-/// other pair is quick once it is asked for.
+/// Fails if a pair's time counts from its request, and not from its due time. One call in 20 blocks
+/// the runtime for 80 ms, and the pairs due meanwhile must be late. Every other pair is quick after
+/// its request.
 #[test]
 fn what_is_due_while_the_client_stalls_is_late() {
     let lines = open_loop("stall", "seeded_stall");
     let p50 = most(&lines, "seeded_stall", "p50_us");
     assert!(p50 > 10_000.0, "{p50} µs: {lines:?}");
-    // A stall keeps no arrivals away: about 200 a second are due.
+    // A stall does not prevent arrivals: about 200 a second are due.
     let ended = most(&lines, "seeded_stall", "per_s");
     assert!(ended > 100.0, "{ended} a second: {lines:?}");
 }
 
-/// Fails if the CPU time of a client that computes 8 ms for each pair is not counted. Fails too if
+/// Fails if the CPU time of a client that computes 8 ms for each pair is not counted. Also fails if
 /// a client that computes nothing has more than 1 ms.
 #[test]
 fn what_a_client_computes_is_counted() {
@@ -151,7 +153,7 @@ fn what_a_client_computes_is_counted() {
 }
 
 /// Fails if the bystander does not run on the runtime, which computes 8 ms for each pair. tokio
-/// asks the system what is due after 61 of them.
+/// polls the system for due events only after 61 pairs.
 #[test]
 fn a_bystander_is_late_where_the_runtime_computes() {
     let lines = open_loop("bystander", "seeded_spin");
@@ -159,8 +161,8 @@ fn a_bystander_is_late_where_the_runtime_computes() {
     assert!(late > 50_000.0, "{late} µs: {lines:?}");
 }
 
-/// Fails if the network with a delay is not between client and server: a pair takes two round trips
-/// of half a millisecond.
+/// Fails if the delayed network is not between client and server. A pair takes two round trips of
+/// half a millisecond.
 #[test]
 fn a_delayed_network_delays() {
     const TWO_ROUND_TRIPS: f64 = 1_000.0;
@@ -172,14 +174,14 @@ fn a_delayed_network_delays() {
     };
     let delayed = least("delayed");
     assert!(delayed >= TWO_ROUND_TRIPS, "{delayed} µs");
-    // The control: without the delay one of several runs is faster, however busy the machine is.
+    // The control: without the delay, one of several runs is faster, even on a busy machine.
     let runs: Vec<f64> = (0..5).map(|_| least("loopback")).collect();
     let fast = runs.iter().any(|least| *least < TWO_ROUND_TRIPS);
     assert!(fast, "{runs:?} µs on loopback");
 }
 
 /// Fails if a row of several masters, of another engine or of an earlier build does not run. A pair
-/// counts however late it ends: a disk may be slower than the window is long.
+/// counts even if it ends late, because a disk may be slower than the window is long.
 #[test]
 fn rows_of_a_quorum_of_other_engines_and_of_an_earlier_build() {
     let arguments = [
@@ -193,7 +195,7 @@ fn rows_of_a_quorum_of_other_engines_and_of_an_earlier_build() {
     for who in ["leasehold", "leasehold_single", "rslock"] {
         assert!(most(&lines, who, "p50_us") > 0.0, "{lines:?}");
     }
-    // The other engines, beside the same on Redis.
+    // The other engines, each compared with leasehold on Redis.
     for row in [
         "postgres_uncontended",
         "etcd_distinct_64",
@@ -224,7 +226,7 @@ fn rows_of_a_quorum_of_other_engines_and_of_an_earlier_build() {
         most(&lines, "leasehold_before", "p50_us") > 0.0,
         "{lines:?}"
     );
-    // The earlier build takes part in any other row too, the one without a server included.
+    // The earlier build also takes part in any other row, including the one without a server.
     let before = ["--against", env!("CARGO_BIN_EXE_bench"), "--rows"];
     for row in ["open_1000:multi_thread:loopback:quiet", "overhead"] {
         let (output, lines) = bench("against-in", &[&before[..], &[row]].concat());

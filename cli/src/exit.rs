@@ -1,8 +1,8 @@
-//! The exit codes. Those of the command's own come from `sysexits.h`.
+//! The exit codes. Those defined by `leasehold` itself come from `sysexits.h`.
 
 /// All went well.
 pub(crate) const SUCCESS: u8 = 0;
-/// The answer is no: no lock, or a finding that is an error.
+/// The answer is no: no such lock is held, or `check` has found an error.
 pub(crate) const NO: u8 = 1;
 /// The command line is not understood, or something in it is not possible (`EX_USAGE`).
 pub(crate) const USAGE: u8 = 64;
@@ -15,17 +15,17 @@ pub(crate) const LOST: u8 = 70;
 pub(crate) const SYSTEM: u8 = 71;
 /// The lock is held elsewhere (`EX_TEMPFAIL`).
 pub(crate) const HELD: u8 = 75;
-/// The command of `run` is there and cannot be started.
+/// The command of `run` exists but cannot be started.
 #[cfg(target_os = "linux")]
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
-/// There is no such command.
+/// The command of `run` does not exist.
 #[cfg(target_os = "linux")]
 pub(crate) const NOT_FOUND: u8 = 127;
-/// To be added to the number of the signal that has ended a command.
+/// Added to the number of the signal that ended a command.
 #[cfg(target_os = "linux")]
 pub(crate) const SIGNAL: u8 = 128;
 
-/// The code of a process that has exited, or that a signal has ended.
+/// Returns the exit code for a process that exited or was ended by a signal.
 #[cfg(target_os = "linux")]
 pub(crate) fn of(exited: Option<i32>, signal: Option<i32>) -> u8 {
     let by_signal = signal.map(|signal| i32::from(SIGNAL) + signal);

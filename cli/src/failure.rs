@@ -1,4 +1,4 @@
-//! Why a command has failed: a text for people, and the exit code.
+//! Failures of a command: a text for people, and the exit code.
 
 use std::io;
 
@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 use crate::exit;
 use crate::output;
 
-/// Why a command has failed.
+/// The failure of a command.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
     pub(crate) text: String,
-    /// After how many milliseconds another try makes sense.
+    /// Milliseconds after which a retry makes sense.
     retry_after: Option<u64>,
 }
 
 impl Failure {
-    /// Something in the command line is not possible.
+    /// Creates a failure for a command line that contains something impossible.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self::new(exit::USAGE, text)
     }
@@ -31,7 +31,7 @@ impl Failure {
         }
     }
 
-    /// Tells of it on standard error.
+    /// Reports the failure on standard error.
     pub(crate) fn tell(&self, json: bool) {
         if json {
             output::note(&self.to_json());
@@ -55,7 +55,7 @@ impl From<LockError> for Failure {
         let retry_after =
             retry_after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
         let (code, text) = if error.is_contention() {
-            // The option of the attribute is one of the command line here.
+            // The attribute's option is named `--wait` on the command line.
             let text = error.to_string().replace("`wait`", "`--wait`");
             (exit::HELD, text)
         } else if error.is_unavailable() {

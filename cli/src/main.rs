@@ -62,9 +62,9 @@ async fn answer(cli: Cli) -> Result<u8, Failure> {
     }
 }
 
-/// Prints the help, or what is wrong with the command line.
+/// Prints the help, or the error in the command line.
 fn explain(error: &clap::Error) -> ExitCode {
-    // A reader that is gone does not want it.
+    // A failed write means that the reader is gone.
     let _ = error.print();
     let code = if error.use_stderr() {
         exit::USAGE

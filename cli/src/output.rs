@@ -1,19 +1,19 @@
-//! What the command prints.
+//! Output of the command.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
 
-/// Prints a line on standard output. A reader that is gone (`| head -1`) is not an error.
+/// Prints a line on standard output. A closed pipe (`| head -1`) is not an error.
 pub(crate) fn line(text: &impl Display) {
     let _ = try_line(text);
 }
 
-/// As [`line`], for a command that ends when its reader is gone.
+/// Like [`line`], but returns an error if the reader is gone, for a command that then ends.
 pub(crate) fn try_line(text: &impl Display) -> io::Result<()> {
     writeln!(io::stdout(), "{text}")
 }
 
-/// Prints a line on standard error. One that is closed is not an error.
+/// Prints a line on standard error. If it is closed, that is not an error.
 pub(crate) fn note(text: &impl Display) {
     let _ = writeln!(io::stderr(), "{text}");
 }

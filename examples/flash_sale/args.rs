@@ -9,24 +9,24 @@ use clap::{CommandFactory, Parser, ValueEnum};
 #[derive(Debug, Parser)]
 #[command(name = "flash_sale")]
 pub(crate) struct Args {
-    /// Where the locks live (and, for Redis, the stock): `memory://`, `redis://host[:port][/db]` or
+    /// Store of the locks and, with Redis, of the stock: `memory://`, `redis://host[:port][/db]` or
     /// `redis+unix:///path`
     #[arg(long, default_value = "memory://", value_name = "URL")]
     pub(crate) store: String,
 
-    /// How many processes share the buyers; more than one needs a Redis
+    /// Number of processes that share the buyers; more than one needs a Redis
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) processes: u32,
 
-    /// How many buyers want one item each, all at once
+    /// Number of buyers, who each want one item at the same time
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) buyers: u32,
 
-    /// How many items there are
+    /// Number of items
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) stock: u32,
 
-    /// Chooses how long each buyer thinks between looking at the stock and taking an item
+    /// Seed of the time that each buyer thinks between looking at the stock and taking an item
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 
@@ -38,12 +38,12 @@ pub(crate) struct Args {
     #[arg(long, hide = true, default_value_t = 0)]
     pub(crate) first_buyer: u32,
 
-    /// Names the stock of this run, so that two runs on one Redis do not meet.
+    /// Name of this run's stock, so that two runs on one Redis do not interfere.
     #[arg(long, hide = true, default_value_t = run_name())]
     pub(crate) run: String,
 }
 
-/// Which of the two sales.
+/// One of the two sales.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
     WithoutLock,
@@ -60,7 +60,8 @@ impl fmt::Display for Mode {
 }
 
 impl Args {
-    /// Reads the command line; a mistake in it ends the program with a text that says what to do.
+    /// Reads the command line. A mistake in it ends the program with a text that suggests a
+    /// correction.
     pub(crate) fn read() -> Self {
         let args = Self::parse();
         if let Err((kind, text)) = args.check() {

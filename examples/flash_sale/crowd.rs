@@ -9,7 +9,7 @@ use crate::args::{Args, Mode};
 use crate::purchase::{self, Outcome, SaleError};
 use crate::stock::Stock;
 
-/// How the visits ended.
+/// Results of all visits.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) sold: u32,
@@ -26,7 +26,8 @@ impl AddAssign for Tally {
     }
 }
 
-/// Lets every buyer of this process buy at the same time; `done` hears how many have finished.
+/// Lets every buyer of this process buy at the same time. Calls `done` with the number of buyers
+/// that have finished.
 pub(crate) async fn buy_all(
     args: &Args,
     mode: Mode,
@@ -67,7 +68,7 @@ impl Tally {
     }
 }
 
-/// 0.2 to 1.2 ms, the same for the same seed and buyer (`SplitMix64`).
+/// Returns 0.2 to 1.2 ms, the same for the same seed and buyer (`SplitMix64`).
 fn thinking_time(seed: u64, buyer: u32) -> Duration {
     let mut z = seed.wrapping_add(u64::from(buyer).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,34 +1,34 @@
-//! The buyers of a sale as a bar, one mark for a group of them.
+//! The buyers of a sale as a bar, with one mark for each group of them.
 
 use std::env;
 use std::io::IsTerminal as _;
 
-/// How many marks a bar has at most.
+/// Maximum number of marks in a bar, apart from rounding.
 const WIDTH: u32 = 60;
 
-/// A part of the buyers: how many, their mark, and its colour (an ANSI code).
+/// A part of the buyers: their number, their mark, and its colour (an ANSI code).
 type Part = (u32, char, &'static str);
 
 const GREEN: &str = "32";
 const RED: &str = "1;31";
 const GREY: &str = "90";
 
-/// What the marks mean.
+/// Meaning of the marks.
 pub(crate) const LEGEND: &str = "■ got an item   ✗ got an item that was sold before   · got none";
 
-/// How the buyers of one sale fared.
+/// Outcome of one sale for its buyers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bar {
-    /// Buyers with an item of their own.
+    /// Buyers with an item that no other buyer has.
     pub(crate) single: u32,
-    /// Buyers with an item that another buyer has as well.
+    /// Buyers with an item that another buyer also has.
     pub(crate) double: u32,
     /// Buyers without an item.
     pub(crate) none: u32,
 }
 
 impl Bar {
-    /// One line. A group of buyers has a mark even where it is small.
+    /// Draws one line. Even a small group of buyers has a mark.
     pub(crate) fn draw(self, colours: bool) -> String {
         let parts: [Part; 3] = [
             (self.single, '■', GREEN),
@@ -49,7 +49,7 @@ impl Bar {
     }
 }
 
-/// In red, where there are colours.
+/// Colours a text red, if colours are on.
 pub(crate) fn red(text: &str, colours: bool) -> String {
     if colours {
         format!("\x1b[{RED}m{text}\x1b[0m")
@@ -58,8 +58,8 @@ pub(crate) fn red(text: &str, colours: bool) -> String {
     }
 }
 
-/// Whether standard output takes colours: it is a terminal, or `CLICOLOR_FORCE` says so. `NO_COLOR`
-/// has the last word.
+/// True if standard output shows colours: it is a terminal, or `CLICOLOR_FORCE` is set. `NO_COLOR`
+/// overrides both.
 pub(crate) fn colours() -> bool {
     let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
     !is_set("NO_COLOR") && (std::io::stdout().is_terminal() || is_set("CLICOLOR_FORCE"))

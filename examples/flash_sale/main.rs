@@ -1,4 +1,4 @@
-//! A flash sale: many buyers, few items, and a stock that is read, thought about and written back.
+//! A flash sale: many buyers, few items, and a stock that each buyer reads and later writes back.
 //!
 //! ```sh
 //! cargo run --release --example flash_sale
@@ -51,7 +51,7 @@ async fn run(args: Args) -> Result<bool, SaleError> {
     Ok(with.is_exact(&args))
 }
 
-/// One sale from a full shelf.
+/// Runs one sale from a full stock.
 async fn sale(args: &Args, mode: Mode) -> Result<Row, SaleError> {
     let stock = Stock::open(&args.store, &args.run).await?;
     stock.write(args.stock).await?;
@@ -74,7 +74,7 @@ async fn sale(args: &Args, mode: Mode) -> Result<Row, SaleError> {
     })
 }
 
-/// The share of this process: all its buyers at once.
+/// Runs the sale with all buyers in this process.
 async fn in_this_process(
     args: &Args,
     mode: Mode,
@@ -89,8 +89,7 @@ async fn in_this_process(
     tally
 }
 
-/// Connects and installs the pool that `#[distributed_lock]` uses; the sale without a lock needs
-/// none.
+/// Connects and installs the pool for `#[distributed_lock]`. The sale without a lock needs none.
 async fn open_pool(args: &Args, mode: Mode) -> Result<Option<LockPool>, SaleError> {
     if mode == Mode::WithoutLock {
         return Ok(None);

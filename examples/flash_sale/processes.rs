@@ -1,7 +1,7 @@
-//! The same sale by several processes: this program starts itself again as workers.
+//! The same sale in several processes: this program starts itself again as workers.
 //!
-//! Parent and worker talk in lines. The worker says `ready`, waits for `go`, says `done N` now and
-//! then, and at the end `tally SOLD SOLD_OUT GAVE_UP`.
+//! Parent and worker exchange lines. The worker sends `ready` and waits for `go`. From time to time
+//! it sends `done N`, and at the end `tally SOLD SOLD_OUT GAVE_UP`.
 
 use std::cell::Cell;
 use std::process::Stdio;
@@ -16,13 +16,13 @@ use crate::progress::Progress;
 use crate::purchase::SaleError;
 use crate::stock::Stock;
 
-/// One started worker.
+/// A started worker.
 struct Worker {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
-/// Parent: shares the buyers among `args.processes` workers and adds up what they say.
+/// Parent: divides the buyers among `args.processes` workers, and adds up their results.
 pub(crate) async fn run(args: &Args, mode: Mode, progress: &Progress) -> Result<Tally, SaleError> {
     let mut workers = Vec::new();
     let mut first = 0;
@@ -105,7 +105,7 @@ impl Worker {
     }
 }
 
-/// Worker: gets ready, waits for `go`, buys, and says how it went.
+/// Worker: gets ready, waits for `go`, buys, and reports the result.
 pub(crate) async fn work(args: &Args) -> Result<(), SaleError> {
     let mode = args.worker.expect("only workers work");
     let stock = Stock::open(&args.store, &args.run).await?;

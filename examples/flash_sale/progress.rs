@@ -27,8 +27,8 @@ impl Progress {
         }
     }
 
-    /// `done` buyers have finished. Draws nothing in the first second, nor where stderr is no
-    /// terminal.
+    /// Shows that `done` buyers have finished. Draws nothing in the first second, or if stderr is
+    /// not a terminal.
     pub(crate) fn set(&self, done: u32) {
         if self.bar.is_hidden() && self.started.elapsed() > PATIENCE {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());

@@ -1,4 +1,4 @@
-//! What one buyer does. This is the code to compare: the same body, without and with the lock.
+//! The actions of one buyer. This is the code to compare: the same body, without and with the lock.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use leasehold::{LockError, distributed_lock};
 
 use crate::stock::Stock;
 
-/// How a visit to the shop ended.
+/// Result of a visit to the shop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Bought,
     SoldOut,
 }
 
-/// Takes one item: read, think, write. Two buyers that read the same number both sell that item.
+/// Takes one item: read, think, write. Two buyers who read the same number both sell the same item.
 pub(crate) async fn buy_without_lock(
     stock: &Stock,
     thinking: Duration,
@@ -27,13 +27,14 @@ pub(crate) async fn buy_without_lock(
     Ok(Outcome::Bought)
 }
 
-/// The same, one buyer at a time in all processes. The other buyers queue for up to a minute.
+/// Like `buy_without_lock`, but for one buyer at a time in all processes. The other buyers queue
+/// for up to a minute.
 #[distributed_lock(key = "stock:<stock.name()>", ttl = "10s", wait = "60s")]
 pub(crate) async fn buy_with_lock(stock: &Stock, thinking: Duration) -> Result<Outcome, SaleError> {
     buy_without_lock(stock, thinking).await
 }
 
-/// Why a sale cannot go on.
+/// An error that ends the sale.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SaleError {
     #[error(transparent)]

@@ -16,18 +16,18 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Sales for which there was no item.
+    /// Returns the number of sales without an item.
     fn oversold(&self, args: &Args) -> u32 {
         self.tally.sold.saturating_sub(args.stock)
     }
 
-    /// Sales that the stock does not know of, because a later write undid theirs.
+    /// Returns the number of sales missing in the stock, because a later write overwrote theirs.
     fn lost_updates(&self, args: &Args) -> u32 {
         (self.tally.sold + self.left).saturating_sub(args.stock)
     }
 
     fn bar(&self, args: &Args) -> Bar {
-        // A sale that another one undid is the sale of an item that was sold before.
+        // After a lost update, the same item is sold again.
         let double = self.lost_updates(args).min(self.tally.sold);
         Bar {
             single: self.tally.sold - double,
@@ -36,7 +36,8 @@ impl Row {
         }
     }
 
-    /// Every sale took one item off the stock, and items were left only where buyers were missing.
+    /// True if every sale took one item off the stock, and items are left only if there were too
+    /// few buyers.
     pub(crate) fn is_exact(&self, args: &Args) -> bool {
         let wanted = args.buyers - self.tally.gave_up;
         self.tally.sold + self.left == args.stock
@@ -88,7 +89,7 @@ pub(crate) fn table(args: &Args, without: &Row, with: &Row) {
     println!("{TIMES}");
 }
 
-/// What the column of seconds does not say.
+/// Explains the column of seconds.
 const TIMES: &str = "\
 The time without the lock is no speed to compare with. All buyers look at the same stock and think
 at the same time, which is the mistake. With the lock one buyer at a time looks, thinks and writes.";

@@ -1,5 +1,5 @@
-//! Where the number of items is kept. Reading and writing are two separate steps, as with most
-//! databases and every remote service; nothing here is atomic, on purpose.
+//! The number of items. Reading and writing are two separate steps, as with most databases and
+//! every remote service. Nothing here is atomic, on purpose.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use redis::aio::MultiplexedConnection;
 
 use crate::purchase::SaleError;
 
-/// How long an answer may take. The client's own half a second is little on a busy machine.
+/// Time limit of an answer. The client's default of half a second is too short on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Keeps a crashed run from leaving its stock behind for good.
+/// Expiry of the stock in Redis, so that a crashed run does not leave it behind for ever.
 const EXPIRY_SECONDS: u64 = 600;
 
 #[derive(Debug, Clone)]
@@ -38,8 +38,8 @@ impl std::fmt::Debug for Place {
 }
 
 impl Stock {
-    /// With `memory://` the stock is in this process; otherwise it is in the Redis of the locks,
-    /// where all processes see it.
+    /// Opens the stock. With `memory://` it is in this process. Otherwise it is in the Redis of the
+    /// locks, where all processes see it.
     pub(crate) async fn open(store: &str, name: &str) -> Result<Self, SaleError> {
         let place = if store.starts_with("memory:") {
             Place::Memory(Arc::default())

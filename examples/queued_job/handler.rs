@@ -1,4 +1,4 @@
-//! The web service: a click takes the order's lock, and gives it to a job.
+//! The web service: a click takes the order's lock, and passes it on to a job.
 
 use std::error::Error;
 
@@ -21,10 +21,10 @@ struct Shop {
     orders: Orders,
 }
 
-/// A click that comes before the job is done gets 409: the lock went to the job.
+/// Queues an order. A click before the end of the job gets 409, because the job has the lock.
 ///
-/// A handler that ends between `hand_over` and the queue, by an error or because its client has
-/// hung up, leaves a lock without a job. It expires after its ttl, and the next click comes through.
+/// A handler may end between `hand_over` and the queue, after an error or because its client has
+/// disconnected. Then the lock has no job. It expires after its ttl, and the next click succeeds.
 async fn create_order(
     State(shop): State<Shop>,
     Path(id): Path<String>,

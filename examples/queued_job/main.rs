@@ -1,4 +1,4 @@
-//! A web request that queues a job, and a worker in another process that does it: the order is
+//! A web request that queues a job, and a worker in another process that does it. The order is
 //! locked from the click until the job is done.
 //!
 //! ```sh
@@ -9,7 +9,7 @@
 //! curl -i http://127.0.0.1:3000/orders/42
 //! ```
 //!
-//! The queue is a stream of the same Redis, with a group of workers. It needs Redis 6.2, `axum`,
+//! The queue is a stream in the same Redis, with a group of workers. It needs Redis 6.2, `axum`,
 //! `leasehold` with the features `axum` and `serde`, `redis` with `streams`, `serde`, `serde_json`,
 //! `thiserror` and `tokio`.
 
@@ -25,15 +25,15 @@ use std::time::Duration;
 use leasehold::Baggage;
 use serde::{Deserialize, Serialize};
 
-/// How long the order stays locked if the process that has it dies, and how long a job may lie on
-/// the queue until it is adopted. A worker renews it while the job runs.
+/// Time for which the order stays locked after its process died, or while its job waits on the
+/// queue. A worker renews the lock while the job runs.
 const TTL: Duration = Duration::from_secs(5);
 
-/// What the handler puts on the queue.
+/// A job on the queue.
 #[derive(Debug, Serialize, Deserialize)]
 struct Job {
     order: String,
-    /// The order's lock, for the worker to adopt.
+    /// The order's lock, which the worker adopts.
     lock: Baggage,
 }
 

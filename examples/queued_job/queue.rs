@@ -1,4 +1,4 @@
-//! A queue in a Redis stream, with a group of workers: a job that is not done comes again.
+//! A queue in a Redis stream, with a group of workers. An unfinished job is delivered again.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ const STREAM: &str = "jobs";
 const GROUP: &str = "workers";
 const FIELD: &str = "job";
 
-/// After this time without a word from its worker a job goes to the next one that asks. The worker
-/// may be alive: two of them keep out of each other's way by the lock, not by this time.
+/// Time without a report from the worker, after which the job goes to the next worker that asks.
+/// The first worker may still be alive: the lock keeps the two apart, not this time.
 const IDLE: Duration = TTL;
 
-/// How long a worker waits for a new job until it looks for an abandoned one.
+/// Time that a worker waits for a new job before it looks for an abandoned one.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A connection to the queue. A worker that waits for a job has one of its own.
+/// A connection to the queue. Each waiting worker needs its own.
 #[derive(Clone)]
 pub(crate) struct Queue {
     redis: MultiplexedConnection,
@@ -44,8 +44,8 @@ impl Queue {
         redis.xadd(STREAM, "*", &[(FIELD, json)]).await
     }
 
-    /// The next job for the worker of this name, with the job's id: one that its worker has not
-    /// done, or else a new one. None if there is none for a while.
+    /// Returns the next job for the worker of this name, with the job's id. Prefers an abandoned
+    /// job to a new one. Returns `None` if there is none for a while.
     pub(crate) async fn next(&mut self, worker: &str) -> RedisResult<Option<(String, Job)>> {
         let one = StreamAutoClaimOptions::default().count(1);
         let claim = self
@@ -64,7 +64,7 @@ impl Queue {
         entries.next().map(read).transpose()
     }
 
-    /// The job is done, and does not come again.
+    /// Removes a finished job, so that it is not delivered again.
     pub(crate) async fn done(&mut self, id: &str) -> RedisResult<()> {
         redis::pipe()
             .atomic()

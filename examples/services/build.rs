@@ -1,7 +1,7 @@
-//! Writes the traits and the client of the gRPC service `shop.Orders`.
+//! Generates the traits and the client of the gRPC service `shop.Orders`.
 //!
 //! A service with a `.proto` file has one line here, which needs the program `protoc`:
-//! `tonic_prost_build::compile_protos("shop.proto")`. The code that it writes is the same.
+//! `tonic_prost_build::compile_protos("shop.proto")`. The generated code is the same.
 
 use tonic_build::manual::{Builder, Method, Service};
 

@@ -12,6 +12,5 @@
 //! cargo run --example rate_of_n
 //! ```
 //!
-//! They need no server. The order service, with a database, is the package next door:
-//! `examples/order_service`. Small services for axum, actix-web, tonic, cron and sqlx are in
-//! `examples/services`.
+//! They need no server. The order service, which has a database, is in `examples/order_service`.
+//! Small services for axum, actix-web, tonic, cron and sqlx are in `examples/services`.

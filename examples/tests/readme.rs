@@ -1,4 +1,4 @@
-//! The README's tables of code, which no documentation test compiles.
+//! Compiles the code in the README's tables, which no documentation test compiles.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ async fn sell(sku: &str) -> Result<(), LockError> {
     lock.check()
 }
 
-/// Stands in for axum's.
+/// Stands in for axum's `Path`.
 struct Path<T>(T);
 
 #[distributed_lock(key = "cart:<id>", ttl = "10s")]

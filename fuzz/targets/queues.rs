@@ -1,8 +1,8 @@
-//! Values of a lock and of its queue, as another client may have left them on a Redis, before the
-//! scripts read them. `scripts/fuzz` starts the server and names it in `LEASEHOLD_FUZZ_REDIS`.
+//! Values of a lock and its queue, as another client may have left them on a Redis for the scripts
+//! to read. `scripts/fuzz` starts the server and sets its URL in `LEASEHOLD_FUZZ_REDIS`.
 //!
-//! The input has a byte for the call, the queue's value, a line break and the lock's value; an
-//! empty value is missing.
+//! The input consists of a byte for the call, the queue's value, a line break and the lock's value.
+//! An empty value means that its key is missing.
 #![no_main]
 
 use std::cell::RefCell;
@@ -45,7 +45,7 @@ impl Place {
         }
     }
 
-    /// Leaves these values and nothing else.
+    /// Stores these values and nothing else.
     fn put(&mut self, queue: &[u8], lock: &[u8]) {
         let mut pipe = pipe();
         pipe.cmd("FLUSHALL").ignore();
@@ -67,7 +67,8 @@ impl Place {
             .0
     }
 
-    /// Asks again over another connection if a signal interrupts the call: libFuzzer's alarm does.
+    /// Sends the request again over another connection if a signal interrupts it, such as
+    /// libFuzzer's alarm.
     fn ask<T: FromRedisValue>(&mut self, questions: &Pipeline) -> T {
         loop {
             match questions.query(&mut self.server) {

@@ -16,7 +16,7 @@ use leasehold::encode;
 
 use crate::template::{Piece, Template};
 
-/// The longest key whose parses are counted.
+/// Maximum length of a key whose parses are counted.
 const LONGEST: usize = 120;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
@@ -48,7 +48,7 @@ fn finished(key: Key) -> Option<String> {
     (key.len() <= LONGEST).then_some(key)
 }
 
-/// Counts the ways to fill the pieces in so that they give `key`.
+/// Counts the ways to fill in the pieces so that they form `key`.
 fn parses(key: &str, pieces: &[Piece]) -> u64 {
     // ways[at]: the ways to give key[..at] with the pieces so far.
     let mut ways = vec![0_u64; key.len() + 1];
@@ -75,7 +75,7 @@ fn parses(key: &str, pieces: &[Piece]) -> u64 {
     ways[key.len()]
 }
 
-/// True if some value is encoded as this text.
+/// True if this text is the encoding of some value.
 fn is_encoded(text: &str) -> bool {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

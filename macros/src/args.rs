@@ -1,5 +1,5 @@
-//! The attribute's options, each with its span. What one option's value must be is checked here;
-//! what options demand of each other and of the function is checked in `check`.
+//! The attribute's options, each with its span. This module checks the value of each option.
+//! `check` compares the options with each other and with the function.
 
 use proc_macro2::{Span, TokenStream};
 use syn::parse::{ParseStream, Parser as _};
@@ -11,7 +11,7 @@ use crate::option::{At, KeyArg, Length, PoolArg, Problem, Watchdog};
 use crate::raw::RawOption;
 use crate::value;
 
-/// Every option, in the order of the documentation.
+/// All options, in the order of the documentation.
 pub(crate) const OPTIONS: [&str; 18] = [
     "key",
     "ttl",
@@ -33,7 +33,7 @@ pub(crate) const OPTIONS: [&str; 18] = [
     "crate",
 ];
 
-/// The options as they were written; `None` where an option is absent or was wrong.
+/// The options as written; `None` if an option is absent or was wrong.
 #[derive(Default)]
 pub(crate) struct Args {
     /// Several for `key = ["a", "b"]`.
@@ -54,13 +54,13 @@ pub(crate) struct Args {
     pub(crate) on_error: Option<Box<Expr>>,
     pub(crate) guard: Option<Ident>,
     pub(crate) pool: Option<PoolArg>,
-    /// Where the runtime is.
+    /// Path of the runtime.
     pub(crate) runtime: Option<syn::Path>,
-    /// The names that were written, the wrong values included.
+    /// Written names, including those with wrong values.
     written: Vec<Ident>,
-    /// The names that were probably meant by what could not be read.
+    /// Probable names of unreadable options.
     meant: Vec<String>,
-    /// The names that are no options.
+    /// Unknown names.
     unknown: Vec<Ident>,
 }
 
@@ -85,12 +85,12 @@ impl Args {
         args
     }
 
-    /// The place where an option was named, whether or not its value was right.
+    /// Returns the place where an option was named, even if its value was wrong.
     pub(crate) fn name_of(&self, option: &str) -> Option<&Ident> {
         self.written.iter().find(|name| *name == option)
     }
 
-    /// Whether an option is there, if only in a form that could not be read.
+    /// True if an option is there, even in a form that could not be read.
     pub(crate) fn attempted(&self, option: &str) -> bool {
         self.name_of(option).is_some() || self.meant.iter().any(|meant| meant == option)
     }
@@ -119,7 +119,7 @@ impl Args {
         }
     }
 
-    /// The one place where an option's name meets its field and the form of its value.
+    /// Sets the field of an option. Only this function connects names, fields and forms of values.
     fn set(&mut self, option: &RawOption, span: Span) -> Result<(), Problem> {
         let at = |value| At { value, span };
         let watchdog = |value| At { value, span };
@@ -147,7 +147,8 @@ impl Args {
         Ok(())
     }
 
-    /// Said once all options are read: none of them is suggested a second time.
+    /// Returns the error for an unknown name. All options have been read by then, so none of them
+    /// is suggested a second time.
     fn unknown(&self, name: &Ident) -> Message {
         let message = Message::new(format!("unknown option `{name}`"));
         if let Some(Meaning::Options(_, advice) | Meaning::Advice(advice)) =
@@ -166,7 +167,7 @@ impl Args {
     }
 }
 
-/// The options that `name` most likely stands for.
+/// Returns the options that `name` most likely stands for.
 fn meant(name: &Ident) -> Vec<&'static str> {
     let typed = name.to_string();
     match meaning(&typed) {

@@ -1,4 +1,4 @@
-//! The shape that `#[async_trait]` gives to a method.
+//! The form that `#[async_trait]` gives to a method.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::ToTokens as _;
@@ -10,7 +10,7 @@ use crate::deferred::Deferred;
 use crate::shape::{Binding, Frame, Returns, pattern};
 use crate::tokens;
 
-/// Where the user's body is in the async block of a method.
+/// Place of the user's body in the async block of a method.
 pub(crate) struct Inner {
     /// From the async block inwards.
     pub(crate) frames: Vec<Frame>,
@@ -20,7 +20,8 @@ pub(crate) struct Inner {
     pub(crate) deferred: Option<Deferred>,
 }
 
-/// Finds the user's body in what `#[async_trait]` made. `#[instrument]` may have wrapped it since.
+/// Finds the user's body in the output of `#[async_trait]`. `#[instrument]` may have wrapped it
+/// since.
 pub(crate) fn find(block: &Group, signature: &Signature) -> Option<Inner> {
     signature
         .generics
@@ -36,7 +37,7 @@ pub(crate) fn find(block: &Group, signature: &Signature) -> Option<Inner> {
     })
 }
 
-/// Looks for the shape in the async blocks inside of a group, outermost first.
+/// Looks for this form in the async blocks inside of a group, outermost first.
 fn descend(group: &Group, signature: &Signature) -> Option<Inner> {
     let all: Vec<TokenTree> = group.stream().into_iter().collect();
     all.iter().enumerate().find_map(|(index, token)| {
@@ -61,7 +62,7 @@ fn descend(group: &Group, signature: &Signature) -> Option<Inner> {
     })
 }
 
-// What `#[async_trait]` puts into the block:
+// Statements that `#[async_trait]` puts into the block:
 //
 //     if let Some(__ret) = None::<R> { return __ret; }
 //     let __self = self;
@@ -98,7 +99,7 @@ fn read(block: &Group, signature: &Signature) -> Option<Inner> {
     shape.parse2(block.stream()).ok()
 }
 
-/// `let __ret: R =`, the block, and R.
+/// Parses `let __ret: R =`, the block, and R.
 fn result(input: ParseStream<'_>) -> syn::Result<(TokenStream, Group, Type)> {
     let keyword: Token![let] = input.parse()?;
     let name: TokenTree = input.parse()?;
@@ -122,7 +123,7 @@ fn result(input: ParseStream<'_>) -> syn::Result<(TokenStream, Group, Type)> {
     }
 }
 
-/// The parameters that `#[async_trait]` does not bind anew: references.
+/// Returns the parameters that `#[async_trait]` does not bind again: references.
 fn unmoved(signature: &Signature) -> Vec<Binding> {
     let references = signature
         .inputs

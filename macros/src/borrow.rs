@@ -1,4 +1,4 @@
-//! Arguments that borrow: what a detached body cannot have.
+//! Arguments that borrow, which a detached body cannot have.
 
 use proc_macro2::Span;
 use syn::spanned::Spanned as _;
@@ -9,13 +9,13 @@ use crate::tokens;
 
 /// A parameter whose type certainly borrows from the caller.
 pub(crate) struct Borrow {
-    /// `self`, `name`, or nothing for a pattern.
+    /// `self`, the name of an argument, or none for a pattern.
     pub(crate) name: Option<String>,
     pub(crate) span: Span,
 }
 
-/// The parameters whose type shows a borrow. An async function cannot leave a lifetime out.
-/// What a type parameter borrows, rustc finds.
+/// Returns the parameters whose type shows a borrow. An async function cannot leave a lifetime out.
+/// rustc finds the borrows of type parameters.
 pub(crate) fn borrows(signature: &Signature) -> Vec<Borrow> {
     signature.inputs.iter().filter_map(borrow).collect()
 }
@@ -39,8 +39,8 @@ fn borrow(parameter: &FnArg) -> Option<Borrow> {
     lifetimes.found.then_some(Borrow { name, span })
 }
 
-/// Looks for a reference or a lifetime of the caller's: not `'static`, and not one that the type
-/// itself introduces.
+/// Visitor that looks for a reference or a lifetime of the caller: not `'static`, and not one that
+/// the type itself introduces.
 #[derive(Default)]
 struct Lifetimes {
     bound: Vec<Lifetime>,
@@ -80,7 +80,7 @@ impl<'ast> Visit<'ast> for Lifetimes {
     // `fn(&str)` borrows nothing.
     fn visit_type_fn_ptr(&mut self, _: &'ast syn::TypeFnPtr) {}
 
-    // `Fn(&str)` neither.
+    // `Fn(&str)` borrows nothing either.
     fn visit_parenthesized_generic_arguments(
         &mut self,
         _: &'ast syn::ParenthesizedGenericArguments,

@@ -1,5 +1,5 @@
 //! Functions that return a boxed future. The methods under `#[async_trait]` arrive in this form,
-//! since that attribute on an impl always expands before the attributes of its methods.
+//! because that attribute on an impl always expands before the attributes of its methods.
 
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use syn::visit::Visit;
@@ -10,7 +10,7 @@ use crate::deferred::Deferred;
 use crate::diag::{Message, Refusal};
 use crate::shape::{Binding, Frame, Returns, bindings};
 
-/// Where the user's body is in a function that returns a boxed future.
+/// Place of the user's body in a function that returns a boxed future.
 pub(crate) struct Found {
     /// From the function's body inwards.
     pub(crate) frames: Vec<Frame>,
@@ -23,8 +23,8 @@ pub(crate) struct Found {
     pub(crate) returns_itself: bool,
 }
 
-/// Finds the async block in `{ Box::pin(async move { … }) }`, also behind `return`; `None` if there
-/// is none.
+/// Finds the async block in `{ Box::pin(async move { … }) }`, also after `return`. Returns `None`
+/// if it finds none.
 pub(crate) fn find(body: &Group, signature: &Signature) -> Result<Option<Found>, Refusal> {
     let Some((path, arguments)) = last_call(body.stream()) else {
         return Ok(None);
@@ -72,7 +72,7 @@ pub(crate) fn find(body: &Group, signature: &Signature) -> Result<Option<Found>,
 }
 
 struct Call {
-    /// What stands before the call.
+    /// Statements before the call.
     statements: Vec<TokenTree>,
     /// `Box::pin`, or `return Box::pin`
     function: TokenStream,
@@ -80,7 +80,7 @@ struct Call {
     end: TokenStream,
 }
 
-/// The function's last expression, if it is `Box::pin(…)`.
+/// Returns the function's last expression, if it is `Box::pin(…)`.
 fn last_call(body: TokenStream) -> Option<(Call, Group)> {
     let mut tokens: Vec<TokenTree> = body.into_iter().collect();
     let is_end =
@@ -126,7 +126,7 @@ struct Keyword {
     span: Span,
 }
 
-/// `async move { … }` as a call's only argument.
+/// Returns `async move { … }` if it is a call's only argument.
 fn async_block(arguments: &Group) -> Option<(Keyword, TokenTree)> {
     let mut tokens: Vec<TokenTree> = arguments.stream().into_iter().collect();
     if matches!(tokens.last(), Some(TokenTree::Punct(comma)) if comma.as_char() == ',') {
@@ -154,8 +154,8 @@ fn async_block(arguments: &Group) -> Option<(Keyword, TokenTree)> {
     })
 }
 
-/// The type in `Output = …` of the returned future, or `_`, and its part that works after the
-/// release.
+/// Returns the type in `Output = …` of the returned future, or `_`, and the part of it that works
+/// after the release.
 fn output(signature: &Signature) -> (Returns, Option<Deferred>) {
     struct Output<'ast>(Option<&'ast Type>);
     impl<'ast> Visit<'ast> for Output<'ast> {

@@ -1,4 +1,5 @@
-//! What options demand of each other and of the function: one small function for each rule.
+//! Rules for options in combination with each other and with the function: one small function for
+//! each rule.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens as _, quote_spanned};
@@ -25,11 +26,11 @@ pub(crate) struct LockSpec {
     pub(crate) wait: Option<Length>,
     pub(crate) hold: Option<At<Length>>,
     pub(crate) at_least: Option<Length>,
-    /// With the place of the option, where a result that cannot be kept is shown.
+    /// The span is the place to report a result that cannot be kept.
     pub(crate) replay: Option<At<Length>>,
     pub(crate) fingerprint: Option<Box<Expr>>,
     pub(crate) reentrant: bool,
-    /// Where the user wrote `detach`.
+    /// Span of `detach`.
     pub(crate) detach: Option<Span>,
     pub(crate) shared: bool,
     pub(crate) permits: Option<u32>,
@@ -42,7 +43,7 @@ pub(crate) struct LockSpec {
     pub(crate) target: Target,
 }
 
-/// Applies every rule and puts the spec together.
+/// Applies every rule and builds the spec.
 pub(crate) fn check(
     args: Args,
     target: Option<Target>,
@@ -121,7 +122,8 @@ fn required(args: &Args, place: Span, diagnostics: &Diagnostics) {
     }
 }
 
-/// The path of the crate `leasehold`: as `crate` says, or as the manifest calls the dependency.
+/// Returns the path of the crate `leasehold`: that of `crate`, or the dependency's name in the
+/// manifest.
 fn runtime(args: &Args, place: Span, diagnostics: &Diagnostics) -> Option<TokenStream> {
     if let Some(path) = &args.runtime {
         return Some(path.to_token_stream());
@@ -144,14 +146,15 @@ fn runtime(args: &Args, place: Span, diagnostics: &Diagnostics) -> Option<TokenS
     }
 }
 
-/// The shortest time between renewals, in milliseconds.
+/// Shortest time between renewals, in milliseconds.
 const SHORTEST_INTERVAL: u64 = 10;
 
-/// The point at which a lease is given up, in milliseconds after its request was sent. It is the
-/// ttl without the drift of the clocks and without the margin in which the body is cancelled.
+/// Returns the point at which a lease is given up, in milliseconds after its request was sent. It
+/// is the ttl without the drift of the clocks and without the margin in which the body is
+/// cancelled.
 ///
-/// In whole milliseconds, rounded up: this interval is too late, and a shorter one is in time.
-/// The runtime counts the same in nanoseconds.
+/// Rounded up to whole milliseconds: an interval of this length is too late, and a shorter one is
+/// in time. The runtime calculates the same in nanoseconds.
 fn point_of_no_return(ttl: u64) -> u64 {
     let micros = ttl * 1000;
     let drift = micros / 100 + 2_000;
@@ -159,7 +162,7 @@ fn point_of_no_return(ttl: u64) -> u64 {
     (micros - drift - margin).div_ceil(1000)
 }
 
-/// The milliseconds of a length that is known now, and where it was written.
+/// Returns the milliseconds of a length known at compile time, and its place in the source.
 fn known(length: Option<&At<Length>>) -> Option<(u64, Span)> {
     let length = length?;
     match length.value {
@@ -212,7 +215,7 @@ fn max_hold_needs_watchdog(args: &Args, diagnostics: &Diagnostics) {
     }
 }
 
-/// A lock that is given up before its ttl needs no watchdog, so one of the two values is a mistake.
+/// A lock given up before its ttl needs no watchdog, so one of the two values is a mistake.
 fn max_hold_covers_ttl(args: &Args, diagnostics: &Diagnostics) {
     let Some((ttl, _)) = known(args.ttl.as_ref()) else {
         return;
@@ -260,7 +263,7 @@ fn shared_or_permits(args: &Args, diagnostics: &Diagnostics) {
     }
 }
 
-/// A share that is kept after its call keeps out a writer or uses up a permit, for no benefit.
+/// A share kept after its call keeps out a writer or uses up a permit, for no benefit.
 fn hold_is_exclusive(args: &Args, diagnostics: &Diagnostics) {
     let permits = args.permits.as_ref().map(|permits| permits.span);
     for (option, span) in [("shared", args.shared), ("permits", permits)] {
@@ -342,7 +345,7 @@ fn needs_a_result(
     }
 }
 
-/// Types that are certainly no `Result`; an alias may be one.
+/// True if the type is certainly not a `Result`. An alias may be one.
 fn is_plain(ty: &str) -> bool {
     const PLAIN: [&str; 17] = [
         "()", "bool", "char", "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32",
@@ -387,7 +390,7 @@ mod tests {
         }
     }
 
-    /// Fails if the attribute takes an interval that the runtime refuses, or the other way round.
+    /// Fails if the attribute accepts an interval that the runtime refuses, or the other way round.
     #[test]
     fn the_runtime_draws_the_same_line() {
         const MILLI: u64 = 1_000_000;

@@ -1,5 +1,5 @@
-//! Return types whose work begins, or goes on, after the body has returned: futures, streams and
-//! tasks. The lock is released by then. Types are known by their written names.
+//! Return types whose work begins or continues after the body has returned: futures, streams and
+//! tasks. The lock is released by then. Types are recognized by their written names.
 
 use proc_macro2::Span;
 use syn::{GenericArgument, Path, PathArguments, PathSegment, Type, TypeParamBound};
@@ -9,7 +9,7 @@ use crate::diag::Message;
 /// A part of a return type that works after the release.
 #[derive(Debug)]
 pub(crate) struct Deferred {
-    /// `BoxStream`
+    /// Name of the type or trait, such as `BoxStream`.
     name: String,
     work: Work,
     pub(crate) span: Span,
@@ -53,14 +53,14 @@ const TYPES: [(&str, Work); 14] = [
     ("JoinSet", Work::Task),
 ];
 
-/// Types whose parameters are returned with them. A name that ends with `Result` is one, too.
+/// Types whose parameters are returned with them. Any name that ends with `Result` counts too.
 const WRAPPERS: [&str; 11] = [
     "Option", "Pin", "Box", "Arc", "Rc", "Vec", "VecDeque", "HashMap", "BTreeMap", "Poll",
     "Response",
 ];
 
 impl Deferred {
-    /// The first part of a return type that works after the release.
+    /// Returns the first part of a return type that works after the release.
     pub(crate) fn find(ty: &Type) -> Option<Self> {
         match ty {
             Type::Path(path) => path.path.segments.last().and_then(Self::in_segment),
@@ -211,7 +211,7 @@ mod tests {
         }
     }
 
-    /// Fails if a type is refused whose work is done, or is the caller's.
+    /// Fails if a type whose work is done, or is the caller's, is refused.
     #[test]
     fn work_that_is_done() {
         for ty in [

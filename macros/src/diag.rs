@@ -1,10 +1,10 @@
-//! All errors in one go, each with its fix, after the original function.
+//! Reports all errors at once, each with its fix, after the original function.
 
 use std::cell::RefCell;
 
 use proc_macro2::{Span, TokenStream};
 
-/// One error: what is wrong, and what to write instead.
+/// One error: the mistake, and the text to write instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) what: String,
@@ -24,7 +24,7 @@ impl Message {
         self
     }
 
-    /// Adds "did you mean" when there is something close, and `otherwise` when there is not.
+    /// Adds "did you mean" if there is a close match, and `otherwise` if there is none.
     pub(crate) fn suggest(self, close: Option<String>, otherwise: impl FnOnce() -> String) -> Self {
         match close {
             Some(close) => self.help(format!("did you mean {close}?")),
@@ -40,13 +40,13 @@ impl Message {
     }
 }
 
-/// Why the attribute cannot stand where it stands, and the place to show it at.
+/// Reason why the attribute is not possible here, and the place to show it.
 pub(crate) type Refusal = (Span, Message);
 
-/// Collects errors so that the user sees all of them at once.
+/// Collection of errors, so that the user sees all of them at once.
 #[derive(Debug, Default)]
 pub(crate) struct Diagnostics {
-    /// `None` once they were taken out.
+    /// `None` after the errors were taken out.
     errors: RefCell<Option<Vec<syn::Error>>>,
 }
 
@@ -61,17 +61,18 @@ impl Diagnostics {
         self.syntax(syn::Error::new(span, message.text()));
     }
 
-    /// An error in syn's own words, for what is not even Rust.
+    /// Reports an error in syn's own words, for invalid Rust.
     pub(crate) fn syntax(&self, error: syn::Error) {
         if let Some(errors) = self.errors.borrow_mut().as_mut() {
             errors.push(error);
         }
     }
 
-    /// `spec` if there was no error, and otherwise the tokens that report every one of them.
+    /// Returns `spec` if there was no error, and otherwise the tokens that report every one of
+    /// them.
     ///
-    /// A rule that gives up reports why, so no error and no spec cannot be. Should it happen all
-    /// the same, it is an error too, and not a function that runs without its lock.
+    /// A rule that gives up reports its reason, so either an error or a spec exists. If both are
+    /// missing, that is an error too, and not a function that runs without its lock.
     pub(crate) fn finish<T>(self, spec: Option<T>) -> Result<T, TokenStream> {
         let errors = self.errors.take().unwrap_or_default();
         match (errors.is_empty(), spec) {
@@ -93,7 +94,7 @@ impl Drop for Diagnostics {
     }
 }
 
-/// The candidate that `name` was probably meant to be.
+/// Returns the candidate that `name` was probably meant to be.
 pub(crate) fn closest<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -113,13 +114,14 @@ pub(crate) fn closest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// `order` and `order_id`: one is a word of the other.
+/// True if one name is a word of the other, as in `order` and `order_id`.
 fn shares_a_word(one: &str, other: &str) -> bool {
     let is_word_of = |word: &str, name: &str| word.len() > 1 && name.split('_').any(|w| w == word);
     one != other && (is_word_of(one, other) || is_word_of(other, one))
 }
 
-/// How many insertions, deletions, replacements and swaps of neighbours lead from one to the other.
+/// Returns the number of insertions, deletions, replacements and swaps of neighbours that lead from
+/// one text to the other.
 fn distance(from: &str, to: &str) -> usize {
     let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
     let mut rows = vec![vec![0; to.len() + 1]; from.len() + 1];

@@ -1,4 +1,4 @@
-//! `"10s"`, and how to say what is wrong with it.
+//! Durations such as `"10s"`, and the errors for wrong ones.
 
 use crate::diag::Message;
 
@@ -7,7 +7,8 @@ const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), 
 
 const FORMS: &str = "units are `ms`, `s`, `m`, `h`, and they combine: \"1m30s\"";
 
-/// The milliseconds that `text` says. Zero is left to the caller: it means something for `wait`.
+/// Returns the milliseconds of `text`. Zero is left to the caller, since it has a meaning for
+/// `wait`.
 pub(crate) fn parse(text: &str) -> Result<u64, Message> {
     if text.trim().is_empty() {
         return Err(Message::new("this duration is empty").help("write one such as \"10s\""));
@@ -46,14 +47,14 @@ pub(crate) fn parse(text: &str) -> Result<u64, Message> {
     Ok(total)
 }
 
-/// The milliseconds that the help of `message` suggests.
+/// Returns the milliseconds that the help of `message` suggests.
 pub(crate) fn suggested(message: &Message) -> Option<u64> {
     let help = message.help.as_deref()?;
     let (meant, _) = help.strip_prefix("did you mean \"")?.split_once('"')?;
     parse(meant).ok()
 }
 
-/// The duration as the attribute writes it.
+/// Returns the duration in the syntax of the attribute.
 pub(crate) fn display(mut millis: u64) -> String {
     if millis == 0 {
         return "0s".to_owned();
@@ -68,7 +69,7 @@ pub(crate) fn display(mut millis: u64) -> String {
     text
 }
 
-/// The leading number and unit, and what follows them.
+/// Returns the leading number and unit, and the text after them.
 fn split<'a>(text: &str, rest: &'a str) -> Result<(&'a str, &'a str, &'a str), Message> {
     let digits = rest
         .find(|c: char| !c.is_ascii_digit())
@@ -91,7 +92,7 @@ fn split<'a>(text: &str, rest: &'a str) -> Result<(&'a str, &'a str, &'a str), M
     Ok((number, unit, after))
 }
 
-/// Suggests a duration, if it is one.
+/// Suggests a duration, if it is a valid one.
 fn suggest(message: Message, meant: &str) -> Message {
     match parse(meant) {
         Ok(_) => message.help(format!(
@@ -124,7 +125,7 @@ fn unit_index(text: &str, number: &str, unit: &str) -> Result<usize, Message> {
     })
 }
 
-/// The unit that other tools write in this way.
+/// Returns the unit for a spelling of other tools.
 fn familiar(unit: &str) -> Option<&'static str> {
     Some(match unit {
         "ms" | "msec" | "msecs" | "milli" | "millis" | "millisecond" | "milliseconds" => "ms",
@@ -143,7 +144,7 @@ fn fraction(text: &str) -> Message {
     }
 }
 
-/// `1.5s` as `1s500ms`, when that is exact.
+/// Converts `1.5s` to `1s500ms`, if this is exact.
 fn whole(text: &str) -> Option<String> {
     let (whole, tail) = text.split_once(['.', ','])?;
     let digits = tail.find(|c: char| !c.is_ascii_digit())?;
@@ -158,7 +159,7 @@ fn whole(text: &str) -> Option<String> {
     Some(display(whole.checked_add(part / scale)?))
 }
 
-/// `1min30sec` as `1m30s`.
+/// Converts `1min30sec` to `1m30s`.
 fn with_our_units(text: &str) -> Option<String> {
     let mut meant = String::new();
     let mut rest = text;
@@ -171,7 +172,7 @@ fn with_our_units(text: &str) -> Option<String> {
     parse(&meant).ok().map(|_| meant)
 }
 
-/// `PT1M30S` as `1m30s`.
+/// Converts `PT1M30S` to `1m30s`.
 fn iso(text: &str) -> Option<String> {
     let upper = text.to_uppercase();
     let time = upper.strip_prefix("PT")?;

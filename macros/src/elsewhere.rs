@@ -1,17 +1,17 @@
-//! What other lock libraries call our options, and what they have that needs none here.
+//! Names of our options in other lock libraries, and features of theirs that need no option here.
 
-/// What an unknown name most likely stands for.
+/// The most likely meaning of an unknown name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// One of our options.
     Option(&'static str),
-    /// The name means one option in some libraries, and a different one in the rest.
+    /// The name means one option in some libraries, and a different one in the others.
     Options(&'static [&'static str], &'static str),
-    /// No option; what to do instead.
+    /// Not an option, with advice on what to do instead.
     Advice(&'static str),
 }
 
-/// Our option, and its names elsewhere without `_` and in small letters.
+/// Our options, each with its names elsewhere, in small letters and without `_`.
 const OPTIONS: [(&str, &[&str]); 15] = [
     (
         "key",
@@ -192,7 +192,7 @@ const ADVICE: [(&[&str], &str); 6] = [
     ),
 ];
 
-/// The meaning of a name that is no option.
+/// Returns the meaning of an unknown name.
 pub(crate) fn meaning(name: &str) -> Option<Meaning> {
     let plain = name.replace('_', "").to_lowercase();
     let is = |other: &&str| **other == *plain;

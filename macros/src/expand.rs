@@ -1,5 +1,5 @@
-//! From the checked spec to tokens. Nothing can fail here, and what the runtime can decide is left
-//! to it.
+//! Turns the checked spec into tokens. Nothing can fail here, and anything that the runtime can
+//! decide is left to it.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::{ToTokens as _, quote_spanned};
@@ -39,15 +39,15 @@ use crate::tokens::{self, here};
 //         }
 //     }
 //
-// No lint may fire on this, and no lint level may be set in it: `#[allow(…)]` of a lint that the
+// No lint may fire on this, and it must not set a lint level: `#[allow(…)]` of a lint that the
 // crate forbids is an error. Lints skip code with the span of a macro. The user's own names have
-// the user's spans everywhere, so the statements with them are such that no lint is about them.
+// the user's spans everywhere, so the statements with them have forms that no lint covers.
 pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
     let site = site(spec);
     let call = call(spec);
     let result = result(spec);
     let run = run(spec, &body(spec));
-    // The call is lent to the future that runs it. A detached body takes it along.
+    // The future that runs the call borrows it. A detached body takes it along.
     let mutable = spec.detach.is_none().then(|| quote_spanned!(here()=> mut));
     let runtime = &spec.runtime;
     spec.target.fill(quote_spanned! {here()=>
@@ -96,7 +96,7 @@ fn call(spec: &LockSpec) -> TokenStream {
     call
 }
 
-/// `.watchdog()`, `.wait(…)`: the options that are lengths of time.
+/// Returns the calls for the options with a length of time, such as `.watchdog()` and `.wait(…)`.
 fn lengths(spec: &LockSpec) -> TokenStream {
     let mut calls = TokenStream::new();
     match &spec.watchdog {
@@ -163,7 +163,7 @@ fn one_key(spec: &LockSpec, key: &KeyArg) -> TokenStream {
     }
 }
 
-/// Whether an expression is an argument whose type is a type parameter.
+/// True if an expression is an argument whose type is a type parameter.
 fn is_generic(spec: &LockSpec, expression: &Expr) -> bool {
     let Expr::Path(path) = expression else {
         return false;
@@ -173,8 +173,8 @@ fn is_generic(spec: &LockSpec, expression: &Expr) -> bool {
     binding.is_some_and(|binding| binding.kind == Kind::Generic)
 }
 
-/// The arguments that a key's text cannot depend on, because its expression uses none of them. The
-/// runtime refuses a text that has one of them as a placeholder.
+/// Returns the arguments that a key's text cannot depend on, because its expression uses none of
+/// them. The runtime refuses a text that has one of them as a placeholder.
 fn constant_over<'a>(spec: &'a LockSpec, expression: &Expr) -> Vec<&'a str> {
     let tokens = expression.to_token_stream();
     let names = spec.target.names();
@@ -185,7 +185,7 @@ fn constant_over<'a>(spec: &'a LockSpec, expression: &Expr) -> Vec<&'a str> {
     names
 }
 
-/// An expression of the user's; under `#[async_trait]` its `self` is `__self`.
+/// Returns an expression of the user. Under `#[async_trait]` its `self` is `__self`.
 fn user(spec: &LockSpec, expression: TokenStream) -> TokenStream {
     match spec.target.binding("self") {
         Some(receiver) if receiver.ident != "self" => {
@@ -195,7 +195,7 @@ fn user(spec: &LockSpec, expression: TokenStream) -> TokenStream {
     }
 }
 
-/// `&expression`, so that a wrong type is shown at the expression.
+/// Returns `&expression`, so that a wrong type is shown at the expression.
 fn borrowed(spec: &LockSpec, expression: &Expr) -> TokenStream {
     let span = here().located_at(expression.span());
     let binds_weaker = matches!(
@@ -240,8 +240,8 @@ fn part(spec: &LockSpec, placeholder: &Placeholder, literal: Span) -> TokenStrea
         None if is_generic => quote_spanned! {here()=>
             __leasehold::key_part(&mut __leasehold_key, #name, #value);
         },
-        // Where a method is written as a field, rustc inserts `()` behind the string literal, but
-        // not on the left side of an assignment.
+        // If a method is written as a field, rustc inserts `()` behind the string literal, but not
+        // on the left side of an assignment.
         Some(Member::Field(_)) => quote_spanned! {here()=>
             *__leasehold::key_value(&mut __leasehold_key, #name, #value, __leasehold::hint) = ();
         },
@@ -251,8 +251,8 @@ fn part(spec: &LockSpec, placeholder: &Placeholder, literal: Span) -> TokenStrea
     }
 }
 
-/// `&order.user_id`. An error in a bare `<order>` is one of the argument's type and is shown there.
-/// An error in `<order.user_id>` is shown at the key.
+/// Returns a reference such as `&order.user_id`. An error in a bare `<order>` concerns the
+/// argument's type and is shown there. An error in `<order.user_id>` is shown at the key.
 fn value(spec: &LockSpec, placeholder: &Placeholder, literal: Span) -> TokenStream {
     if placeholder.is_constant() {
         return constant(placeholder, literal);
@@ -270,7 +270,7 @@ fn value(spec: &LockSpec, placeholder: &Placeholder, literal: Span) -> TokenStre
     quote_spanned!(span=> &#ident #path)
 }
 
-/// `&Self::KIND`
+/// Returns a reference such as `&Self::KIND`.
 fn constant(placeholder: &Placeholder, literal: Span) -> TokenStream {
     let (span, path) = members(placeholder, literal);
     let names = placeholder
@@ -280,7 +280,7 @@ fn constant(placeholder: &Placeholder, literal: Span) -> TokenStream {
     quote_spanned!(span=> &#(#names)::* #path)
 }
 
-/// `.a.0.b()`, shown at the key.
+/// Returns the path `.a.0.b()`, with errors shown at the key.
 fn members(placeholder: &Placeholder, literal: Span) -> (Span, TokenStream) {
     let span = Span::call_site().located_at(literal);
     let path = placeholder.path.iter().map(|member| match member {
@@ -307,7 +307,8 @@ fn body(spec: &LockSpec) -> TokenStream {
     let edge = edge(&spec.target.returns);
     let captures = captures(spec);
     let user = user_block(spec);
-    // With the span of the user's `async` rustc still says which argument was "used after move".
+    // With the span of the user's `async`, rustc still reports which argument was "used after
+    // move".
     let mut inside = Group::new(
         Delimiter::Brace,
         quote_spanned!(here()=> #edge #(#captures)* #user),
@@ -323,7 +324,8 @@ fn body(spec: &LockSpec) -> TokenStream {
     }
 }
 
-/// Tells the async block what it returns, so that `?` and `into()` in the body infer as they did.
+/// Specifies the return type of the async block, so that `?` and `into()` in the body infer as
+/// before.
 fn edge(returns: &Returns) -> TokenStream {
     match returns {
         Returns::Never(_) => TokenStream::new(),
@@ -337,11 +339,11 @@ fn edge(returns: &Returns) -> TokenStream {
     }
 }
 
-/// Moves arguments into the body as a whole, so that they die before the release.
+/// Moves arguments into the body as a whole, so that they are dropped before the release.
 ///
-/// Moved are the arguments that the body uses, of which it might otherwise capture a field only,
-/// those that the key or the fingerprint uses, and those named `_…`. Any other argument rustc
-/// reports as unused.
+/// Moves the arguments that the body uses, because it might otherwise capture only a field of them.
+/// Also moves those that the key or the fingerprint uses, and those named `_…`. rustc reports any
+/// other argument as unused.
 fn captures(spec: &LockSpec) -> Vec<TokenStream> {
     let captured = |binding: &&Binding| {
         binding.name.starts_with('_')
@@ -355,7 +357,7 @@ fn captures(spec: &LockSpec) -> Vec<TokenStream> {
     let statement = |binding: &Binding| {
         let (ident, cfg) = (&binding.ident, &binding.cfg);
         if binding.name.starts_with('_') {
-            // Where a value is assigned to, clippy's `used_underscore_binding` sees no use.
+            // Clippy's `used_underscore_binding` sees no use on the left side of an assignment.
             quote_spanned!(here()=> #(#cfg)* { *__leasehold::captured(&#ident) = (); })
         } else {
             quote_spanned!(here()=> #(#cfg)* let _ = &#ident;)
@@ -379,17 +381,17 @@ fn key_uses(key: &KeyArg, name: &str) -> bool {
     }
 }
 
-/// The body in its own braces. Their edition decides when the temporaries of the last expression
-/// die, so generated braces would change that for a crate of another edition.
+/// Returns the body in its own braces. Their edition decides when the temporaries of the last
+/// expression are dropped, so generated braces would change that for a crate of another edition.
 ///
-/// Around a single expression rustc takes the braces of a block for superfluous, but not those of a
-/// block with an attribute. This attribute has no other effect.
+/// rustc takes the braces around a single expression for superfluous, but not those of a block with
+/// an attribute. This attribute has no other effect.
 fn user_block(spec: &LockSpec) -> TokenStream {
     let body = &spec.target.body;
     quote_spanned!(here()=> #[deny()] #body)
 }
 
-/// What the function returns for `__leasehold_error`. The bound `From` is demanded of a type
+/// Returns the function's result for `__leasehold_error`. The bound `From` is required of a type
 /// parameter itself, so that rustc can suggest it there.
 fn converted_error(spec: &LockSpec, ty: &TokenStream) -> TokenStream {
     if let Some(error) = &spec.target.generic_error {

@@ -1,12 +1,12 @@
 //! Placeholders in the style of other tools. In a key they are literal text, so all calls would
-//! share one lock; each one is refused with the placeholder to write instead.
+//! share one lock. Each one is refused, with the placeholder to write instead.
 
 use crate::diag::{Message, closest};
 use crate::printf;
 
-/// The names that a key of this function can insert, and those that this key does insert.
+/// Names that a key of this function can insert, and names that this key does insert.
 pub(crate) struct Names<'a> {
-    /// The arguments, `self` included.
+    /// The arguments, including `self`.
     pub(crate) arguments: Vec<&'a str>,
     /// The first names of this key's placeholders.
     pub(crate) inserted: Vec<&'a str>,
@@ -18,7 +18,7 @@ impl Names<'_> {
         self.arguments.contains(&name)
     }
 
-    /// Whether the key can be one lock for all values of this argument.
+    /// True if the key can be one lock for all values of this argument.
     fn is_left_out(&self, name: &str) -> bool {
         self.is_argument(name) && !self.inserted.contains(&name)
     }
@@ -27,7 +27,7 @@ impl Names<'_> {
         self.arguments.iter().any(|name| *name != "self")
     }
 
-    /// What to write for a placeholder without a name.
+    /// Returns the advice for a placeholder without a name.
     fn example(&self) -> String {
         match self.arguments.iter().find(|name| **name != "self") {
             Some(name) => format!("to insert an argument write its name: `<{name}>`"),
@@ -46,11 +46,11 @@ impl Names<'_> {
 #[derive(Clone, Copy)]
 pub(crate) struct Text<'a> {
     pub(crate) text: &'a str,
-    /// Whether a placeholder stands directly before it.
+    /// True if a placeholder is directly before it.
     pub(crate) continues: bool,
 }
 
-/// Every foreign placeholder in one piece of literal text.
+/// Returns an error for every foreign placeholder in one piece of literal text.
 pub(crate) fn find(text: Text<'_>, names: &Names<'_>) -> Vec<Message> {
     let mut messages = Vec::new();
     let mut at = 0;
@@ -76,7 +76,7 @@ pub(crate) fn find(text: Text<'_>, names: &Names<'_>) -> Vec<Message> {
     messages
 }
 
-/// How many bytes a foreign placeholder has, and what is said of it.
+/// Length of a foreign placeholder in bytes, and its error.
 type Found = Option<(usize, Message)>;
 
 /// A position in the text.
@@ -103,7 +103,7 @@ const BRACKETS: [(&str, &str); 13] = [
     ("<", ">"),
 ];
 
-/// Brackets that no other meaning in a key excuses: an unknown name between them is a mistake too.
+/// Brackets without another meaning in a key: an unknown name between them is a mistake too.
 const UNMISTAKABLE: [&str; 3] = ["{{", "${", "%("];
 
 /// `$id` and the like.
@@ -117,7 +117,7 @@ impl Place<'_> {
             .or_else(|| self.sigil(names))
     }
 
-    /// `${id}`, `{id}`, `[id]`, and the same with a number.
+    /// Reads `${id}`, `{id}`, `[id]`, and the same with a number.
     fn brackets(&self, names: &Names<'_>) -> Found {
         BRACKETS.iter().find_map(|(open, close)| {
             let (inside, _) = self.rest.strip_prefix(open)?.split_once(close)?;
@@ -128,11 +128,11 @@ impl Place<'_> {
         })
     }
 
-    /// `$id`, `:id`, `$1`.
+    /// Reads `$id`, `:id`, `$1`.
     fn sigil(&self, names: &Names<'_>) -> Found {
         let sigil = self.rest.chars().next().filter(|c| SIGILS.contains(c))?;
         let after = &self.rest[sigil.len_utf8()..];
-        // Behind a word or a placeholder a colon is the separator of parts.
+        // After a word or a placeholder, a colon separates parts.
         let separates = match self.before {
             None => self.continues,
             Some(before) => is_word(before) || matches!(before, ')' | ']' | '}' | '>'),
@@ -155,13 +155,13 @@ impl Place<'_> {
             .then(|| (written.len(), literal(written, path, root)))
     }
 
-    /// `%s`, `%Y`: with or without arguments it is a mistake.
+    /// Reads `%s`, `%Y`. They are mistakes with or without arguments.
     fn conversion(&self, names: &Names<'_>) -> Found {
         let written = printf::conversion(self.rest)?;
         Some((written.len(), nameless(written, names)))
     }
 
-    /// A `?` that is a part of its own.
+    /// Reads a `?` that forms a whole part.
     fn question_mark(&self, names: &Names<'_>) -> Found {
         let alone = self.rest.starts_with('?')
             && !self.rest[1..].starts_with(is_word)
@@ -225,7 +225,7 @@ fn braces(inside: &str, written: &str, names: &Names<'_>) -> Option<Message> {
     })
 }
 
-/// `?`, `>5`, `02`: what follows the colon in `{id:?}`. `{order:all}` is a good hash tag.
+/// True for a format such as the `?` of `{id:?}`, `>5` or `02`. `{order:all}` is a valid hash tag.
 fn is_format(format: &str) -> bool {
     format.contains(['?', '#', '>', '<', '0'])
 }
@@ -248,7 +248,7 @@ fn escaped(path: &str, root: &str) -> Message {
     ))
 }
 
-/// A placeholder without a name.
+/// Returns the error for a placeholder without a name.
 fn nameless(written: &str, names: &Names<'_>) -> Message {
     Message::new(format!(
         "`{written}` in a key is literal text: nothing fills it"
@@ -264,8 +264,9 @@ fn unknown(written: &str, root: &str, names: &Names<'_>) -> Message {
     .suggest(close, || names.example())
 }
 
-/// `order:id` without any placeholder, where `id` is an argument: the part is one call's value and
-/// no name. Other words, such as the `catalog` of `reprice:catalog`, may well be meant as text.
+/// Returns the error for `order:id` without any placeholder, where `id` is an argument. Such a part
+/// is one call's value and not a name. Other words, such as the `catalog` of `reprice:catalog`, may
+/// be meant as text.
 fn bare(text: &str, names: &Names<'_>) -> Option<Message> {
     let mut parts = text.split([':', '/', '|', '{', '}']);
     let part = parts.find(|part| {
@@ -277,14 +278,14 @@ fn bare(text: &str, names: &Names<'_>) -> Option<Message> {
     Some(literal(part, part, root(part)))
 }
 
-/// Whether a name says that its value identifies something.
+/// True if a name suggests that its value identifies something.
 fn is_identifier(name: &str) -> bool {
     ["id", "uuid"]
         .iter()
         .any(|word| name == *word || name.ends_with(&format!("_{word}")))
 }
 
-/// `order.user_id` at the start of `text`.
+/// Returns a path such as `order.user_id` at the start of `text`.
 fn path(text: &str) -> Option<&str> {
     let mut length = word(text)?.len();
     while let Some(member) = text[length..].strip_prefix('.').and_then(word) {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// What is said of a text in a function with the arguments `self`, `id` and `order`.
+/// Returns the messages about a text in a function with the arguments `self`, `id` and `order`.
 fn said(text: &str, inserted: &[&str]) -> Vec<String> {
     let names = Names {
         arguments: vec!["self", "id", "order"],
@@ -16,7 +16,7 @@ fn said(text: &str, inserted: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Fails if a key that was filled in another tool's way is one lock for all calls.
+/// Fails if a key filled in another tool's way is one lock for all calls.
 #[test]
 fn the_placeholder_to_write_is_said() {
     for (text, written, meant) in [
@@ -71,7 +71,7 @@ fn the_placeholder_to_write_is_said() {
     }
 }
 
-/// Fails if a key that is meant as it stands is refused.
+/// Fails if a key meant as it stands is refused.
 #[test]
 fn constants_are_left_alone() {
     for text in [
@@ -107,7 +107,7 @@ fn constants_are_left_alone() {
     }
 }
 
-/// Fails if text that only names what a placeholder inserts is refused.
+/// Fails if text that only names an inserted argument is refused.
 #[test]
 fn an_inserted_argument_can_be_named() {
     for text in ["id:", ":id", "::id", "#id:", "@id", "[id]", "order:$1"] {

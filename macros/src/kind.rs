@@ -1,13 +1,13 @@
-//! What the written type of an argument, or of an error, tells without asking rustc.
+//! Information from the written type of an argument, or of an error, without rustc.
 
 use syn::{GenericArgument, GenericParam, Generics, PathArguments, ReturnType, Type};
 
-/// The kinds of type whose errors can be said better than rustc does.
+/// Kinds of types with better errors than those of rustc.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A type parameter or an `impl Trait`: rustc can suggest the bound that is missing.
+    /// A type parameter or an `impl Trait`: rustc can suggest the missing bound.
     Generic,
-    /// A type of the standard library that has no public fields.
+    /// A type of the standard library without public fields.
     WithoutFields(&'static str),
     #[default]
     Other,
@@ -68,7 +68,7 @@ impl Kind {
     }
 }
 
-/// Whether `name` is a type parameter: one of the function's own, or named as those of an impl are.
+/// True if `name` is a type parameter of the function, or is named like those of an impl.
 fn is_parameter(name: &str, generics: &Generics) -> bool {
     let own = generics.params.iter().any(|parameter| match parameter {
         GenericParam::Type(parameter) => parameter.ident == name,
@@ -81,7 +81,7 @@ fn is_parameter(name: &str, generics: &Generics) -> bool {
     own || is_letter && characters.all(|c| c.is_ascii_digit())
 }
 
-/// The error of a function that returns `Result<_, E>` with a type parameter `E`.
+/// Returns the error of a function that returns `Result<_, E>` with a type parameter `E`.
 pub(crate) fn generic_error(output: &ReturnType, generics: &Generics) -> Option<Type> {
     let ReturnType::Type(_, ty) = output else {
         return None;

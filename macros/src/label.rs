@@ -1,9 +1,9 @@
-//! The label of a function: what metrics, spans and the log call its locks.
+//! The label of a function, which names its locks in metrics, spans and the log.
 
 use crate::option::KeyArg;
 use crate::template::{Piece, Template};
 
-/// The label of a key that is no template. The runtime has the same word.
+/// The label of a key that is an expression. The runtime has the same word.
 const OTHER: &str = "other";
 
 // Input:

@@ -39,7 +39,7 @@ mod snapshots;
 
 use proc_macro::TokenStream;
 
-// Its examples need leasehold: `leasehold-tests` runs them.
+// The examples need leasehold, so `leasehold-tests` runs them.
 #[cfg_attr(not(doctest), doc = include_str!("attribute.md"))]
 #[proc_macro_attribute]
 pub fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStream {
@@ -62,7 +62,7 @@ fn attribute(
     };
     match diagnostics.finish(spec) {
         Ok(spec) => expand::expand(&spec),
-        // The function first: its callers then see no second error.
+        // The function comes first, so that its callers see no second error.
         Err(errors) => {
             let item = unused::with_arguments_used(item);
             quote::quote!(#item #errors)

@@ -1,22 +1,23 @@
-//! Under which name the user's crate depends on `leasehold`: a plain rename in its `Cargo.toml` is
-//! followed. The manifest is read line by line, since a parser would cost several dependencies.
+//! The name under which the user's crate depends on `leasehold`. A plain rename in its `Cargo.toml`
+//! is followed. The manifest is read line by line, because a parser would cost several
+//! dependencies.
 
 use std::env;
 use std::path::PathBuf;
 
 const PACKAGE: &str = "leasehold";
 
-/// What a manifest says of the dependency on `leasehold`.
+/// Dependency on `leasehold` according to a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Dependency {
-    /// Under its own name; also assumed where there is no manifest to read.
+    /// Under its own name. Also assumed if no manifest can be read.
     Plain,
     Renamed(String),
     /// Not mentioned: renamed in the workspace, or re-exported by another crate.
     Missing,
 }
 
-/// What the manifest of the crate that is being compiled says.
+/// Returns the dependency of the crate being compiled, according to its manifest.
 pub(crate) fn dependency() -> Dependency {
     // The examples of `leasehold` itself, and the unit tests of this crate.
     let own = [PACKAGE, env!("CARGO_PKG_NAME")];
@@ -53,7 +54,7 @@ fn read(manifest: &str) -> Dependency {
     found
 }
 
-/// The name under which this line depends on `leasehold`, if it does.
+/// Returns the name under which this line depends on `leasehold`, if it does.
 fn entry<'a>(section: &'a str, line: &'a str) -> Option<&'a str> {
     if section.starts_with("workspace") {
         return None;

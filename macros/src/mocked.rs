@@ -1,5 +1,5 @@
-//! Copies of the attribute: `#[automock]` of the crate `mockall` puts the attributes of a method on
-//! the mock's items, too.
+//! Copies of the attribute: `#[automock]` of the crate `mockall` also puts the attributes of a
+//! method on the mock's items.
 
 use proc_macro2::{TokenStream, TokenTree};
 
@@ -8,7 +8,7 @@ use crate::diag::Message;
 /// Beginnings of names that mockall generates.
 const PREFIXES: [&str; 2] = ["__mockall_", "__mock_Mock"];
 
-/// True if mockall has made this item.
+/// True if mockall generated this item.
 pub(crate) fn is_mock(item: &TokenStream) -> bool {
     let tokens: Vec<TokenTree> = item.clone().into_iter().collect();
     let of_mockall = |token: &TokenTree| match token {

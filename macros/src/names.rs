@@ -1,4 +1,4 @@
-//! The names in a key, looked up among the function's arguments.
+//! Looks up the names in a key among the function's arguments.
 
 use quote::ToTokens as _;
 use syn::{Expr, Ident, Lit, LitStr, Stmt};
@@ -72,7 +72,7 @@ fn no_keyword(placeholder: &Placeholder, keyword: &str) -> Message {
     }
 }
 
-/// `<items.len>`: what rustc says of it suggests `()` in the wrong place.
+/// Returns the error for `<items.len>`. rustc would suggest `()` in the wrong place.
 fn no_field(placeholder: &Placeholder, target: &Target) -> Option<Message> {
     let Kind::WithoutFields(ty) = target.binding(&placeholder.root)?.kind else {
         return None;
@@ -126,14 +126,14 @@ fn unknown_name(placeholder: &Placeholder, target: &Target) -> Message {
     })
 }
 
-/// Whether a name is written as constants are.
+/// True if a name is written like a constant.
 fn is_constant(name: &str) -> bool {
     name.len() > 1
         && !name.contains(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'))
 }
 
-/// A template inside of an expression is not filled: `key = "order:<id>".to_owned()` would be one
-/// lock for all orders.
+/// Refuses a template inside of an expression, where it would not be filled:
+/// `key = "order:<id>".to_owned()` would be one lock for all orders.
 pub(crate) fn key_expression(args: &Args, target: &Target, diagnostics: &Diagnostics) {
     for key in args.key.iter().flatten() {
         if let KeyArg::Expression(expression) = key {
@@ -179,8 +179,8 @@ fn expression_strings(expression: &Expr, target: &Target, diagnostics: &Diagnost
     }
 }
 
-/// Says of a foreign placeholder inside an expression that its own form would not be filled there
-/// either.
+/// Changes the message about a foreign placeholder inside an expression, where our own form would
+/// not be filled either.
 fn alone(message: Message, text: &str) -> Message {
     let help = message.help.as_deref().unwrap_or_default();
     let quoted = |text: &str| text.split('`').nth(1).unwrap_or_default().to_owned();
@@ -198,7 +198,8 @@ fn alone(message: Message, text: &str) -> Message {
     ))
 }
 
-/// The literal that an expression only converts: `"order".to_owned()`, `String::from("order")`.
+/// Returns the literal that an expression only converts: `"order".to_owned()`,
+/// `String::from("order")`.
 fn converted(expression: &Expr) -> Option<&LitStr> {
     match expression {
         Expr::Lit(literal) => match &literal.lit {

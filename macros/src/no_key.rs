@@ -1,4 +1,4 @@
-//! Expressions that are taken for keys elsewhere, and the template to write instead.
+//! Expressions that other tools accept as keys, and the template to write instead.
 
 use quote::ToTokens as _;
 use syn::{Expr, Ident, Lit};
@@ -6,7 +6,7 @@ use syn::{Expr, Ident, Lit};
 use crate::diag::Message;
 use crate::template::Template;
 
-/// Expressions that can be no key, with what to write instead.
+/// Returns the error for an expression that cannot be a key, with the text to write instead.
 pub(crate) fn no_key(value: &Expr) -> Option<Message> {
     match value {
         Expr::Paren(inside) => no_key(&inside.expr),
@@ -23,7 +23,7 @@ pub(crate) fn no_key(value: &Expr) -> Option<Message> {
     }
 }
 
-/// `("order", id)` as `order:<id>`, if each part can stand in a template.
+/// Returns `("order", id)` as `order:<id>`, if a template can contain each part.
 fn joined(parts: &syn::ExprTuple) -> Option<String> {
     let part = |part: &Expr| match part {
         Expr::Lit(syn::ExprLit {
@@ -43,7 +43,7 @@ fn placeholder(value: &Expr) -> Option<String> {
     Template::parse(&text).is_ok().then_some(text)
 }
 
-/// `"order:" + id`
+/// Returns the error for `"order:" + id`.
 fn concatenation(sum: &syn::ExprBinary) -> Option<Message> {
     let left = match &*sum.left {
         Expr::Binary(left) => return concatenation(left),

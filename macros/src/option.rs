@@ -1,4 +1,4 @@
-//! What the values of the options are, once they were read.
+//! Parsed values of the options.
 
 use proc_macro2::Span;
 use syn::{Expr, LitStr};
@@ -6,7 +6,7 @@ use syn::{Expr, LitStr};
 use crate::diag::Message;
 use crate::template::Template;
 
-/// A value with the place where it was written.
+/// A value with its place in the source.
 #[derive(Clone)]
 pub(crate) struct At<T> {
     pub(crate) value: T,
@@ -20,29 +20,29 @@ pub(crate) enum Length {
     Expression(Box<Expr>),
 }
 
-/// How often the lease is renewed.
+/// Interval between renewals of the lease.
 #[derive(Clone)]
 pub(crate) enum Watchdog {
-    /// As the runtime thinks best.
+    /// Interval that the runtime chooses.
     Flag,
     Every(Length),
 }
 
-/// What is locked.
+/// Key of the lock.
 #[derive(Clone)]
 pub(crate) enum KeyArg {
     Template(At<Template>),
     Expression(Box<Expr>),
 }
 
-/// Which pool.
+/// Pool of the call.
 #[derive(Clone)]
 pub(crate) enum PoolArg {
     Name(LitStr),
     Expression(Box<Expr>),
 }
 
-/// Why an option was not taken.
+/// Reason why an option was refused.
 pub(crate) enum Problem {
     Name,
     Value(Vec<(Span, Message)>),

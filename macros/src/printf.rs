@@ -1,8 +1,9 @@
-//! `%s`, `%d`, `%1$s`, `%Y`: conversions of `printf` and `strftime`, which a key does not know.
+//! Conversions of `printf` and `strftime`, such as `%s`, `%d`, `%1$s`, `%Y`. A key does not know
+//! them.
 
 const CONVERSIONS: &str = "sdiuvfxXoqcgepTYmH@";
 
-/// The conversion at the start of `rest`.
+/// Returns the conversion at the start of `rest`.
 pub(crate) fn conversion(rest: &str) -> Option<&str> {
     let after = rest.strip_prefix('%')?;
     let flags = after
@@ -14,7 +15,8 @@ pub(crate) fn conversion(rest: &str) -> Option<&str> {
     (CONVERSIONS.contains(conversion) && ends && !is_encoded(after)).then(|| &rest[..length])
 }
 
-/// `%3d` is a percent-encoded `=`, and `%02d` is no encoded character that a key could mean.
+/// True for a percent-encoded character, such as the `=` in `%3d`. The character in `%02d` is a
+/// control character, which no key could mean.
 fn is_encoded(after: &str) -> bool {
     let Some(digits) = after.get(..2) else {
         return false;

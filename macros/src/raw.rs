@@ -1,4 +1,4 @@
-//! One option as it was written, before it is known what it means.
+//! One option as written, before its meaning is known.
 
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt as _;
@@ -15,8 +15,8 @@ pub(crate) struct RawOption {
 }
 
 impl RawOption {
-    /// Reads one option and its comma. What is not an option is reported and skipped, so that the
-    /// options after it are still read. The error is the name of the option that was meant.
+    /// Reads one option and its comma. Reports and skips anything else, so that the options after
+    /// it are still read. The error is the name of the intended option.
     pub(crate) fn parse(input: ParseStream<'_>, diagnostics: &Diagnostics) -> Result<Self, String> {
         let option = Self::parse_strictly(input).map_err(|(meant, error)| {
             diagnostics.syntax(error);
@@ -46,14 +46,14 @@ impl RawOption {
         Ok(Self { name, value })
     }
 
-    /// The value's place, or the name's where there is no value.
+    /// Returns the place of the value, or that of the name without a value.
     pub(crate) fn span(&self) -> Span {
         self.value
             .as_ref()
             .map_or(self.name.span(), syn::spanned::Spanned::span)
     }
 
-    /// The value if it is a literal.
+    /// Returns the value if it is a literal.
     pub(crate) fn literal(&self) -> Option<&Lit> {
         match &self.value {
             Some(Expr::Lit(literal)) => Some(&literal.lit),
@@ -62,7 +62,7 @@ impl RawOption {
     }
 }
 
-/// What to say of the token that stands where a comma should.
+/// Returns the error for a token where a comma is expected.
 fn no_comma(input: ParseStream<'_>, behind_key: bool) -> Message {
     if input.peek(Token![;]) {
         return Message::new("options are separated by `,`").help("write `,` in the place of `;`");
@@ -78,7 +78,7 @@ fn no_comma(input: ParseStream<'_>, behind_key: bool) -> Message {
     message
 }
 
-/// What stands behind `=`.
+/// Parses the value after `=`.
 fn value(input: ParseStream<'_>, name: &Ident) -> syn::Result<Option<Expr>> {
     if input.peek(Token![:])
         || input.peek(Token![==])
@@ -110,7 +110,7 @@ fn value(input: ParseStream<'_>, name: &Ident) -> syn::Result<Option<Expr>> {
     })
 }
 
-/// The literal of `key: "order"` and `key("order")`.
+/// Returns the literal of `key: "order"` and `key("order")`.
 fn literal_behind(input: ParseStream<'_>) -> Option<String> {
     let literal = input
         .fork()
@@ -128,7 +128,7 @@ fn literal_behind(input: ParseStream<'_>) -> Option<String> {
     Some(literal.to_string())
 }
 
-/// A value that the option takes.
+/// Returns an example of a value for the option.
 fn example(name: &Ident) -> &'static str {
     match name.to_string().as_str() {
         "key" => "\"order:<id>\"",
@@ -149,7 +149,7 @@ fn skip(input: ParseStream<'_>) {
     }
 }
 
-/// The value without parentheses and without the invisible groups of `macro_rules`: a literal
+/// Removes the parentheses around a literal, and the invisible groups of `macro_rules`. A literal
 /// inside them is still a literal, and a template.
 pub(crate) fn peel(value: Expr) -> Expr {
     match value {
@@ -162,7 +162,7 @@ pub(crate) fn peel(value: Expr) -> Expr {
     }
 }
 
-/// The option that a value without a name was meant for, and the error.
+/// Returns the error for a value without a name, and the intended option.
 fn nameless(input: ParseStream<'_>) -> (String, syn::Error) {
     let what = "an option has a name";
     let ahead = input.fork();

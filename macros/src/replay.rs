@@ -1,9 +1,9 @@
-//! What `replay` and `fingerprint` demand of the other options and of the function.
+//! Rules for `replay` and `fingerprint` in combination with other options.
 
 use crate::args::Args;
 use crate::diag::{Diagnostics, Message};
 
-/// A result belongs to one key, and to a call that has that key alone.
+/// A result belongs to one key, and to a call that holds that key exclusively.
 pub(crate) fn replay_is_alone(args: &Args, diagnostics: &Diagnostics) {
     let Some(replay) = args.name_of("replay") else {
         return;

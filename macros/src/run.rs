@@ -1,4 +1,4 @@
-//! How the call runs its body.
+//! Code with which the call runs its body.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
@@ -6,10 +6,10 @@ use quote::quote_spanned;
 use crate::check::LockSpec;
 use crate::tokens::here;
 
-/// The body stays in the caller's frame, and only a reference goes to the runtime. A detached body
-/// moves into its task.
+/// Keeps the body in the caller's frame, and passes only a reference to the runtime. A detached
+/// body moves into its task.
 pub(crate) fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
-    // What an option demands of the body, or of what it returns, is said at the option.
+    // The requirements of an option on the body, or on its result, are reported at the option.
     let method = |name: &str, option: Span| Ident::new(name, here().located_at(option));
     let hold = spec.hold.as_ref().map(|hold| hold.span);
     let replay = spec.replay.as_ref().map(|replay| replay.span);

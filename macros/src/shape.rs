@@ -1,5 +1,5 @@
-//! The parts that every shape of function has: what stands around its body, the names that its
-//! parameters bind, and what it returns.
+//! The parts that every form of function has: the code around its body, the names that its
+//! parameters bind, and its return type.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use syn::spanned::Spanned as _;
@@ -39,11 +39,11 @@ impl Frame {
 #[derive(Clone)]
 pub(crate) struct Binding {
     pub(crate) ident: Ident,
-    /// `self`, `id`: as the user writes it in a key.
+    /// Name that the user writes in a key: `self`, `id`.
     pub(crate) name: String,
     /// The `#[cfg]` of its parameter.
     pub(crate) cfg: Vec<Attribute>,
-    /// The kind of its type, where the parameter is a name with a type.
+    /// Kind of its type, if the parameter is a name with a type.
     pub(crate) kind: Kind,
 }
 
@@ -64,11 +64,11 @@ impl Binding {
     }
 }
 
-/// What the function returns.
+/// Return type of the function.
 pub(crate) enum Returns {
     /// `-> !`
     Never(Span),
-    /// A type, with `_` in the place of every `impl Trait`.
+    /// A type, with `_` instead of every `impl Trait`.
     Type(TokenStream),
 }
 
@@ -81,7 +81,7 @@ impl Returns {
     }
 }
 
-/// The names that the parameters bind, `self` first.
+/// Returns the names that the parameters bind, `self` first.
 pub(crate) fn bindings(signature: &Signature) -> Vec<Binding> {
     let mut all = Vec::new();
     for parameter in &signature.inputs {
@@ -102,7 +102,7 @@ pub(crate) fn bindings(signature: &Signature) -> Vec<Binding> {
     all
 }
 
-/// The names that a pattern binds.
+/// Returns the names that a pattern binds.
 pub(crate) fn pattern(pattern: &Pat, attributes: &[Attribute]) -> Vec<Binding> {
     struct Names(Vec<Ident>);
     impl<'ast> Visit<'ast> for Names {

@@ -1,12 +1,12 @@
-//! What the attribute expands to, kept as files.
-//! `UPDATE_SNAPSHOTS=1 cargo test -p leasehold-macros` writes them anew.
+//! Expansions of the attribute, kept as files. `UPDATE_SNAPSHOTS=1 cargo test -p leasehold-macros`
+//! rewrites them.
 
 use std::path::Path;
 
 use proc_macro2::TokenStream;
 
-/// The expansion, formatted. The formatter leaves the arguments of a macro alone, so `pin!` is
-/// shown as a function.
+/// Returns the formatted expansion. The formatter leaves the arguments of a macro alone, so `pin!`
+/// is shown as a function.
 fn expand(source: &str) -> String {
     let (args, item) = source.split_once('\n').expect("options in the first line");
     let tokens = |text: &str| text.parse::<TokenStream>().expect("tokens");

@@ -1,5 +1,5 @@
-//! The function under the attribute: where its body is, what it returns, and which names its
-//! arguments bind. The signature is parsed; the body stays the tokens that the user wrote.
+//! The function under the attribute: the place of its body, its return type, and the names of its
+//! arguments. The signature is parsed; the body keeps the user's tokens.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use syn::parse::{ParseStream, Parser as _};
@@ -16,31 +16,30 @@ use crate::tokens;
 
 /// An async function, taken apart so that its body can be replaced.
 pub(crate) struct Target {
-    /// The function's name.
     pub(crate) name: Ident,
-    /// What stands around the body, outermost first: the signature, and with `#[async_trait]`
+    /// Code around the body, outermost first: the signature, and with `#[async_trait]` also
     /// `Box::pin(async move { … })`.
     pub(crate) frames: Vec<Frame>,
-    /// The user's body, its braces included.
+    /// The user's body, including its braces.
     pub(crate) body: Group,
-    /// The user's `async`.
+    /// Span of the user's `async`.
     pub(crate) async_span: Span,
-    /// The names that the body can use.
+    /// Names that the body can use.
     pub(crate) bindings: Vec<Binding>,
     pub(crate) returns: Returns,
-    /// The part of its type that works after the release.
+    /// Part of the return type that works after the release.
     pub(crate) deferred: Option<Deferred>,
     /// True if the end of the body is the end of a function or an `async` block. Under
     /// `#[async_trait]` the body is the value of a `let`.
     pub(crate) returns_itself: bool,
-    /// The error that it returns, where that is a type parameter.
+    /// Error type of the function, if that is a type parameter.
     pub(crate) generic_error: Option<Type>,
-    /// The parameters that borrow from the caller.
+    /// Parameters that borrow from the caller.
     pub(crate) borrows: Vec<Borrow>,
 }
 
 impl Target {
-    /// Reports why the attribute cannot stand here, or takes the function apart.
+    /// Takes the function apart, or reports why the attribute is not possible here.
     pub(crate) fn parse(item: TokenStream, diagnostics: &Diagnostics) -> Option<Self> {
         match Item::split(item).and_then(Item::target) {
             Ok(target) => Some(target),
@@ -51,7 +50,7 @@ impl Target {
         }
     }
 
-    /// The whole item with `inside` in the place of the body.
+    /// Returns the whole item with `inside` instead of the body.
     pub(crate) fn fill(&self, inside: TokenStream) -> TokenStream {
         self.frames
             .iter()
@@ -59,7 +58,7 @@ impl Target {
             .fold(inside, |inside, frame| frame.fill(inside))
     }
 
-    /// The names that a key can insert, `self` included.
+    /// Returns the names that a key can insert, including `self`.
     pub(crate) fn names(&self) -> Vec<&str> {
         let names = self.bindings.iter().map(|binding| binding.name.as_str());
         names.filter(|name| !name.starts_with("__")).collect()
@@ -153,8 +152,8 @@ impl Item {
         })
     }
 
-    /// A function that returns a boxed future: an async method under `#[async_trait]`, or a
-    /// recursive function that was boxed by hand.
+    /// Takes apart a function that returns a boxed future: an async method under `#[async_trait]`,
+    /// or a recursive function boxed by hand.
     fn boxed_target(self) -> Result<Target, Refusal> {
         let Some(found) = boxed::find(&self.body, &self.signature)? else {
             return Err(self.not_async());

@@ -3,12 +3,12 @@
 use crate::diag::Message;
 use crate::habit::Text;
 
-/// Text that no key may begin with: such keys are leasehold's own.
+/// Beginning of leasehold's own keys. No other key may begin with it.
 const RESERVED: &str = "%leasehold";
-/// The longest key, in bytes.
+/// Maximum length of a key, in bytes.
 const MAX_LEN: usize = 512;
 
-/// A key as the attribute writes it: `"order:<id>"`.
+/// A key in the syntax of the attribute: `"order:<id>"`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Template {
     pub(crate) pieces: Vec<Piece>,
@@ -20,10 +20,10 @@ pub(crate) enum Piece {
     Value(Placeholder),
 }
 
-/// `<order.user_id>`: an argument, and the way from it to the value.
+/// `<order.user_id>`: an argument, and the path from it to the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Placeholder {
-    /// What stands between the angle brackets.
+    /// Text between the angle brackets.
     pub(crate) text: String,
     pub(crate) root: String,
     pub(crate) path: Vec<Member>,
@@ -37,7 +37,7 @@ pub(crate) enum Member {
 }
 
 impl Template {
-    /// Reads a template; names are looked up later, where the function is known.
+    /// Parses a template. Names are looked up later, where the function is known.
     pub(crate) fn parse(text: &str) -> Result<Self, Vec<Message>> {
         let mut reader = Reader::default();
         reader.read(text);
@@ -114,8 +114,9 @@ impl Template {
         errors
     }
 
-    /// Encoded values contain no `:` `{` `}`, so one of these between two of them keeps different
-    /// arguments apart: without it `<a><b>` is the same key for `1, 23` and for `12, 3`.
+    /// Checks the text between placeholders. Encoded values contain no `:` `{` `}`, so one of these
+    /// between two values keeps different arguments apart. Without it `<a><b>` is the same key for
+    /// `1, 23` and for `12, 3`.
     fn separators(&self) -> Vec<Message> {
         let mut errors = Vec::new();
         let mut last: Option<(&Placeholder, String)> = None;
@@ -153,7 +154,7 @@ fn separator(left: &Placeholder, between: &str, right: &Placeholder) -> Option<M
     Some(Message::new(what).help(format!("write `<{left}>:<{right}>`")))
 }
 
-/// Splits a template into its pieces.
+/// Parser that splits a template into its pieces.
 #[derive(Default)]
 struct Reader {
     pieces: Vec<Piece>,
@@ -194,7 +195,8 @@ impl Reader {
         }
     }
 
-    /// A `>` that closes nothing. Behind a malformed placeholder it is a part of the same mistake.
+    /// Reports a `>` that closes nothing. After a malformed placeholder it is a part of the same
+    /// mistake.
     fn stray(&mut self) {
         if !self.errors.is_empty() {
             return;
@@ -260,12 +262,12 @@ impl Placeholder {
         })
     }
 
-    /// Whether it begins with a path, such as `<Self::KIND>`, and not with an argument.
+    /// True if it begins with a path, such as `<Self::KIND>`, and not with an argument.
     pub(crate) fn is_constant(&self) -> bool {
         self.root.contains("::")
     }
 
-    /// The first name in it that is a keyword of Rust and can name nothing.
+    /// Returns the first name in it that is a keyword of Rust, which cannot name anything.
     pub(crate) fn keyword(&self) -> Option<&str> {
         let fields = self.path.iter().filter_map(|member| match member {
             Member::Field(name) | Member::Method(name) => Some(name.as_str()),
@@ -277,7 +279,7 @@ impl Placeholder {
     }
 }
 
-/// What to write for a placeholder that does not begin with a name.
+/// Returns the advice for a placeholder that does not begin with a name.
 fn meant(text: &str) -> String {
     const CONVERTERS: [&str; 7] = ["int", "string", "str", "float", "path", "uuid", "u64"];
     const MARKS: [char; 8] = ['&', '*', '$', '#', ':', '@', '%', '='];
@@ -335,14 +337,14 @@ fn malformed(text: &str) -> Message {
     Message::new(format!("`<{text}>` is not a placeholder"))
 }
 
-/// Whether `text` is a path such as `Self::KIND` or `crate::SHARD`.
+/// True if `text` is a path such as `Self::KIND` or `crate::SHARD`.
 fn is_path(text: &str) -> bool {
     text.contains("::")
         && text.split("::").all(is_name)
         && syn::parse_str::<syn::Path>(text).is_ok()
 }
 
-/// Whether `text` is an identifier (or a keyword, which the lookup refuses).
+/// True if `text` is an identifier (or a keyword, which the lookup refuses).
 pub(crate) fn is_name(text: &str) -> bool {
     let name = text.strip_prefix("r#").unwrap_or(text);
     let mut chars = name.chars();

@@ -1,6 +1,6 @@
 use super::*;
 
-/// The pieces in one line: literal text in quotes, placeholders in angle brackets.
+/// Returns the pieces in one line: literal text in quotes, placeholders in angle brackets.
 fn pieces(text: &str) -> String {
     let template = Template::parse(text).unwrap_or_else(|errors| panic!("{text}: {errors:?}"));
     let piece = |piece: &Piece| match piece {
@@ -44,7 +44,7 @@ fn literal_text_and_placeholders() {
     }
 }
 
-/// Fails if a template is accepted, or refused in other words.
+/// Fails if a template is accepted, or refused with another message.
 fn refused(text: &str, what: &str, help: &str) {
     let errors = Template::parse(text).expect_err(text);
     assert_eq!(errors.len(), 1, "{text}: {errors:?}");

@@ -1,23 +1,23 @@
-//! Questions to, and changes of, tokens that are not parsed.
+//! Queries and changes of unparsed tokens.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens as _;
 use syn::visit_mut::VisitMut;
 use syn::{Lit, LitStr, Type};
 
-/// The span of everything generated: its names cannot clash with the user's, and lints know that
-/// the user did not write it.
+/// Returns the span of all generated code. Its names cannot clash with the user's, and lints know
+/// that the user did not write it.
 pub(crate) fn here() -> Span {
     Span::mixed_site()
 }
 
-/// The identifier without `r#`.
+/// Returns the identifier without `r#`.
 pub(crate) fn plain(ident: &Ident) -> String {
     let text = ident.to_string();
     text.strip_prefix("r#").map_or(text.clone(), str::to_owned)
 }
 
-/// The identifier of a name, which may begin with `r#`.
+/// Returns the identifier of a name, which may begin with `r#`.
 pub(crate) fn ident(name: &str, span: Span) -> Ident {
     match name.strip_prefix("r#") {
         Some(name) => Ident::new_raw(name, span),
@@ -25,7 +25,8 @@ pub(crate) fn ident(name: &str, span: Span) -> Ident {
     }
 }
 
-/// The tokens of an item, out of the invisible group that `macro_rules` puts around `$item:item`.
+/// Takes the tokens of an item out of the invisible group that `macro_rules` puts around
+/// `$item:item`.
 pub(crate) fn without_invisible_group(item: TokenStream) -> Vec<TokenTree> {
     let mut tokens: Vec<TokenTree> = item.into_iter().collect();
     while let [TokenTree::Group(group)] = tokens.as_slice() {
@@ -37,15 +38,15 @@ pub(crate) fn without_invisible_group(item: TokenStream) -> Vec<TokenTree> {
     tokens
 }
 
-/// The place of the attribute, with a span of the user's. With a span of the macro rustc would add
-/// where the error "originates", which the user sees anyway.
+/// Returns the place of the attribute, with a span of the user's code. For a span of the macro,
+/// rustc would add where the error "originates", which the user sees anyway.
 pub(crate) fn attribute_span(item: &TokenStream) -> Span {
     let attribute = Span::call_site();
     let first = item.clone().into_iter().next();
     first.map_or(attribute, |token| attribute.resolved_at(token.span()))
 }
 
-/// A body that is a `$body:block` of `macro_rules`, out of its invisible group.
+/// Takes a `$body:block` of `macro_rules` out of its invisible group.
 pub(crate) fn without_invisible_braces(body: TokenTree) -> TokenTree {
     let TokenTree::Group(group) = &body else {
         return body;
@@ -60,7 +61,7 @@ pub(crate) fn without_invisible_braces(body: TokenTree) -> TokenTree {
     }
 }
 
-/// Whether `name` occurs anywhere, in a format string `"{name}"` too.
+/// True if `name` occurs anywhere, even in a format string `"{name}"`.
 pub(crate) fn mentions(tokens: TokenStream, name: &str) -> bool {
     tokens.into_iter().any(|token| match token {
         TokenTree::Ident(ident) => plain(&ident) == name,
@@ -73,7 +74,7 @@ pub(crate) fn mentions(tokens: TokenStream, name: &str) -> bool {
     })
 }
 
-/// Whether `name` may be used as a variable: not as a field, a method or a part of a path.
+/// True if `name` may be used as a variable, and not as a field, a method or a part of a path.
 pub(crate) fn uses(tokens: TokenStream, name: &str) -> bool {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let used = |(index, token): (usize, &TokenTree)| match token {
@@ -84,7 +85,7 @@ pub(crate) fn uses(tokens: TokenStream, name: &str) -> bool {
     tokens.iter().enumerate().any(used)
 }
 
-/// Whether the identifier at `index` stands where a variable can stand.
+/// True if a variable can be at the place of the identifier at `index`.
 fn is_variable(tokens: &[TokenTree], index: usize) -> bool {
     let (back, back_two) = (index.checked_sub(1), index.checked_sub(2));
     let member = is_punct(tokens, back, '.') && !is_punct(tokens, back_two, '.');
@@ -98,7 +99,7 @@ fn is_punct(tokens: &[TokenTree], index: Option<usize>, char: char) -> bool {
     matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == char)
 }
 
-/// The tokens with every identifier `from` as `to`.
+/// Replaces every identifier `from` with `to`.
 pub(crate) fn rename(tokens: TokenStream, from: &str, to: &Ident) -> TokenStream {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     // `self::LIMIT` is a path to a module, not the receiver.
@@ -119,7 +120,7 @@ pub(crate) fn rename(tokens: TokenStream, from: &str, to: &Ident) -> TokenStream
     tokens.iter().enumerate().map(renamed).collect()
 }
 
-/// The keyword that says what kind of item this is.
+/// Returns the keyword for the kind of item.
 pub(crate) fn item_keyword(head: TokenStream) -> Option<(Span, String)> {
     const KINDS: [&str; 12] = [
         "struct",
@@ -143,7 +144,7 @@ pub(crate) fn item_keyword(head: TokenStream) -> Option<(Span, String)> {
     })
 }
 
-/// The type with `_` for every `impl Trait`: it can then be written inside a body.
+/// Replaces every `impl Trait` in the type with `_`, so that the type can be written inside a body.
 pub(crate) fn infer_impl_trait(ty: &Type) -> TokenStream {
     struct Infer;
     impl VisitMut for Infer {
@@ -160,7 +161,7 @@ pub(crate) fn infer_impl_trait(ty: &Type) -> TokenStream {
     ty.into_token_stream()
 }
 
-/// All string literals.
+/// Returns all string literals.
 pub(crate) fn strings(tokens: TokenStream) -> Vec<LitStr> {
     let mut found = Vec::new();
     for token in tokens {
@@ -177,8 +178,8 @@ pub(crate) fn strings(tokens: TokenStream) -> Vec<LitStr> {
     found
 }
 
-/// Whether an expression borrows `name` for certain: it does not hand it over as a whole, and calls
-/// no `into_…` on it. A name that was moved away cannot be mentioned again.
+/// True if an expression certainly borrows `name`: it does not move it as a whole, and calls no
+/// `into_…` on it. A moved name cannot be mentioned again.
 pub(crate) fn borrows(tokens: TokenStream, name: &str) -> bool {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let borrowed = |(index, token): (usize, &TokenTree)| match token {
@@ -200,7 +201,7 @@ pub(crate) fn borrows(tokens: TokenStream, name: &str) -> bool {
     tokens.iter().enumerate().any(borrowed)
 }
 
-/// In parentheses a name that stands alone is an argument, which is handed over.
+/// Does the same inside a group. A lone name in parentheses is a moved argument.
 fn borrows_inside(group: &Group, name: &str) -> bool {
     let tokens: Vec<TokenTree> = group.stream().into_iter().collect();
     let alone = matches!(tokens.as_slice(), [TokenTree::Ident(ident)] if plain(ident) == name);

@@ -1,6 +1,6 @@
-//! Arguments of a function whose attribute is in error. Those that only its key would have used are
-//! not the user's mistake, so rustc must not report them as unused. An `#[allow]` would be an error
-//! itself in a crate that forbids the lint.
+//! Arguments of a function whose attribute has an error. Those that only its key would have used
+//! are not the user's mistake, so rustc must not report them as unused. An `#[allow]` would itself
+//! be an error in a crate that forbids the lint.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::quote_spanned;
@@ -10,7 +10,8 @@ use syn::{Attribute, Signature, Visibility};
 use crate::shape::bindings;
 use crate::tokens::{self, here};
 
-/// The item with a use of each argument at the start of its body; any other item as it is.
+/// Returns the item with a use of each argument at the start of its body. Returns any other item
+/// unchanged.
 pub(crate) fn with_arguments_used(item: &TokenStream) -> TokenStream {
     let mut all = tokens::without_invisible_group(item.clone());
     match all.pop().map(tokens::without_invisible_braces) {
@@ -54,7 +55,7 @@ fn with_uses(body: &Group, signature: &Signature) -> Group {
     body
 }
 
-/// The number of tokens in `#![…]` at the start of a body.
+/// Returns the number of tokens in `#![…]` at the start of a body.
 fn inner_attributes(body: &[TokenTree]) -> usize {
     let is = |token: &TokenTree, char| matches!(token, TokenTree::Punct(punct) if punct.as_char() == char);
     let attributes = body.chunks(3).take_while(|tokens| {

@@ -1,4 +1,4 @@
-//! One small function for the value of each option.
+//! Small functions, one for the value of each option.
 
 use proc_macro2::Span;
 use syn::spanned::Spanned as _;
@@ -15,10 +15,10 @@ const MIN_TTL: u64 = 100;
 const MAX_TTL: u64 = 24 * 3_600_000;
 const MAX_REPLAY: u64 = 30 * 24 * 3_600_000;
 
-/// The most keys of one call; the runtime draws the same line.
+/// Maximum number of keys in one call. The runtime has the same limit.
 const MAX_KEYS: usize = 16;
 
-/// A template, an expression, or an array of them.
+/// Parses a template, an expression, or an array of them.
 pub(crate) fn key(option: &RawOption) -> Result<Vec<KeyArg>, Problem> {
     match required(option, "key = \"order:<id>\"")? {
         Expr::Array(array) => keys(array),
@@ -56,7 +56,7 @@ fn keys(array: &syn::ExprArray) -> Result<Vec<KeyArg>, Problem> {
     }
 }
 
-/// A template that stands in the array already.
+/// Refuses a second occurrence of a template in the array.
 fn twice(before: &[KeyArg], key: &KeyArg) -> Option<(Span, Message)> {
     let KeyArg::Template(At { value, span }) = key else {
         return None;
@@ -128,7 +128,7 @@ pub(crate) fn ttl(option: &RawOption) -> Result<Length, Problem> {
     }
 }
 
-/// A duration with a limit; `name` stands in the error with its article.
+/// Parses a duration with a limit. The error shows `name`, which includes the article.
 fn at_most(option: &RawOption, limit: u64, name: &str, help: &str) -> Result<Length, Problem> {
     match length(option)? {
         Length::Millis(millis) if millis > limit => {
@@ -154,7 +154,7 @@ pub(crate) fn replay(option: &RawOption) -> Result<Length, Problem> {
     at_most(option, MAX_REPLAY, "a `replay`", help)
 }
 
-/// What the call is asked with, such as an argument.
+/// Parses the value that identifies the request, such as an argument.
 pub(crate) fn fingerprint(option: &RawOption) -> Result<Box<Expr>, Problem> {
     let value = required(option, "fingerprint = cart")?;
     let what = match value {
@@ -166,7 +166,7 @@ pub(crate) fn fingerprint(option: &RawOption) -> Result<Box<Expr>, Problem> {
     Err(Problem::new(value.span(), Message::new(what).help(help)))
 }
 
-/// The flag, or its interval.
+/// Parses the flag, or its interval.
 pub(crate) fn watchdog(option: &RawOption) -> Result<Watchdog, Problem> {
     if option.value.is_none() {
         return Ok(Watchdog::Flag);
@@ -185,7 +185,7 @@ pub(crate) fn watchdog(option: &RawOption) -> Result<Watchdog, Problem> {
     length(option).map(Watchdog::Every)
 }
 
-/// A duration that may be zero: `wait = "0s"` is one try, whatever the pool waits.
+/// Parses a duration that may be zero: `wait = "0s"` is one try, even if the pool waits.
 pub(crate) fn wait(option: &RawOption) -> Result<Length, Problem> {
     let example = format!("{} = \"10s\"", option.name);
     let value = required(option, &example)?;
@@ -216,7 +216,7 @@ pub(crate) fn wait(option: &RawOption) -> Result<Length, Problem> {
     Err(Problem::new(literal.span(), message))
 }
 
-/// A duration that is not zero.
+/// Parses a duration above zero.
 pub(crate) fn length(option: &RawOption) -> Result<Length, Problem> {
     match wait(option)? {
         Length::Millis(0) => Err(Problem::new(
@@ -233,7 +233,7 @@ pub(crate) fn length(option: &RawOption) -> Result<Length, Problem> {
     }
 }
 
-/// `10` and `10s` outside of quotes.
+/// Returns the error for `10` and `10s` outside of quotes.
 fn unquoted(number: &str, suffix: &str) -> Message {
     if suffix.is_empty() {
         return match duration::parse(number) {
@@ -248,7 +248,7 @@ fn unquoted(number: &str, suffix: &str) -> Message {
     }
 }
 
-/// An option without a value.
+/// Parses an option without a value.
 pub(crate) fn flag(option: &RawOption) -> Result<Span, Problem> {
     let name = &option.name;
     match &option.value {
@@ -279,7 +279,7 @@ pub(crate) fn permits(option: &RawOption) -> Result<At<u32>, Problem> {
     }
 }
 
-/// Whether a body whose lease is lost runs on.
+/// Returns true if a body whose lease is lost continues.
 pub(crate) fn continue_on_lost(option: &RawOption) -> Result<bool, Problem> {
     const CHOICES: [&str; 2] = ["cancel", "continue"];
     let value = required(option, "on_lost = \"cancel\"")?;
@@ -311,7 +311,7 @@ pub(crate) fn continue_on_lost(option: &RawOption) -> Result<bool, Problem> {
     ))
 }
 
-/// A path or a closure from the error to what the function returns.
+/// Parses a path or a closure that turns the error into the function's result.
 pub(crate) fn on_error(option: &RawOption) -> Result<Box<Expr>, Problem> {
     const EXAMPLE: &str = "on_error = |error| …";
     let value = required(option, EXAMPLE)?;
@@ -327,7 +327,7 @@ pub(crate) fn on_error(option: &RawOption) -> Result<Box<Expr>, Problem> {
     Err(Problem::new(value.span(), message))
 }
 
-/// The name of the handle inside the body.
+/// Parses the name of the handle inside the body.
 pub(crate) fn guard(option: &RawOption) -> Result<Ident, Problem> {
     let value = required(option, "guard = lock")?;
     if let Expr::Path(path) = value {
@@ -365,7 +365,7 @@ pub(crate) fn pool(option: &RawOption) -> Result<PoolArg, Problem> {
     Err(Problem::new(value.span(), Message::new(what).help(help)))
 }
 
-/// The path at which the function finds `leasehold`.
+/// Parses the path at which the function finds `leasehold`.
 pub(crate) fn runtime(option: &RawOption) -> Result<syn::Path, Problem> {
     const EXAMPLE: &str = "crate = shop::leasehold";
     let value = required(option, EXAMPLE)?;

@@ -1,4 +1,4 @@
-//! What can go wrong, and what the caller can do about it.
+//! The possible errors, with advice for the caller.
 
 mod constructors;
 
@@ -10,13 +10,14 @@ use crate::fence::Fence;
 use crate::owner::Owner;
 use crate::plain::Plain;
 
-/// Why a lock was not taken, or was taken and lost.
+/// The error of a lock that was not taken, or was taken and lost.
 ///
-/// Every text says what to do. No text contains a password or a lock's token. `Display` names the
-/// key, so it is for logs; [`public_message`](Self::public_message) is for clients. Texts of keys,
-/// owners and servers are escaped in it, so that no log or terminal obeys them.
+/// Every message includes the action to take. No message contains a password or a lock's token.
+/// `Display` shows the key, so use it for logs, and [`public_message`](Self::public_message) for
+/// clients. `Display` escapes the texts of keys, owners and servers, so that they cannot control a
+/// log or a terminal.
 ///
-/// Each error has a constructor, so that a program can test what it answers:
+/// Each error has a constructor, so that a program can test its response to it:
 ///
 /// ```
 /// use std::time::Duration;
@@ -66,7 +67,7 @@ pub enum LockError {
     TimedOut {
         /// The key without its namespace.
         key: String,
-        /// How long the call queued.
+        /// Time for which the call queued.
         waited: Duration,
         /// See [`LockError::retry_after`].
         retry_after: Option<Duration>,
@@ -74,8 +75,8 @@ pub enum LockError {
         holder: Option<Arc<Owner>>,
     },
 
-    /// The lock was held and its lease ended before the work did. The body was dropped, unless
-    /// `on_lost = "continue"`. What the body had already sent may still take effect.
+    /// The lock was held, but its lease ended before the work did. The body was dropped, unless
+    /// `on_lost = "continue"`. Requests that the body had already sent may still take effect.
     #[error(
         "the lease on `{}` was lost before the work was done, and the log has the reason; \
          without `watchdog` the `ttl` must be longer than the work takes; check the fence where \
@@ -90,24 +91,25 @@ pub enum LockError {
     },
 
     /// The lock store did not answer in time, or answered that it cannot serve. The call holds
-    /// nothing. The engine removes in the background what the request may have set on the server.
+    /// nothing. In the background, the engine removes anything that the request may have set on the
+    /// server.
     #[error("the lock store is unavailable: {source}")]
     Unavailable {
-        /// What the store said.
+        /// The error of the store.
         source: StoreError,
     },
 
     /// The key cannot be used. Nothing was sent and the body did not run.
     #[error("the lock key `{}` cannot be used: {}", Plain(key), Plain(reason))]
     InvalidKey {
-        /// The key as far as it was built; at most its first 64 characters.
+        /// The key as far as it was built, at most its first 64 characters.
         key: String,
-        /// What is wrong with it, and what would be right.
+        /// The problem with the key, and the correct form.
         reason: String,
     },
 
     /// This call is nested in a body that holds the key, and would wait for itself. Nothing was
-    /// sent. A nested call that is meant to run inside the lock says so with `reentrant`.
+    /// sent. Use `reentrant` for a nested call that should run inside the lock.
     #[error(
         "the lock `{}` is already held by this call path, taken at {held_at}; mark the function `reentrant`, which enters an exclusive lock, or use another key",
         Plain(key)
@@ -133,8 +135,8 @@ pub enum LockError {
         retry_after: Option<Duration>,
     },
 
-    /// A result is kept for the key, and it is that of another request: the call's `fingerprint`
-    /// differs. Nothing was locked and the body did not run.
+    /// The kept result of the key belongs to another request: the call's `fingerprint` differs.
+    /// Nothing was locked and the body did not run.
     #[error(
         "the result that is kept for `{}` is that of another request: the `fingerprint` differs; a new request needs a new key",
         Plain(key)
@@ -144,8 +146,8 @@ pub enum LockError {
         key: String,
     },
 
-    /// An annotated function was called before a pool was installed, or in a task that the
-    /// [`scope`](crate::LockPool::scope) of its caller does not reach.
+    /// An annotated function was called before a pool was installed, or in a task outside of the
+    /// [`scope`](crate::LockPool::scope) of its caller.
     #[error(
         "no lock pool is installed; at the start of the program add `leasehold::init(\"redis://127.0.0.1/\").await?;`, \
          and inside a `pool.scope(…)` spawn tasks by `leasehold::spawn(…)`, or give the task's future a scope of its \
@@ -157,15 +159,15 @@ pub enum LockError {
     #[error("the lock pool is shutting down and takes no new locks")]
     ShuttingDown,
 
-    /// The pool or the lock is configured wrongly.
+    /// The configuration of the pool or the lock is invalid.
     #[error("{}", Plain(reason))]
     Config {
-        /// What is wrong, and what to do.
+        /// The problem, and the action to take.
         reason: String,
     },
 }
 
-/// As `Display`: what a `main` that returns the error prints.
+/// Same text as `Display`, because a `main` that returns the error prints this.
 impl fmt::Debug for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -173,8 +175,9 @@ impl fmt::Debug for LockError {
 }
 
 impl LockError {
-    /// Whether another call has the lock, or queues for it first: [`Contended`](Self::Contended),
-    /// [`TimedOut`](Self::TimedOut) or [`QueueFull`](Self::QueueFull). An HTTP service answers 409.
+    /// Returns true if another call has the lock, or queues for it first:
+    /// [`Contended`](Self::Contended), [`TimedOut`](Self::TimedOut) or
+    /// [`QueueFull`](Self::QueueFull). An HTTP service answers 409.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -187,7 +190,7 @@ impl LockError {
         )
     }
 
-    /// Whether the lock service cannot serve now: [`Unavailable`](Self::Unavailable) or
+    /// Returns true if the lock service cannot serve now: [`Unavailable`](Self::Unavailable) or
     /// [`ShuttingDown`](Self::ShuttingDown). The body did not run. An HTTP service answers 503.
     ///
     /// ```
@@ -198,9 +201,9 @@ impl LockError {
         matches!(self, Self::Unavailable { .. } | Self::ShuttingDown)
     }
 
-    /// Whether the lock was held and lost: [`Lost`](Self::Lost). The body *did* run, up to some
-    /// point, so do not repeat it blindly. An HTTP service answers 500, which no proxy repeats by
-    /// itself.
+    /// Returns true if the lock was held and lost: [`Lost`](Self::Lost). The body *did* run, up to
+    /// some point, so do not repeat it blindly. An HTTP service answers 500, which no proxy retries
+    /// automatically.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -211,8 +214,8 @@ impl LockError {
         matches!(self, Self::Lost { .. })
     }
 
-    /// Whether the key was used before for another request: [`Mismatch`](Self::Mismatch). The body
-    /// did not run. An HTTP service answers 422.
+    /// Returns true if the key was used before for another request: [`Mismatch`](Self::Mismatch).
+    /// The body did not run. An HTTP service answers 422.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -222,24 +225,24 @@ impl LockError {
         matches!(self, Self::Mismatch { .. })
     }
 
-    /// How long to wait before another try makes sense. None if that is not known, and for errors
-    /// other than [contention](Self::is_contention).
+    /// Returns the time to wait before another try makes sense. None if it is unknown, and for
+    /// errors other than [contention](Self::is_contention).
     ///
-    /// It is an estimate of how long the lock stays held: the mean of how long it was held before.
+    /// It is an estimate of the time for which the lock stays held: the mean of earlier times.
     ///
-    /// - The mean is that of a call site: an annotated function, or a call of
-    ///   [`LockPool::lock`](crate::LockPool::lock). It is the holder's if the holder is in this
-    ///   process, else that of the refused call. It covers the locks that this pool has released.
-    ///   The last lock counts an eighth.
-    /// - The `hold` of the call site is added to it.
-    /// - The estimate is not longer than the rest of the holder's lease, and at least 10 ms.
-    /// - Before the first release the estimate is 1 s for a lock with a watchdog, whose lease says
-    ///   nothing about its end. Without a watchdog it is the rest of the lease.
-    /// - A pause for [other clients](crate::LockPoolBuilder::make_way_after) is told exactly.
+    /// - The mean belongs to a call site: an annotated function, or a call of
+    ///   [`LockPool::lock`](crate::LockPool::lock). This is the call site of the holder if the
+    ///   holder is in this process, else that of the refused call. The mean covers the locks that
+    ///   this pool has released. The last lock counts an eighth.
+    /// - The `hold` of the call site is added to the mean.
+    /// - The estimate is at most the rest of the holder's lease, and at least 10 ms.
+    /// - Before the first release, the estimate is 1 s for a lock with a watchdog, whose lease does
+    ///   not show when the lock ends. Without a watchdog it is the rest of the lease.
+    /// - A pause for [other clients](crate::LockPoolBuilder::make_way_after) is reported exactly.
     /// - [`LockPoolBuilder::retry_hint`](crate::LockPoolBuilder::retry_hint) replaces all this.
     ///
-    /// All clients that are refused are told the same. Clients that try again by themselves add a
-    /// random time each (jitter), or they come back together: leasehold adds none.
+    /// All refused clients get the same time. Clients that retry automatically must each add a
+    /// random time (jitter), or they come back together. Leasehold adds none.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -259,11 +262,12 @@ impl LockError {
 }
 
 impl LockError {
-    /// The process that held the lock when this call was refused, as far as the store had told: of
-    /// [`Contended`](Self::Contended) and [`TimedOut`](Self::TimedOut). It costs no round trip.
+    /// Returns the process that held the lock when this call was refused, as far as the store had
+    /// reported it. Only for [`Contended`](Self::Contended) and [`TimedOut`](Self::TimedOut). It
+    /// costs no round trip.
     ///
     /// None if another client holds the lock, if several calls share it, and while it is handed
-    /// from one process to the next. `Display` shows the holder, for logs;
+    /// from one process to the next. `Display` shows the holder, for logs.
     /// [`public_message`](Self::public_message) does not.
     ///
     /// ```
@@ -282,7 +286,7 @@ impl LockError {
     }
 }
 
-/// A span in whole milliseconds, as people write it: `2s 500ms`.
+/// Formats a span in whole milliseconds, such as `2s 500ms`.
 pub(crate) fn millis(span: Duration) -> humantime::FormattedDuration {
     let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     humantime::format_duration(Duration::from_millis(millis))
@@ -324,7 +328,7 @@ impl fmt::Display for RetryAfter {
     }
 }
 
-/// What a lock store said when it could not serve; the `source()` of
+/// The error of a lock store that could not serve. It is the `source()` of
 /// [`LockError::Unavailable`].
 ///
 /// ```
@@ -344,7 +348,7 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// What a store says; see [`LockError::unavailable`].
+    /// Creates the error of a store. See [`LockError::unavailable`].
     ///
     /// ```
     /// use leasehold::{LockError, StoreError};

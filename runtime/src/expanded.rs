@@ -1,4 +1,4 @@
-//! The functions and types that expanded code calls. Not public API: it changes without notice. The
+//! The functions and types that expanded code uses. Not public API: it changes without notice. The
 //! versions of the macro and of this crate are pinned to each other.
 
 use std::fmt::Display;
@@ -14,11 +14,11 @@ pub use core;
 
 /// The last argument of each function here whose bound is a trait of this module.
 ///
-/// Its type is a parameter of the trait that rustc does not know yet when it finds the bound
+/// Its type is a parameter of the trait, and rustc does not know it yet when it finds the bound
 /// unfulfilled. So rustc does not suggest the trait, which is private, for the user's signature.
 pub fn hint() {}
 
-/// A value that can stand in a key: everything that is `Display`.
+/// A value that can be inserted into a key: any `Display` type.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be inserted into a lock key",
     label = "not `Display`",
@@ -31,7 +31,7 @@ pub trait KeyPart<Hint>: Display {}
 #[diagnostic::do_not_recommend]
 impl<T: Display + ?Sized, Hint> KeyPart<Hint> for T {}
 
-/// The value of a key that is an expression: everything that is `Display`.
+/// The value of a key given as an expression: any `Display` type.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a lock key",
     label = "not `Display`",
@@ -53,17 +53,17 @@ where
     Box::leak(Box::new(()))
 }
 
-/// As [`key_value`], for a type parameter: rustc then suggests the bound `Display` for it.
+/// Like [`key_value`], for a type parameter, so that rustc suggests the bound `Display` for it.
 pub fn key_part<T: Display + ?Sized>(key: &mut Key, name: &'static str, value: &T) {
     key.part(name, value);
 }
 
-/// Moves a value as a whole into the block that mentions it here. The result can be assigned to.
+/// Moves a whole value into the block that mentions it here. The result can be assigned to.
 pub fn captured<T: ?Sized>(_: &T) -> &'static mut () {
     Box::leak(Box::new(()))
 }
 
-/// A key given as an expression that does not depend on `arguments`.
+/// Creates a key from an expression that does not depend on `arguments`.
 pub fn key<T, Hint>(value: &T, arguments: &'static [&'static str], _: Hint) -> Key
 where
     T: WholeKey<Hint> + ?Sized,
@@ -71,19 +71,19 @@ where
     Key::expression(value, arguments)
 }
 
-/// A key given as an argument whose type is a type parameter.
+/// Creates a key from an argument whose type is a type parameter.
 pub fn generic_key<T: Display + ?Sized>(value: &T) -> Key {
     Key::expression(value, &[])
 }
 
-/// What an annotated function returns if it could not run inside its lock.
+/// The return type of an annotated function, which can carry the error of its lock.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot carry a `LockError`",
     label = "the lock can fail, and this type has no way to say so",
     note = "return a `Result` whose error implements `From<leasehold::LockError>`, or add `on_error = |error| …`"
 )]
 pub trait FromLockError<Hint> {
-    /// The value for `error`.
+    /// Returns the value for `error`.
     fn from_lock_error(error: LockError, hint: Hint) -> Self;
 }
 
@@ -94,12 +94,12 @@ impl<T, E: From<LockError>, Hint> FromLockError<Hint> for Result<T, E> {
     }
 }
 
-/// Calls the attribute's `on_error`; generic so that `|error| …` needs no annotation.
+/// Calls the attribute's `on_error`. It is generic so that `|error| …` needs no annotation.
 pub fn on_error<R>(handler: impl FnOnce(LockError) -> R, error: LockError) -> R {
     handler(error)
 }
 
-/// The end of a function that returns `!`, which is `R`.
+/// Ends a function that returns `!`. `R` is `!`.
 pub fn never<R>(ended: Result<R, LockError>, handler: impl FnOnce(LockError) -> R) -> R {
     ended.unwrap_or_else(handler)
 }

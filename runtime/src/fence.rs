@@ -1,13 +1,13 @@
-//! The fence: a number that tells an older holder from a newer one.
+//! The fence: a number that distinguishes an older holder from a newer one.
 
 use std::fmt;
 
 /// A number that grows with every acquisition of a key, as long as the store loses no data.
 ///
-/// So no other holder has the number of an exclusive one. A nested call that is `reentrant` has
-/// that of the call that took the lock.
+/// So the fence of an exclusive holder is unique. A nested call that is `reentrant` has the fence
+/// of the call that took the lock.
 ///
-/// A lease can end while its holder is asleep; no lock service can prevent that. Let the resource
+/// A lease can end while its holder is asleep, which no lock service can prevent. Let the resource
 /// refuse the late writer: store the fence with the row, and write only where the stored fence is
 /// not greater.
 ///
@@ -15,8 +15,8 @@ use std::fmt;
 /// UPDATE items SET stock = stock - 1, fence = $1 WHERE sku = $2 AND fence <= $1
 /// ```
 ///
-/// That is enough for one statement. A holder that reads first and writes later stores its fence
-/// with the read: an earlier holder's late write would fit in between.
+/// That is enough for one statement. A holder that reads first and writes later must store its
+/// fence with the read. Otherwise an earlier holder's late write could fit in between.
 ///
 /// ```sql
 /// UPDATE items SET fence = $1 WHERE sku = $2 AND fence <= $1 RETURNING stock
@@ -30,7 +30,8 @@ use std::fmt;
 /// A store that has lost a lock with its data gives the next holder a greater number. A process
 /// that does not know of the loss yet may still hand the lost lock over to its own calls. These get
 /// fences that the process had reserved. So such a call can begin later with a smaller number, and
-/// the resource refuses it. A store whose clock is also set back gives smaller numbers itself.
+/// the resource refuses it. If the clock of the store is also set back, the store itself gives
+/// smaller numbers.
 ///
 /// Source of the technique: Martin Kleppmann, "How to do distributed locking" (2016).
 ///
@@ -49,7 +50,7 @@ impl Fence {
         Self(number)
     }
 
-    /// The fence that follows this one.
+    /// Returns the next fence.
     pub(crate) fn next(self) -> Self {
         Self(self.0 + 1)
     }
@@ -63,8 +64,8 @@ impl Fence {
         self.0
     }
 
-    /// The number for a signed column (`BIGINT`). Every fence of a store fits. A greater number,
-    /// made by hand, becomes `i64::MAX`.
+    /// The number for a signed column (`BIGINT`). Every fence from a store fits. A greater number
+    /// that the program has made itself becomes `i64::MAX`.
     ///
     /// ```
     /// let column: i64 = leasehold::Fence::from(7).as_i64();
@@ -82,7 +83,7 @@ impl fmt::Display for Fence {
 }
 
 impl From<u64> for Fence {
-    /// A fence that the resource stored, for comparison.
+    /// Creates a fence from a number that the resource stored, for comparison.
     fn from(number: u64) -> Self {
         Self::new(number)
     }

@@ -2,9 +2,9 @@
 
 use std::fmt::{self, Write as _};
 
-/// Shows a text of a key, an owner or a server. Characters that a terminal or a log obeys are
-/// escaped as in Rust: control characters, ends of lines (U+2028, U+2029), and those that change
-/// the direction of text (Unicode Standard Annex #9, section 2).
+/// Displays a text of a key, an owner or a server. It escapes characters that control a terminal or
+/// a log, as in Rust: control characters, ends of lines (U+2028, U+2029), and those that change the
+/// direction of text (Unicode Standard Annex #9, section 2).
 pub(crate) struct Plain<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Plain<'_> {
@@ -28,7 +28,7 @@ fn is_obeyed(character: char) -> bool {
         )
 }
 
-/// The text with such characters escaped, for the command.
+/// Escapes characters that control a terminal or a log. Used by the command.
 pub fn plain(text: &str) -> String {
     Plain(text).to_string()
 }

@@ -1,17 +1,18 @@
-//! What applications that keep their locks in PostgreSQL use beside the pool.
+//! The schema and the error codes for applications that keep their locks in PostgreSQL.
 
-/// The tables and functions of a pool on `postgres://…`, for PostgreSQL 13 and later. Run it once,
-/// as a migration of your own, or let the pool do so with `?migrate=1` at the end of its URL.
+/// SQL with the tables and functions of a pool on `postgres://…`, for PostgreSQL 13 and later. Run
+/// it once, as one of your migrations, or let the pool do so with `?migrate=1` at the end of its
+/// URL.
 ///
 /// The functions for your own transactions:
 ///
 /// - `leasehold.verify(key, fence)` fails with [`LEASE_OVER`] unless the lock of `key`
-///   ([`full_key`](crate::LockHandle::full_key)) is still that of `fence`, and of this primary: a
-///   lock from before a fail-over is refused. After it no other acquisition gets the lock before
-///   the transaction has ended.
-/// - `leasehold.guard(key, fence)` fails with [`STALE_FENCE`] if a later fence of `key` has been
-///   there. It is for locks that are kept elsewhere. It refuses a fence more than an hour ahead of
-///   the server's clock.
+///   ([`full_key`](crate::LockHandle::full_key)) still has this fence, and is from this primary. A
+///   lock from before a fail-over is refused. After the call, no other acquisition gets the lock
+///   until the transaction has ended.
+/// - `leasehold.guard(key, fence)` fails with [`STALE_FENCE`] if it was called before with a later
+///   fence of `key`. Use it for locks that are kept in another store. It refuses a fence more than
+///   an hour ahead of the server's clock.
 ///
 /// ```no_run
 /// # fn main() -> std::io::Result<()> {
@@ -33,5 +34,5 @@ pub const SCHEMA: &str = concat!(
 /// fail-over. Roll back, and repeat the whole operation under a new lock.
 pub const LEASE_OVER: &str = "LH001";
 
-/// The SQLSTATE of `leasehold.guard` for a fence that came too late.
+/// The SQLSTATE of `leasehold.guard` for a late fence.
 pub const STALE_FENCE: &str = "LH002";

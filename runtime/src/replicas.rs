@@ -1,11 +1,11 @@
-//! How many replicas must have a lock before it counts.
+//! The number of replicas that must have a lock before it counts.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::LockError;
 
-/// How many of the server's replicas must have confirmed an acquisition or a renewal before it
+/// The number of the server's replicas that must confirm an acquisition or a renewal before it
 /// counts. See [`LockPoolBuilder::replicas`](crate::LockPoolBuilder::replicas).
 ///
 /// ```
@@ -18,11 +18,12 @@ use crate::error::LockError;
 #[non_exhaustive]
 pub enum Replicas {
     /// Every replica: as many as the Sentinels know, or as the pool has seen connected to its
-    /// server at once, and at least one. A replica that is gone for good counts until the Sentinels
-    /// forget it (`SENTINEL RESET`) and the pool is connected anew.
+    /// server at the same time, and at least one. A permanently removed replica counts until the
+    /// Sentinels forget it (`SENTINEL RESET`) and the pool is connected again.
     ///
-    /// In a cluster, and with one server's URL, a pool that connects while a replica is away needs
-    /// only the replicas that are connected then. `AtLeast(2)` needs two, whatever is away.
+    /// This differs in a cluster, and with the URL of one server. A pool that connects while a
+    /// replica is away then needs only the replicas connected at that time. `AtLeast(2)` always
+    /// needs two.
     All,
     /// At least this many replicas. With zero the server's own answer is enough.
     AtLeast(u32),

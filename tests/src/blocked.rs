@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
-/// A worker that has not begun to block after this time gets another task.
+/// If a worker does not block within this time, the runtime gets another task.
 const STEP: Duration = Duration::from_millis(5);
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -27,15 +27,15 @@ struct State {
 }
 
 impl Blocked {
-    /// Blocks each worker of the runtime, and returns when that is done.
+    /// Blocks all workers of the runtime, and returns once they are blocked.
     ///
-    /// One task for each worker is not enough. A worker may take two and block in the first; a
+    /// One task for each worker is not enough. A worker may take two and block in the first, and a
     /// sleeping worker does not look for the second there. Each further task wakes a sleeping
     /// worker.
     ///
     /// # Panics
     ///
-    /// When a worker stays busy with something else.
+    /// Panics if a worker stays busy with something else.
     pub fn all(runtime: &Runtime) -> Self {
         let block = Arc::new(Block::default());
         let wanted = runtime.metrics().num_workers();
@@ -84,7 +84,7 @@ mod tests {
 
     use super::Blocked;
 
-    /// Fails if a worker is left that runs tasks, or if a worker stays blocked.
+    /// Fails if a worker still runs tasks, or if a worker stays blocked.
     #[test]
     fn no_worker_is_left_and_all_come_back() {
         for workers in [1, 2, 4] {

@@ -1,4 +1,4 @@
-//! Servers of other makers and versions than the `redis-server` of the system.
+//! Servers from other makers and of other versions than the system's `redis-server`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,15 +9,15 @@ use std::sync::OnceLock;
 use crate::python;
 use crate::server::Server;
 
-/// A server program that a package of the Python registry brings along.
+/// A server program from a package of the Python registry.
 #[derive(Debug)]
 pub struct Brand {
-    /// The variable that names another program.
+    /// The environment variable that names another program.
     variable: &'static str,
     package: &'static str,
     /// The program's path in the package, with `ARCH` for the architecture.
     file: &'static str,
-    /// The text with which it tells its version.
+    /// The text in `INFO server` that identifies the brand.
     says: &'static str,
     found: OnceLock<PathBuf>,
 }
@@ -41,12 +41,12 @@ pub static REDIS_8: Brand = Brand {
 };
 
 impl Brand {
-    /// The program: the one that the variable names, or one under `target`, which is installed on
-    /// first use.
+    /// The program that the environment variable names, or one under `target`, installed on first
+    /// use.
     ///
     /// # Panics
     ///
-    /// When there is none and none can be installed; the text says what to do.
+    /// Panics if there is no program and none can be installed. The message explains what to do.
     pub fn program(&self, target: &Path) -> &Path {
         self.found
             .get_or_init(|| match std::env::var_os(self.variable) {
@@ -55,7 +55,7 @@ impl Brand {
             })
     }
 
-    /// Whether `server` is of this brand.
+    /// True if `server` is of this brand.
     pub fn is(&self, server: &Server) -> bool {
         let info: String = server.probe().run(redis::cmd("INFO").arg("server"));
         info.contains(self.says)

@@ -6,7 +6,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 use crate::folder::Folder;
 
-/// A certificate authority of the test's own.
+/// A certificate authority for one test.
 pub struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -34,11 +34,11 @@ impl Default for Authority {
 }
 
 impl Authority {
-    /// A new one.
+    /// Makes a new authority.
     ///
     /// # Panics
     ///
-    /// When no key can be made.
+    /// Panics if no key can be made.
     pub fn new() -> Self {
         let key = KeyPair::generate().expect("a key can be made");
         let mut params = CertificateParams::new(Vec::new()).expect("no names are fine");
@@ -59,11 +59,11 @@ impl Authority {
     ///
     /// # Panics
     ///
-    /// When `name` is neither.
+    /// Panics if `name` is neither.
     pub fn issue(&self, name: &str) -> Identity {
         let key = KeyPair::generate().expect("a key can be made");
         let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
-        // Without a name of its own the certificate would look like its authority's.
+        // Without its own name, the certificate would look like that of its authority.
         params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.signed_by(&key, &self.issuer).expect("it signs");
         Identity {
@@ -84,11 +84,11 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// A certificate of `authority` for `name`; clients must have one, too.
+    /// Writes a certificate of `authority` for `name`. Clients must have one, too.
     ///
     /// # Panics
     ///
-    /// When a file cannot be written.
+    /// Panics if a file cannot be written.
     pub fn new(authority: &Authority, name: &str) -> Self {
         let folder = Folder::new();
         let identity = authority.issue(name);
@@ -108,7 +108,7 @@ impl Certificates {
         }
     }
 
-    /// Whether clients must have a certificate: `yes` or `no`.
+    /// Sets the requirement of a certificate for clients: `yes` or `no`.
     pub(crate) fn auth_clients(self, auth_clients: &str) -> Self {
         Self {
             auth_clients: auth_clients.to_owned(),
@@ -116,7 +116,7 @@ impl Certificates {
         }
     }
 
-    /// The lines of a configuration.
+    /// The lines for a server's configuration.
     pub(crate) fn settings(&self, port: u16) -> [(&'static str, String); 5] {
         let [certificate, key, authority] = self.paths.clone();
         [

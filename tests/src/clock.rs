@@ -1,4 +1,5 @@
-//! One clock for all processes of a test. It is monotonic, and runs on while a process is stopped.
+//! One clock for all processes of a test. It is monotonic, and continues while a process is
+//! stopped.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ const CLOCK: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
-/// Microseconds since the machine started. Stamps of different processes can be compared.
+/// Microseconds since the machine started. Timestamps of different processes can be compared.
 pub fn now() -> u64 {
     let time = clock_gettime(CLOCK);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
@@ -17,12 +18,12 @@ pub fn now() -> u64 {
     seconds * 1_000_000 + nanos / 1_000
 }
 
-/// The stamp that lies `after` from now.
+/// The timestamp of the moment `after` from now.
 pub fn in_future(after: Duration) -> u64 {
     now() + micros(after)
 }
 
-/// A duration as this clock counts it.
+/// Converts a duration to the unit of this clock.
 pub fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

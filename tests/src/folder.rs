@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A folder for one server, removed with it.
+/// A folder for one server. Dropping it removes the folder.
 #[derive(Debug)]
 pub(crate) struct Folder(PathBuf);
 
@@ -13,7 +13,7 @@ impl Folder {
         Self::inside(&std::env::temp_dir())
     }
 
-    /// The same on a disk: the usual place for temporary files may be in memory.
+    /// Makes a folder on a disk: the usual place for temporary files may be in memory.
     pub(crate) fn on_disk() -> Self {
         let disk = Path::new("/var/tmp");
         if disk.is_dir() {
@@ -23,8 +23,8 @@ impl Folder {
         }
     }
 
-    /// In memory where the system has such a folder, for a server that writes each request to disk:
-    /// a busy disk would take a second for some of them.
+    /// Makes a folder in memory if the system has a place for that. It suits a server that writes
+    /// each request to disk: on a busy disk some requests would take a second.
     pub(crate) fn in_memory() -> Self {
         let memory = Path::new("/dev/shm");
         if memory.is_dir() {
@@ -47,7 +47,7 @@ impl Folder {
         &self.0
     }
 
-    /// What the server has logged there.
+    /// The server's log in this folder; empty without one.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.0.join("log")).unwrap_or_default()
     }

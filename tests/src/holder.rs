@@ -1,4 +1,4 @@
-//! A lock that is held until the test says otherwise.
+//! A lock that is held until the test releases it.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ async fn held(
     lock.check()
 }
 
-/// A lock that is held, with a watchdog, until told.
+/// A lock with a watchdog, held until the test ends the body.
 #[derive(Debug)]
 pub struct Holder {
-    /// Tells the body to end.
+    /// Lets the body end.
     pub leave: oneshot::Sender<()>,
     /// The call of the annotated function.
     pub task: JoinHandle<Result<(), LockError>>,
@@ -31,11 +31,11 @@ impl Holder {
     /// The ttl of the lock.
     pub const TTL: Duration = Duration::from_secs(2);
 
-    /// Returns when the body has begun.
+    /// Calls the annotated function, and returns once its body has begun.
     ///
     /// # Panics
     ///
-    /// When the lock is not granted.
+    /// Panics if the lock is not granted.
     pub async fn enter(pool: &LockPool, key: &str) -> Self {
         let ((entered, seen), (leave, left)) = (oneshot::channel(), oneshot::channel());
         let task = tokio::spawn(held(pool.clone(), key.to_owned(), entered, left));
@@ -43,11 +43,11 @@ impl Holder {
         Self { leave, task }
     }
 
-    /// Ends the body. `what` is printed if it fails.
+    /// Ends the body. `what` is the message if this fails.
     ///
     /// # Panics
     ///
-    /// When the lease was lost.
+    /// Panics if the lease was lost.
     pub async fn leave(self, what: &str) {
         let told = self.leave.send(());
         let ended = self.task.await.expect("no panic");

@@ -1,4 +1,5 @@
-//! How late this machine wakes a thread just now. Tests add it to their bounds on delays.
+//! The delay with which this machine wakes threads at present. Tests add it to their bounds on
+//! delays.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -7,15 +8,15 @@ use std::time::Duration;
 use leasehold::__test::now;
 
 const STEP: Duration = Duration::from_millis(2);
-/// Shorter delays are not recorded.
+/// Shorter delays are not recorded, in nanoseconds.
 const NOTABLE: u64 = 500_000;
 const KEPT: usize = 100_000;
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// When the watching thread ran last.
+    /// Last run of the watching thread.
     last: u64,
-    /// When it was late, and by how much.
+    /// The time and the length of each recorded delay.
     delays: VecDeque<(u64, u64)>,
 }
 
@@ -36,37 +37,39 @@ pub fn start() {
     seen();
 }
 
-/// The longest delay of the watching thread, which only sleeps, since `from`: a stamp of
-/// `leasehold::__test::now` after the [`start`].
+/// The longest delay of the watching thread, which only sleeps, since `from`: a timestamp of
+/// `leasehold::__test::now` after [`start`].
 pub fn worst_since(from: u64) -> Duration {
     let seen = seen().lock().unwrap_or_else(PoisonError::into_inner);
     let late = seen.delays.iter().rev().take_while(|(at, _)| *at >= from);
-    // The thread may be late just now.
+    // The thread may be late at this moment.
     let present = late_after(seen.last);
     Duration::from_nanos(late.map(|(_, late)| *late).fold(present, u64::max))
 }
 
-/// What a busy machine may add to a bound. A test begins it at its start and asks at its end.
+/// The time that a busy machine may add to a bound. A test begins it at its start and reads it at
+/// its end.
 #[derive(Debug, Clone, Copy)]
 pub struct Excuse {
     from: u64,
 }
 
 impl Excuse {
-    /// From now on.
+    /// Starts to observe delays.
     #[must_use]
     pub fn begin() -> Self {
         start();
         Self { from: now() }
     }
 
-    /// The longest delay since.
+    /// The longest delay since the start.
     pub fn longest(self) -> Duration {
         worst_since(self.from)
     }
 
-    /// Four times the longest delay since. A call is a chain of threads that wake each other, the
-    /// server's included, and each of them may be that late. Next to nothing on an idle machine.
+    /// Four times the longest delay since the start. A call is a chain of threads that wake each
+    /// other, including the server's, and each of them may be that late. Almost zero on an idle
+    /// machine.
     pub fn so_far(self) -> Duration {
         self.longest() * 4
     }

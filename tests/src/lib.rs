@@ -1,44 +1,45 @@
 //! The harness of leasehold's behaviour tests: real servers, real processes, a network with faults,
-//! and an oracle that says whether two holders overlapped.
+//! and an oracle that detects overlapping holders.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
-//! | [`server`] | a `redis-server` process of the test's own |
-//! | [`server_clock`] | the clock of such a process, which a test sets |
-//! | [`postgres`] | a PostgreSQL server, a database for each test, and a look into it |
-//! | [`etcd`] | an etcd server, a part of it for each test, a look into it, and a cluster |
-//! | [`zookeeper`] | a ZooKeeper server, a chroot for each test, a look into it, an ensemble, and Curator |
-//! | [`session_server`] | what tests ask of a server of etcd and of one of ZooKeeper alike |
+//! | [`server`] | a separate `redis-server` process for a test |
+//! | [`server_clock`] | a clock for such a process, set by the test |
+//! | [`postgres`] | a PostgreSQL server, a database for each test, and a probe |
+//! | [`etcd`] | an etcd server, a part of it for each test, a probe, and a cluster |
+//! | [`zookeeper`] | a ZooKeeper server, a chroot for each test, a probe, an ensemble, Curator |
+//! | [`session_server`] | the common interface of etcd and ZooKeeper servers |
 //! | [`quorum`] | several independent servers |
 //! | [`sentinel`] | a master, its replicas and the Sentinels that watch them |
 //! | [`cluster`] | masters and replicas of a Redis Cluster, moving slots, and isolated nodes |
-//! | [`brand`] | servers of other makers and versions |
+//! | [`brand`] | servers from other makers and of other versions |
 //! | [`tls`] | a server with TLS |
 //! | [`certificates`] | an authority, and certificates for both ends |
 //! | [`stores`] | each lock store in turn, for one test body |
 //! | [`proxy`] | a network that delays, swallows, cuts, and loses replies |
-//! | [`pipe`] | the same for any protocol, without its messages |
-//! | [`worker`] | a process in which annotated functions run, to be stopped and killed |
-//! | [`earlier_version`] | a process of version 0.1.0, which meets the present version |
-//! | [`transfer`] | money that is moved between accounts, for locks on two keys |
-//! | [`probe`] | a look at a key, apart from the code under test |
+//! | [`pipe`] | the same for any protocol, without knowledge of its messages |
+//! | [`worker`] | a process that runs annotated functions, and that tests stop and kill |
+//! | [`earlier_version`] | a process of version 0.1.0, for tests with the present version |
+//! | [`transfer`] | money moved between accounts, for locks on two keys |
+//! | [`probe`] | looks at a key without the pool under test |
 //! | [`load`] | callers that contend while something goes wrong |
-//! | [`recorder`] | finds two bodies in one lock, within one process |
-//! | [`oracle`] | the same for many processes, with every promise, from a file |
+//! | [`recorder`] | detects two bodies in one lock, within one process |
+//! | [`oracle`] | checks every promise for many processes, from a file |
 //! | [`chaos`] | the fault harness: each requirement, the seeded bugs, the full run |
 //! | [`blocked`] | a runtime with all workers blocked |
-//! | [`lateness`] | how late this machine wakes threads, for bounds on delays |
-//! | [`room`] | processors for tests that need some, or all of them for one |
-//! | [`holder`] | a lock that is held until the test says otherwise |
-//! | [`scratch`] | an empty directory of a test |
+//! | [`lateness`] | the delay with which this machine wakes threads, for bounds on delays |
+//! | [`room`] | places on the processors for tests, or all places for one test |
+//! | [`holder`] | a lock that is held until the test releases it |
+//! | [`scratch`] | an empty directory for a test |
 //! | [`variant`] | the name of an error's variant |
-//! | [`rerun`] | a test of the present program, with a seeded bug |
-//! | [`postgres::mutants`] | a test of the present program, with a bug in PostgreSQL's functions |
+//! | [`rerun`] | runs a test of the present program again, with a seeded bug |
+//! | [`postgres::mutants`] | the same with a bug in PostgreSQL's functions |
 //! | [`python`] | an interpreter with redis-py |
 //! | [`clock`], [`wait`], [`random`], [`process`] | time, bounded waiting, seeds, signals |
 
-/// The examples in the attribute's documentation. A build of leasehold for them alone would be a
-/// second build, because the compiler loads what the macros' own tests need.
+/// The examples in the attribute's documentation. As doctests of the macros' crate they would need
+/// a second build of leasehold, because the compiler loads the dependencies of the macros' own
+/// tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../macros/src/attribute.md")]
 mod distributed_lock {}

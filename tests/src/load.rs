@@ -12,7 +12,7 @@ use crate::lateness::Excuse;
 use crate::random::Random;
 use crate::recorder::{Recorder, Section, Violation};
 
-/// The recorder counts microseconds.
+/// The recorder counts in microseconds.
 const NANOS_PER_MICRO: u64 = 1_000;
 
 /// Running callers.
@@ -50,13 +50,13 @@ impl Load {
     /// The ttl of a caller's lock, which is not renewed.
     pub const TTL: Duration = Duration::from_secs(6);
 
-    /// A caller's key as it is on the wire, in the usual namespace.
+    /// The key with this number, as it is on the wire in the usual namespace.
     pub fn wire_key(number: u64) -> String {
         format!("lock:{}", leasehold::encode(name(number)))
     }
 
-    /// Starts callers on each pool, which share `keys` keys. A section lasts at most `longest`,
-    /// which is below 6 s.
+    /// Starts `callers` callers on each pool, which share `keys` keys. A section lasts at most
+    /// `longest`, which must be less than 6 s.
     pub fn start(
         pools: &[LockPool],
         callers: u64,
@@ -80,21 +80,21 @@ impl Load {
         Self { shared, tasks }
     }
 
-    /// How many sections have ended.
+    /// Number of ended sections.
     pub fn sections(&self) -> usize {
         self.shared.recorder.len()
     }
 
-    /// How many calls were told that the store cannot serve.
+    /// Number of calls that failed because the store could not serve.
     pub fn unavailable(&self) -> u64 {
         self.shared.unavailable.load(Ordering::Relaxed)
     }
 
-    /// Lets all callers finish, and returns what was recorded.
+    /// Lets all callers finish, and returns the records.
     ///
     /// # Panics
     ///
-    /// When one has panicked.
+    /// Panics if a caller has panicked.
     pub async fn stop(mut self) -> Ended {
         self.shared.stop.store(true, Ordering::Relaxed);
         while let Some(ended) = self.tasks.join_next().await {
@@ -104,22 +104,22 @@ impl Load {
     }
 }
 
-/// What a load has recorded.
+/// The records of a load.
 #[derive(Debug)]
 pub struct Ended(Arc<Shared>);
 
 impl Ended {
-    /// The sections.
+    /// The recorder of the sections.
     pub fn recorder(&self) -> &Recorder {
         &self.0.recorder
     }
 
-    /// How many pairs of sections a store that replicates asynchronously let in at the same time.
-    /// They overlap, or their grants crossed. `what` is printed with the numbers.
+    /// Number of pairs of sections that a store with asynchronous replication let in at the same
+    /// time. They overlap, or their grants crossed. `what` is printed with the numbers.
     ///
     /// # Panics
     ///
-    /// If a promise was broken that does not depend on replication.
+    /// Panics if a promise is broken that does not depend on replication.
     pub fn overlaps(&self, what: &str) -> usize {
         let (mut overlaps, mut crossed, mut others) = (0, 0, Vec::new());
         for found in self.recorder().violations() {
@@ -138,15 +138,16 @@ impl Ended {
         overlaps + crossed
     }
 
-    /// Whether the machine alone explains that a body outlived its lease: its thread was put aside.
+    /// True if the machine alone explains that a body outlived its lease: its thread did not get to
+    /// run.
     fn was_put_aside(&self, section: &Section) -> bool {
         section.end() < section.deadline + clock::micros(self.0.excuse.so_far())
     }
 }
 
-/// Whether two masters can have granted these: the later body has the lesser fence, from a lease
-/// that was requested before the earlier body ended. One server never lets that happen; of two,
-/// each counts its own fences.
+/// True if two masters can have granted these: the later body has the lesser fence, from a lease
+/// requested before the earlier body ended. One server never lets that happen. Two servers count
+/// their fences separately.
 fn grants_crossed(earlier: &Section, later: &Section) -> bool {
     let asked = later.deadline.saturating_sub(clock::micros(Load::TTL));
     later.fence < earlier.fence && asked < earlier.end()
@@ -176,7 +177,7 @@ mod tests {
     use super::{Load, Section, grants_crossed};
     use crate::clock;
 
-    /// A section of a lease that was requested at `asked`.
+    /// A section of a lease requested at `asked`.
     fn section(asked: u64, fence: u64, entered: u64, left: u64) -> Section {
         Section {
             key: "k".to_owned(),

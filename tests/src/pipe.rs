@@ -1,6 +1,6 @@
-//! A network with faults that knows no protocol: bytes pass, are held back, or vanish.
+//! A network with faults that is independent of the protocol: bytes pass, are held back, or vanish.
 //!
-//! It runs on a thread of its own, so that it goes on while the test's own workers are blocked.
+//! It runs on a separate thread, so that it continues while the test's own workers are blocked.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What becomes of bytes from now on.
+/// Treatment of bytes from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     /// Bytes pass.
@@ -21,7 +21,7 @@ pub enum Flow {
     Stall,
     /// Bytes vanish, and so does all that follows on these connections.
     BlackHole,
-    /// Requests pass, answers vanish, and so do those that follow on these connections.
+    /// Requests pass. Answers vanish, and so do all later answers on these connections.
     LoseAnswers,
 }
 
@@ -38,7 +38,7 @@ struct State {
     target: SocketAddr,
     patience: Duration,
     flow: watch::Sender<Flow>,
-    /// Grows with every cut; connections of an older number end. The last number ends the proxy.
+    /// Grows with every cut; connections with an older number end. `u64::MAX` ends the proxy.
     cuts: watch::Sender<u64>,
 }
 
@@ -47,18 +47,18 @@ impl Pipe {
     ///
     /// # Panics
     ///
-    /// When no port is free.
+    /// Panics if no port is free.
     pub fn start(target: SocketAddr) -> Self {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         Self::start_at(any, target, Duration::ZERO)
     }
 
-    /// The same at an address that the clients know already. A connection is kept for so long as
-    /// `patience` while the target does not listen: to a client it is not refused.
+    /// Starts a proxy at an address that the clients know already. While the target does not
+    /// listen, a client's connection stays open for up to `patience`, instead of being refused.
     ///
     /// # Panics
     ///
-    /// When the address is not free.
+    /// Panics if the address is not free.
     pub fn start_at(address: SocketAddr, target: SocketAddr, patience: Duration) -> Self {
         let listener = std::net::TcpListener::bind(address).expect("a free port");
         listener.set_nonblocking(true).expect("a socket option");
@@ -87,12 +87,12 @@ impl Pipe {
         }
     }
 
-    /// Where clients connect.
+    /// The address for clients.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Sets what becomes of bytes from now on.
+    /// Sets the treatment of bytes from now on.
     pub fn set(&self, flow: Flow) {
         self.state.flow.send_replace(flow);
     }
@@ -107,7 +107,7 @@ impl Drop for Pipe {
     fn drop(&mut self) {
         self.state.cuts.send_replace(u64::MAX);
         if let Some(thread) = self.thread.take() {
-            // A panic there has failed the test already.
+            // A panic of that thread has been printed already.
             let _ = thread.join();
         }
     }
@@ -158,7 +158,7 @@ async fn reach(state: &State) -> std::io::Result<TcpStream> {
     }
 }
 
-/// Passes bytes in one direction until an end closes.
+/// Passes bytes in one direction until either end closes.
 async fn pass(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,

@@ -1,22 +1,22 @@
-//! A look at a key, apart from the code under test.
+//! Probes that look at a key without the pool under test.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use leasehold::{LockError, LockGuard, LockPool};
 
-/// Sees whether a key is locked, from any thread, blocking.
+/// Looks at the locks of a store, from any thread. Blocking.
 pub trait Probe: Send + Sync {
-    /// Whether a holder has `key`.
+    /// True if a holder has `key`.
     fn exists(&self, key: &str) -> bool;
 
-    /// Takes `key` as another holder would, for `ttl`. `false` when it is held.
+    /// Takes `key` for `ttl`, as another holder would. Returns `false` if it is held.
     fn take(&self, key: &str, ttl: Duration) -> bool;
 
-    /// Whether the lock that [`take`](Self::take) took is still there, untouched.
+    /// True if the lock that [`take`](Self::take) took is still there, untouched.
     fn untouched(&self, key: &str) -> bool;
 
-    /// Puts another holder's lock over the present one, against all conventions.
+    /// Replaces the present lock by one of another holder, against all conventions.
     fn steal(&self, key: &str, ttl: Duration) {
         unimplemented!("`{key}` cannot be stolen for {ttl:?} in this store")
     }
@@ -32,21 +32,20 @@ enum Ask {
     GiveBack(String),
 }
 
-/// Looks into a `memory://` store: a key exists when a second pool on the same store cannot take
-/// it.
+/// Looks at a `memory://` store: a key exists if a second pool on the same store cannot take it.
 ///
-/// It works on a thread of its own, so that destructors that run on a runtime can ask.
+/// It works on a separate thread, so that destructors on a runtime can use it.
 #[derive(Debug)]
 pub struct MemoryProbe {
     ask: std::sync::Mutex<Sender<(Ask, Sender<bool>)>>,
 }
 
 impl MemoryProbe {
-    /// A probe for the store that `url` names.
+    /// Makes a probe for the store that `url` names.
     ///
     /// # Panics
     ///
-    /// When the URL has no name: then no second pool can see its locks.
+    /// Panics if the URL has no name: no second pool could see its locks.
     pub fn new(url: &str) -> Self {
         assert_ne!(url, "memory://", "it is private to its pool");
         let (ask, asked) = channel();

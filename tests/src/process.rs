@@ -8,17 +8,17 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::wait;
 
-/// Kills process `$1` and removes the folder `$2` once standard input ends. That is when the test
-/// process is gone, even by SIGKILL. The files that `libfaketime` leaves go as well: it fails where
-/// another process has the same id later.
+/// Kills process `$1` and removes the folder `$2` once standard input ends. It ends when the test
+/// process is gone, even by SIGKILL. The files of `libfaketime` are removed as well: it fails if a
+/// later process with the same id finds them.
 const LEASH: &str = r#"read -r _; kill -9 "$1" 2>/dev/null; [ -z "$2" ] || rm -rf "$2"
     rm -f "/dev/shm/faketime_shm_$1" "/dev/shm/sem.faketime_sem_$1""#;
 
-/// How long a process may take to stand still after it is told to stop.
+/// Limit for a process to stand still after the signal.
 const STILL: Duration = Duration::from_secs(5);
 
-/// A child process on a leash. It is killed by its id when this is dropped, and by a watching shell
-/// when the test process dies without dropping anything.
+/// A child process on a leash. Dropping this kills the process by its id. A watching shell kills it
+/// if the test process dies without dropping anything.
 #[derive(Debug)]
 pub struct Leashed {
     child: Child,
@@ -26,11 +26,11 @@ pub struct Leashed {
 }
 
 impl Leashed {
-    /// Puts a running child on the leash; `folder` is removed as well should this process die.
+    /// Puts a running child on the leash. If this process dies, `folder` is removed as well.
     ///
     /// # Panics
     ///
-    /// When no shell can be started.
+    /// Panics if no shell can be started.
     pub fn new(child: Child, folder: Option<&Path>) -> Self {
         let leash = Command::new("sh")
             .args(["-c", LEASH, "leash"])
@@ -56,7 +56,7 @@ impl Leashed {
     ///
     /// # Panics
     ///
-    /// When the operating system refuses to tell.
+    /// Panics if the operating system refuses to report it.
     pub fn exited(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child can be waited for")
     }
@@ -65,7 +65,7 @@ impl Leashed {
     /// its threads may run on for some milliseconds after the signal.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
-        // A process that has ended stands still as well, and is never reported as stopped.
+        // An ended process stands still as well, but is never reported as stopped.
         wait::try_until(STILL, || {
             let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
             let stopped = waitid(WaitId::Pid(self.pid()), options);
@@ -80,7 +80,7 @@ impl Leashed {
 
     /// Kills the process (SIGKILL) and waits for its end.
     pub fn kill(&mut self) {
-        // The leash goes first: it must not kill a process that has reused the id.
+        // The leash ends first: it must not kill a process that has reused the id.
         let _ = self.leash.kill();
         let _ = self.leash.wait();
         let _ = self.child.kill();

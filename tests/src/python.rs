@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The interpreter: `LEASEHOLD_TEST_PYTHON`, or one in a virtual environment under `target`, which
-/// is made on first use.
+/// The interpreter: `LEASEHOLD_TEST_PYTHON`, or one in a virtual environment under `target`,
+/// created on first use.
 ///
 /// # Panics
 ///
-/// When there is none and none can be made; the text says what to do.
+/// Panics if there is no interpreter and none can be installed. The message explains what to do.
 pub fn interpreter(target: &Path) -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| match std::env::var_os("LEASEHOLD_TEST_PYTHON") {

@@ -28,17 +28,17 @@ impl Quorum {
     ///
     /// # Panics
     ///
-    /// When one does not start.
+    /// Panics if a server does not start.
     pub fn young(count: usize) -> Self {
         Self::start(count, &ServerOptions::new())
     }
 
-    /// Starts `count` servers that vote on locks of all ttls at once: their clocks are set forward
-    /// once they run.
+    /// Starts `count` servers that vote on locks of any ttl at once: their clocks are set forward
+    /// after the start.
     ///
     /// # Panics
     ///
-    /// When a server does not start.
+    /// Panics if a server does not start.
     pub fn old(count: usize) -> Self {
         let clock = ServerClock::new();
         let nodes = Self::start(count, &ServerOptions::new().clock(&clock));
@@ -67,11 +67,11 @@ impl Quorum {
         nodes
     }
 
-    /// Waits until all servers are older than a lock of `ttl` can be, by their own count.
+    /// Waits until all servers are older, by their own uptime, than a lock of `ttl` can be.
     ///
     /// # Panics
     ///
-    /// When one does not answer.
+    /// Panics if a server does not answer.
     pub fn grow_older_than(&self, ttl: Duration) {
         let enough = (ttl + SLACK).as_secs_f64().ceil();
         let mut info = redis::cmd("INFO");
@@ -88,7 +88,8 @@ impl Quorum {
         }
     }
 
-    /// The URL of the nodes. No call uses a longer ttl than what each test asks for.
+    /// The URL of the nodes. Because its `max_ttl` is short, only the ttls in the test determine
+    /// the age at which nodes vote.
     pub fn url(&self) -> String {
         self.url_with("max_ttl=100ms")
     }
@@ -98,7 +99,7 @@ impl Quorum {
         url(self.servers.iter().map(Server::address), options)
     }
 
-    /// A network to each node.
+    /// Starts a network in front of each node.
     pub fn proxies(&self) -> Vec<Proxy> {
         let servers = self.servers.iter();
         servers
@@ -106,7 +107,7 @@ impl Quorum {
             .collect()
     }
 
-    /// A client of each node.
+    /// Connects a plain client to each node.
     pub fn probes(&self) -> Vec<RedisProbe> {
         let servers = self.servers.iter();
         servers
@@ -124,20 +125,20 @@ pub fn url(addresses: impl IntoIterator<Item = SocketAddr>, options: &str) -> St
     )
 }
 
-/// How many nodes have `key`.
+/// Number of nodes that have `key`.
 pub fn count(probes: &[RedisProbe], key: &str) -> usize {
     let there = probes.iter().filter(|probe| probe.get(key).is_some());
     there.count()
 }
 
-/// The keys left on the nodes that begin with `prefix`.
+/// The remaining keys with `prefix`, of all nodes.
 pub fn left(probes: &[RedisProbe], prefix: &str) -> Vec<String> {
     let pattern = format!("lock:{prefix}*");
     let keys = probes.iter().flat_map(|probe| probe.keys(&pattern));
     keys.filter(|key| !key.starts_with("lock:%")).collect()
 }
 
-/// Another holder in a part of a quorum.
+/// Plays another holder, for keys with one prefix on all nodes of a quorum.
 #[derive(Debug)]
 pub struct QuorumProbe {
     nodes: Vec<RedisProbe>,

@@ -1,4 +1,4 @@
-//! Random schedules that can be repeated: every test prints its seed and takes one from
+//! Repeatable random schedules: every test prints its seed and takes one from
 //! `LEASEHOLD_TEST_SEED`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,11 +8,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct Random(u64);
 
 impl Random {
-    /// A generator whose seed is printed with `name`, or is taken from `LEASEHOLD_TEST_SEED`.
+    /// Makes a generator with the seed in `LEASEHOLD_TEST_SEED`, or with a new one. The seed is
+    /// printed with `name`.
     ///
     /// # Panics
     ///
-    /// When that variable is no number.
+    /// Panics if that variable is not a number.
     pub fn seeded(name: &str) -> Self {
         let seed = match std::env::var("LEASEHOLD_TEST_SEED") {
             Ok(text) => text.parse().expect("LEASEHOLD_TEST_SEED is a number"),
@@ -24,7 +25,7 @@ impl Random {
         Self(seed)
     }
 
-    /// A generator that starts at `seed`.
+    /// Makes a generator that starts at `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -49,7 +50,7 @@ impl Random {
         Duration::from_micros(self.below(limit.saturating_add(1)))
     }
 
-    /// A generator of its own for a task or a thread.
+    /// Makes a separate generator for a task or a thread.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self(self.next_u64())

@@ -1,7 +1,8 @@
-//! The oracle inside one process. Every body tells it when it enters and leaves, and it says
-//! whether two ever overlapped.
+//! The oracle inside one process. Every body reports when it enters and leaves, and the oracle
+//! detects bodies that overlap.
 //!
-//! It knows nothing of the lock store. All stamps are of [`clock::now`], which all processes share.
+//! It does not use the lock store. All timestamps are from [`clock::now`], a clock that all
+//! processes share.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,20 +13,20 @@ use crate::clock;
 /// One run of a body inside its lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// What was locked.
+    /// The locked key.
     pub key: String,
-    /// The fence of this holder, where the store gives one.
+    /// The fence of this holder, if the store has fences.
     pub fence: Option<u64>,
-    /// When the body began.
+    /// Start of the body.
     pub entered: u64,
-    /// When the body ended; `None` for a body that was killed.
+    /// End of the body; `None` for a killed body.
     pub left: Option<u64>,
-    /// When the lease ends at the latest, as far as the holder knew; on the same clock.
+    /// Latest end of the lease, as far as the holder knew; on the same clock.
     pub deadline: u64,
 }
 
 impl Section {
-    /// The last moment at which this body can have run: a killed one ended by its deadline.
+    /// The last moment at which this body can have run. A killed body ended by its deadline.
     pub fn end(&self) -> u64 {
         self.left.unwrap_or(self.deadline)
     }
@@ -36,7 +37,7 @@ impl Section {
 pub enum Violation {
     /// Two bodies ran inside one lock.
     Overlap(Section, Section),
-    /// A later holder has no greater fence.
+    /// The fence of a later holder is not greater.
     FenceOrder(Section, Section),
     /// A body ran on after its deadline.
     Outlived(Section),
@@ -64,8 +65,8 @@ impl Recorder {
         Self::default()
     }
 
-    /// Notes that a body begins. The section ends when the returned value is dropped, so put it
-    /// into the body.
+    /// Records the start of a body. The section ends when the returned value is dropped, so keep it
+    /// in the body.
     pub fn enter(&self, key: &str, fence: Option<u64>, deadline: u64) -> Inside<'_> {
         Inside {
             recorder: self,
@@ -79,22 +80,22 @@ impl Recorder {
         }
     }
 
-    /// Adds a section that another process reported.
+    /// Adds a section reported by another process.
     pub fn add(&self, section: Section) {
         self.lock().push(section);
     }
 
-    /// How many sections were recorded.
+    /// Number of recorded sections.
     pub fn len(&self) -> usize {
         self.lock().len()
     }
 
-    /// Whether nothing was recorded.
+    /// True if no section was recorded.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Everything that went wrong.
+    /// All broken promises.
     pub fn violations(&self) -> Vec<Violation> {
         let mut by_key: BTreeMap<String, Vec<Section>> = BTreeMap::new();
         for section in self.lock().iter() {
@@ -106,11 +107,11 @@ impl Recorder {
         by_key.into_values().flat_map(check).collect()
     }
 
-    /// Checks all that was recorded.
+    /// Checks all recorded sections.
     ///
     /// # Panics
     ///
-    /// With the violations, if there are any.
+    /// Panics with the violations, if there are any.
     #[track_caller]
     pub fn verify(&self) {
         let violations = self.violations();
@@ -125,7 +126,7 @@ impl Recorder {
     }
 }
 
-/// A running body. Dropping this notes that it has left.
+/// A running body. Dropping this records its end.
 #[derive(Debug)]
 #[must_use]
 pub struct Inside<'a> {
@@ -140,11 +141,11 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// The sections of one key.
+/// Checks the sections of one key.
 fn check(mut sections: Vec<Section>) -> Vec<Violation> {
     sections.sort_by_key(|section| section.entered);
     let mut violations = Vec::new();
-    // The section that reaches furthest: a long one can overlap more than its neighbour.
+    // The section with the latest end so far: a long one can overlap more than its neighbour.
     let mut longest: Option<Section> = None;
     let mut newest: Option<Section> = None;
     for section in sections {

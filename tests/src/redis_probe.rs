@@ -1,4 +1,4 @@
-//! A plain Redis client that looks at keys, apart from the code under test.
+//! A plain Redis client that looks at keys without the code under test.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -7,16 +7,16 @@ use redis::{Cmd, Connection, FromRedisValue, RedisResult, cmd};
 
 use crate::probe::Probe;
 
-/// What the probe writes when it plays another holder.
+/// Value that the probe writes as another holder.
 const FOREIGN: &str = "another-holder";
 const TIMEOUT: Duration = Duration::from_secs(5);
 const LONG: Duration = Duration::from_secs(60);
-/// Compare-and-delete, as every client of the convention does it.
+/// Compare-and-delete, as in every client that follows the convention.
 const DELETE_IF: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
 
-/// One blocking connection. Keys are given as they are on the wire, unless
-/// [`namespace`](Self::namespace) says otherwise.
+/// One blocking connection. Keys are passed as they are on the wire, unless
+/// [`namespace`](Self::namespace) sets a prefix.
 pub struct RedisProbe {
     connection: Mutex<Connection>,
     namespace: String,
@@ -29,11 +29,11 @@ impl std::fmt::Debug for RedisProbe {
 }
 
 impl RedisProbe {
-    /// Connects. A server on a busy machine is asked again if it does not answer in time.
+    /// Connects, and retries if a server on a busy machine does not answer in time.
     ///
     /// # Panics
     ///
-    /// When there is no server.
+    /// Panics if there is no server.
     pub fn connect(url: &str) -> Self {
         let started = Instant::now();
         loop {
@@ -57,14 +57,14 @@ impl RedisProbe {
         }
     }
 
-    /// Gives all keys this prefix, as the pool under test does: `lock:`.
+    /// Adds this prefix to all keys, as the pool under test does; for example `lock:`.
     #[must_use]
     pub fn namespace(mut self, prefix: &str) -> Self {
         prefix.clone_into(&mut self.namespace);
         self
     }
 
-    /// Whether a server answers there, with anything but "still loading".
+    /// True if a server answers at `url`, and has finished loading.
     pub fn answers(url: &str) -> bool {
         connect(url).is_ok_and(|mut connection| {
             let reply: RedisResult<String> = cmd("PING").query(&mut connection);
@@ -76,7 +76,7 @@ impl RedisProbe {
     ///
     /// # Panics
     ///
-    /// When the server answers with an error.
+    /// Panics if the server answers with an error.
     #[track_caller]
     pub fn run<T: FromRedisValue>(&self, command: &Cmd) -> T {
         self.try_run(command).expect("the server takes the command")
@@ -92,19 +92,19 @@ impl RedisProbe {
         self.run(cmd("GET").arg(self.name(key)))
     }
 
-    /// The value that a holder wrote there. `None` too while the lock is being handed to the next
-    /// process.
+    /// The value that a holder wrote to `key`. Also `None` while the lock is being handed to the
+    /// next process.
     ///
     /// # Panics
     ///
-    /// When it is not of leasehold's form.
+    /// Panics if the value is not of leasehold's form.
     #[track_caller]
     pub fn value(&self, key: &str) -> Option<Value> {
         let text = self.get(key).filter(|text| !text.ends_with(":claim"));
         text.map(|text| Value::parse(&text))
     }
 
-    /// `PTTL`; `None` for a key that is not there or never expires.
+    /// `PTTL`; `None` for a missing key, or one that never expires.
     pub fn ttl(&self, key: &str) -> Option<Duration> {
         let left: i64 = self.run(cmd("PTTL").arg(self.name(key)));
         u64::try_from(left).ok().map(Duration::from_millis)
@@ -120,7 +120,7 @@ impl RedisProbe {
         self.run(cmd("DEL").arg(self.name(key)))
     }
 
-    /// `SET key value NX PX ttl`: what every client of the convention does.
+    /// `SET key value NX PX ttl`, as in every client that follows the convention.
     pub fn set_nx(&self, key: &str, value: &str, ttl: Duration) -> bool {
         let mut set = cmd("SET");
         set.arg(self.name(key)).arg(value).arg("NX");
@@ -128,7 +128,7 @@ impl RedisProbe {
         reply.is_some()
     }
 
-    /// `SET key value PX ttl`: what a client does that breaks the convention.
+    /// `SET key value PX ttl`, as in a client that breaks the convention.
     pub fn overwrite(&self, key: &str, value: &str, ttl: Duration) {
         let mut set = cmd("SET");
         set.arg(self.name(key)).arg(value);
@@ -142,7 +142,7 @@ impl RedisProbe {
         self.run(&script)
     }
 
-    /// All keys that match a pattern, namespace included.
+    /// All keys that match a pattern. The pattern and the keys include the namespace.
     pub fn keys(&self, pattern: &str) -> Vec<String> {
         self.run(cmd("KEYS").arg(pattern))
     }
@@ -157,7 +157,7 @@ impl RedisProbe {
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
-        // A test that failed while it used the connection says so itself.
+        // A test that failed while it used the connection has reported that itself.
         self.connection
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -176,11 +176,11 @@ pub struct Value {
 }
 
 impl Value {
-    /// Takes a value apart.
+    /// Parses a value.
     ///
     /// # Panics
     ///
-    /// When it is not of this form.
+    /// Panics if it is not of this form.
     #[track_caller]
     pub fn parse(text: &str) -> Self {
         let mut parts = text.splitn(5, ':');

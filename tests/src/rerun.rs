@@ -3,17 +3,17 @@
 use std::env;
 use std::process::Command;
 
-/// Fails if `test` of this program does not fail with `bug`: then the test would not find the
-/// mistake that it is there for.
+/// Fails if `test` of this program does not fail with `bug`: such a test would not find the mistake
+/// that it is for.
 ///
 /// # Panics
 ///
-/// When the test passes, or there is none of this name.
+/// Panics if the test passes, or if this program has no test of this name.
 pub fn fails_with(bug: &str, test: &str) {
     fails_in(&[("LEASEHOLD_SEEDED_BUG", bug)], test);
 }
 
-/// The same for a bug that these environment variables name.
+/// Like `fails_with`, for a bug that these environment variables select.
 pub(crate) fn fails_in(bug: &[(&str, &str)], test: &str) {
     let program = env::current_exe().expect("this program has a path");
     let mut again = Command::new(program);

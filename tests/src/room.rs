@@ -1,5 +1,5 @@
-//! Room for tests that need processors and not only time: so many stand side by side, and one that
-//! measures stands alone.
+//! Room for tests that need processors and not only time: a limited number of them run side by
+//! side, and a test that measures runs alone.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
@@ -7,22 +7,22 @@ use std::thread::available_parallelism;
 static TAKEN: Mutex<usize> = Mutex::new(0);
 static FREED: Condvar = Condvar::new();
 
-/// Places that a test has until this is dropped.
+/// Places of a test. Dropping this frees them.
 #[derive(Debug)]
 #[must_use]
 pub struct Places(usize);
 
-/// One place. Waits until one is free.
+/// Takes one place. Waits until one is free.
 pub fn enter() -> Places {
     take(1)
 }
 
-/// All places: no other test that asks for room runs meanwhile.
+/// Takes all places: no other test that asks for room runs meanwhile.
 pub fn alone() -> Places {
     take(all())
 }
 
-/// Three for each processor: such a test waits as well.
+/// Three places for each processor, because such a test also spends time waiting.
 fn all() -> usize {
     3 * available_parallelism().map_or(2, usize::from)
 }

@@ -1,19 +1,20 @@
-//! Empty directories of a test.
+//! Empty directories for tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// An empty directory of one test, removed at the end.
+/// An empty directory of one test. Dropping it removes the directory.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// A directory in `folder`, which is `env!("CARGO_TARGET_TMPDIR")` of the test program.
+    /// Makes a directory in `folder`, which must be `env!("CARGO_TARGET_TMPDIR")` of the test
+    /// program.
     ///
     /// # Panics
     ///
-    /// When it cannot be made.
+    /// Panics if it cannot be made.
     pub fn new(folder: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);

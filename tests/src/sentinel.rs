@@ -1,4 +1,4 @@
-//! A master, its replicas, and the Sentinels that watch them: all real processes.
+//! A master, its replicas, and the Sentinels that watch them: all are real processes.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -18,15 +18,15 @@ use crate::wait;
 /// The Sentinels' name for the master.
 pub const MASTER: &str = "shop";
 
-/// How long a change may take that needs several processes to find each other.
-/// A Sentinel that a busy machine delays by two seconds does nothing for thirty (`TILT`).
+/// Limit for a change in which several processes must find each other. A Sentinel that a busy
+/// machine delays by two seconds does nothing for thirty (`TILT`).
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// How long a master must be silent before it counts as down. Long enough that a busy machine
-/// causes no fail-over.
+/// Silence after which a master counts as down. Long enough that a busy machine causes no
+/// fail-over.
 const DOWN_AFTER_MS: u32 = 1_000;
 
-/// How the servers and the Sentinels are configured.
+/// Configuration of the servers and the Sentinels.
 #[derive(Debug, Clone, Default)]
 #[must_use]
 pub struct Setup {
@@ -36,29 +36,29 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// No passwords.
+    /// A configuration without passwords or TLS.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Servers ask for one password and Sentinels for another.
+    /// Requires one password for servers and another for Sentinels.
     pub fn passwords(mut self, server: &str, sentinel: &str) -> Self {
         self.server_password = Some(server.to_owned());
         self.sentinel_password = Some(sentinel.to_owned());
         self
     }
 
-    /// Servers and Sentinels speak TLS with each other, and with clients, which need a certificate.
+    /// Uses TLS among servers and Sentinels, and with clients, which need a certificate.
     pub fn tls(mut self, certificates: Certificates) -> Self {
         self.certificates = Some(Arc::new(certificates));
         self
     }
 
-    /// Starts one Sentinel that names this server as the master, whatever it is.
+    /// Starts one Sentinel that names this server as the master, regardless of its role.
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// Panics if it does not start.
     pub fn start_naming(self, server: Server) -> Deployment {
         let sentinels = vec![Some(self.sentinel(server.announced_port()))];
         Deployment {
@@ -72,7 +72,7 @@ impl Setup {
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// Panics if it does not start.
     pub fn start_naming_port(self, port: u16) -> Deployment {
         Deployment {
             sentinels: vec![Some(self.sentinel(port))],
@@ -86,7 +86,7 @@ impl Setup {
     ///
     /// # Panics
     ///
-    /// When they do not find each other.
+    /// Panics if they do not find each other.
     pub fn start(self) -> Deployment {
         let master = self.server().start();
         let replica = || self.server().replica_of(&master).start();
@@ -129,7 +129,7 @@ impl Setup {
         panic!("redis-server --sentinel does not start")
     }
 
-    /// `None` when another process was faster with the port.
+    /// Returns `None` if another process took the port first.
     fn try_sentinel(&self, master: u16) -> Option<Sentinel> {
         let (folder, port) = (Folder::new(), free_port());
         let tls_port = self.certificates.as_ref().map(|_| free_port());
@@ -226,7 +226,7 @@ impl Sentinel {
     }
 }
 
-/// One master, two replicas, three Sentinels.
+/// Running servers and Sentinels: by default one master, two replicas and three Sentinels.
 #[derive(Debug)]
 pub struct Deployment {
     setup: Setup,
@@ -240,8 +240,8 @@ impl Deployment {
         Setup::new().start()
     }
 
-    /// `redis-sentinel://…` or `rediss-sentinel://…` of all Sentinels, with the passwords if there
-    /// are any.
+    /// `redis-sentinel://…` or `rediss-sentinel://…` of all running Sentinels, with the passwords
+    /// if there are any.
     pub fn url(&self) -> String {
         let ports = self.running_sentinels();
         let hosts = ports.map(|one| format!("127.0.0.1:{}", one.tls_port.unwrap_or(one.port)));
@@ -259,7 +259,7 @@ impl Deployment {
         format!("{scheme}://{user}{}/{MASTER}{own}", hosts.join(","))
     }
 
-    /// The ports of the Sentinels that run, for plain text.
+    /// The plain-text ports of the running Sentinels.
     pub fn ports(&self) -> impl Iterator<Item = u16> {
         self.running_sentinels().map(|sentinel| sentinel.port)
     }
@@ -268,7 +268,7 @@ impl Deployment {
     ///
     /// # Panics
     ///
-    /// When that server was killed, and the Sentinels have not noticed yet.
+    /// Panics if that server was killed and the Sentinels have not noticed it yet.
     pub fn master(&self) -> &Server {
         let port = self.named();
         let mut running = self.servers.iter().flatten();
@@ -288,18 +288,18 @@ impl Deployment {
     ///
     /// # Panics
     ///
-    /// When no Sentinel runs.
+    /// Panics if no Sentinel runs.
     pub fn named(&self) -> u16 {
         let mut sentinels = self.running_sentinels();
         sentinels.next().expect("a Sentinel runs").master()
     }
 
-    /// Kills the master (SIGKILL) and waits until all Sentinels name another. Returns the dead one,
-    /// to be started again.
+    /// Kills the master (SIGKILL) and waits until all Sentinels name another. Returns the killed
+    /// one, which can be started again.
     ///
     /// # Panics
     ///
-    /// When there is no fail-over.
+    /// Panics if no fail-over happens.
     pub fn fail_over(&mut self) -> Server {
         let dead = self.kill_master();
         self.wait_for_fail_over(dead.announced_port());
@@ -310,7 +310,7 @@ impl Deployment {
     ///
     /// # Panics
     ///
-    /// When no server is the master.
+    /// Panics if no server is the master.
     pub fn kill_master(&mut self) -> Server {
         let port = self.named();
         let is_master = |server: &Option<Server>| {
@@ -330,7 +330,7 @@ impl Deployment {
     ///
     /// # Panics
     ///
-    /// When there is no fail-over.
+    /// Panics if no fail-over happens.
     pub fn wait_for_fail_over(&self, old: u16) {
         wait::until("a fail-over", PATIENCE, || {
             self.running_sentinels()
@@ -338,11 +338,11 @@ impl Deployment {
         });
     }
 
-    /// Starts a server that was killed and waits until it is a replica.
+    /// Starts a killed server and waits until it is a replica.
     ///
     /// # Panics
     ///
-    /// When it does not become one.
+    /// Panics if the server does not become a replica.
     pub fn bring_back(&mut self, mut server: Server) {
         server.restart();
         self.servers.push(Some(server));
@@ -353,7 +353,7 @@ impl Deployment {
     ///
     /// # Panics
     ///
-    /// When no server of the deployment runs there.
+    /// Panics if no server of the deployment runs there.
     pub fn pause(&self, port: u16) {
         self.on(port).pause();
     }
@@ -362,7 +362,7 @@ impl Deployment {
     ///
     /// # Panics
     ///
-    /// When no server of the deployment runs there.
+    /// Panics if no server of the deployment runs there.
     pub fn resume(&self, port: u16) {
         self.on(port).resume();
     }
@@ -395,7 +395,7 @@ impl Deployment {
     ///
     /// # Panics
     ///
-    /// When that does not happen.
+    /// Panics if that does not happen.
     pub fn wait_until_complete(&self) {
         let replicas = self.servers.iter().flatten().count() - 1;
         let others = self.running_sentinels().count() - 1;
@@ -411,7 +411,7 @@ impl Deployment {
         });
     }
 
-    /// How many replicas in step the master sees.
+    /// Number of replicas in step, as the master reports it.
     fn in_step(&self) -> usize {
         let info: String = self.master().probe().run(cmd("INFO").arg("replication"));
         info.matches("state=online").count()

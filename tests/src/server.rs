@@ -1,4 +1,4 @@
-//! Real `redis-server` processes, one per test that needs one.
+//! Real `redis-server` processes, one for each test that needs one.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -17,14 +17,14 @@ use crate::redis_probe::RedisProbe;
 use crate::server_clock::{self, ServerClock};
 use crate::wait;
 
-/// How long a server may take from its start to its first answer.
+/// Limit for a server from its start to its first answer.
 const START: Duration = Duration::from_secs(60);
-/// Below the range that systems take client ports from. So a restarting server finds its port free,
-/// and a client that retries it cannot connect to itself.
+/// Below the range of client ports. So a restarting server finds its port free, and a client that
+/// retries the port cannot connect to itself.
 const FIRST_PORT: u32 = 15_000;
 const PORTS: u32 = 15_000;
 
-/// How a server is configured. Nothing is kept on disk unless asked for.
+/// Configuration of a server. Nothing is kept on disk by default.
 #[derive(Debug, Clone, Default)]
 #[must_use]
 pub struct ServerOptions {
@@ -36,7 +36,7 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
-    /// A server without persistence or password.
+    /// A configuration without persistence or password.
     pub fn new() -> Self {
         Self::default()
     }
@@ -61,18 +61,18 @@ impl ServerOptions {
         self
     }
 
-    /// Clients must give this password.
+    /// Requires this password from clients.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self.option("requirepass", &[password])
     }
 
-    /// Sets how many databases there are.
+    /// Sets the number of databases.
     pub fn databases(self, count: u32) -> Self {
         self.option("databases", &[&count.to_string()])
     }
 
-    /// Limits the memory to so many bytes; a request for more gets an error.
+    /// Limits the memory to `bytes`; a request for more gets an error.
     pub fn max_memory(self, bytes: u64) -> Self {
         self.option("maxmemory", &[&bytes.to_string()])
             .option("maxmemory-policy", &["noeviction"])
@@ -90,7 +90,7 @@ impl ServerOptions {
         self.option("replicaof", &["127.0.0.1", &port])
     }
 
-    /// Adds TLS, on a port of its own, which is the port that other servers are told of.
+    /// Adds a separate port for TLS, which is also announced to other servers.
     pub fn tls(self, certificates: &Certificates) -> Self {
         let port = free_port();
         let settings = certificates.settings(port);
@@ -101,8 +101,8 @@ impl ServerOptions {
         options
     }
 
-    /// Makes the server a node that may join a cluster. Returns the port on which it hears the
-    /// other nodes.
+    /// Makes the server a node that may join a cluster. Returns the port on which it listens for
+    /// the other nodes.
     pub fn cluster_node(self) -> (Self, u16) {
         let bus = free_port();
         let options = self
@@ -111,11 +111,11 @@ impl ServerOptions {
         (options, bus)
     }
 
-    /// Starts it and waits for its first answer.
+    /// Starts the server and waits for its first answer.
     ///
     /// # Panics
     ///
-    /// When `redis-server` is missing or does not start; the text says what to do.
+    /// Panics if `redis-server` is missing or does not start. The message explains what to do.
     pub fn start(self) -> Server {
         let folder = Folder::new();
         for _ in 0..20 {
@@ -132,7 +132,7 @@ impl ServerOptions {
         panic!("redis-server does not start:\n{}", folder.log());
     }
 
-    /// Runs `redis-server`. `None` when it ends at once: another process was faster with the port.
+    /// Runs `redis-server`. Returns `None` if it ends at once: another process took the port first.
     fn spawn(&self, port: u16, folder: &Path) -> Option<Leashed> {
         let log = fs::File::create(folder.join("log")).expect("a log file can be made");
         let program = self.program.as_ref().map(OsString::from);
@@ -228,7 +228,7 @@ impl Server {
         self.port
     }
 
-    /// The port that it tells other servers and Sentinels of: that for TLS, if it has one.
+    /// The port for other servers and Sentinels: that for TLS, if there is one.
     pub fn announced_port(&self) -> u16 {
         self.options.tls_port.unwrap_or(self.port)
     }
@@ -238,12 +238,12 @@ impl Server {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// A plain client, to look at keys.
+    /// Connects a plain client, to look at keys.
     pub fn probe(&self) -> RedisProbe {
         RedisProbe::connect(&self.url())
     }
 
-    /// The server's role by its own account, `master` or `slave`; nothing while it does not answer.
+    /// The role that the server reports, `master` or `slave`; `None` while it does not answer.
     pub fn role(&self) -> Option<String> {
         let probe = RedisProbe::try_connect(&self.url())?;
         let info: String = probe.try_run(redis::cmd("INFO").arg("replication")).ok()?;
@@ -267,7 +267,7 @@ impl Server {
         self.running().resume();
     }
 
-    /// Kills the server (SIGKILL). Writes that were not on disk are gone.
+    /// Kills the server (SIGKILL). Writes that are not on disk are lost.
     pub fn kill(&mut self) {
         let killed = self.process.take().map(|process| process.id());
         if let (Some(process), Some(_)) = (killed, &self.options.clock) {
@@ -275,11 +275,12 @@ impl Server {
         }
     }
 
-    /// Starts it again on the same port, after [`kill`](Self::kill) or instead of the running one.
+    /// Starts the server again on the same port, after [`kill`](Self::kill) or instead of the
+    /// running one.
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// Panics if it does not start.
     pub fn restart(&mut self) {
         self.kill();
         self.process = self.options.spawn(self.port, self.folder.path());
@@ -301,8 +302,8 @@ impl Drop for Server {
     }
 }
 
-/// A port without a listener now, which this process has not named before: the port of a server
-/// that a test stopped for a while stays its own. Processes start at different places.
+/// Finds a port without a listener that this process has not returned before. A server thus keeps
+/// its port while a test has stopped it. Processes start the search at different ports.
 pub(crate) fn free_port() -> u16 {
     static FIRST: LazyLock<u32> = LazyLock::new(|| {
         let nanos = SystemTime::now()

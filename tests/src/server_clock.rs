@@ -1,7 +1,7 @@
-//! The clock of a server, which a test sets forward and back.
+//! A clock for a server. A test sets it forward and back.
 //!
-//! `libfaketime` is loaded into the server, and adds the offset in a file to the time of the
-//! system. Clocks that only count, as the server's own timers use them, go on as they are.
+//! `libfaketime` is loaded into the server, and adds the offset in a file to the system time. It
+//! does not change monotonic clocks, which the server's own timers use.
 
 use std::ffi::OsString;
 use std::process::{Command, Output};
@@ -10,8 +10,7 @@ use std::{fs, io};
 
 use crate::folder::Folder;
 
-/// A clock for a server, to be given to
-/// [`ServerOptions::clock`](crate::server::ServerOptions::clock).
+/// A clock for a server. Pass it to [`ServerOptions::clock`](crate::server::ServerOptions::clock).
 #[derive(Debug, Clone)]
 pub struct ServerClock {
     folder: Arc<Folder>,
@@ -19,11 +18,11 @@ pub struct ServerClock {
 }
 
 impl ServerClock {
-    /// A clock that shows the time of the system.
+    /// Makes a clock that shows the system time.
     ///
     /// # Panics
     ///
-    /// When `faketime` is missing; the text says what to do.
+    /// Panics if `faketime` is missing. The message explains what to do.
     pub fn new() -> Self {
         let folder = Arc::new(Folder::new());
         let clock = Self {
@@ -34,20 +33,19 @@ impl ServerClock {
         clock
     }
 
-    /// Shows the time of the system plus `seconds`, from now on.
+    /// Sets the clock to the system time plus `seconds`, from now on.
     ///
     /// # Panics
     ///
-    /// When the file cannot be written.
+    /// Panics if the file cannot be written.
     pub fn set(&self, seconds: i64) {
-        // Written under another name first: the server reads the file each time that it reads its
-        // clock.
+        // Written under another name first: the server reads the file each time it reads its clock.
         let next = self.folder.path().join("next");
         fs::write(&next, format!("{seconds:+}\n")).expect("the clock can be set");
         fs::rename(&next, self.folder.path().join("offset")).expect("the clock can be set");
     }
 
-    /// The variables that the server's process needs.
+    /// Environment variables for the server's process.
     pub(crate) fn environment(&self) -> [(&'static str, OsString); 5] {
         let file = self.folder.path().join("offset");
         [
@@ -66,16 +64,16 @@ impl Default for ServerClock {
     }
 }
 
-/// Removes the files that `libfaketime` leaves of a killed process.
+/// Removes the files that `libfaketime` leaves after a killed process.
 pub(crate) fn clean_up(process: u32) {
     for name in ["faketime_shm", "sem.faketime_sem"] {
-        // Another version of the library may have run, which leaves nothing.
+        // Some versions of the library leave no files.
         let _ = fs::remove_file(format!("/dev/shm/{name}_{process}"));
     }
 }
 
-/// The libraries to load into the server. The allocator is that of libc: jemalloc asks for the time
-/// before `libfaketime` can tell it.
+/// The libraries to load into the server. libc's allocator replaces jemalloc, which reads the time
+/// before `libfaketime` can answer.
 fn libraries() -> String {
     static FOUND: LazyLock<String> = LazyLock::new(find_libraries);
     FOUND.clone()
@@ -87,7 +85,7 @@ fn find_libraries() -> String {
             .args(["-m", "-f", "+0", "printenv", "LD_PRELOAD"])
             .output()
     };
-    // `faketime` fails where a killed process of its own id left its files, so it is asked again.
+    // `faketime` fails if a killed process with its id left files behind, so it is run again.
     let is_found = |asked: &io::Result<Output>| asked.as_ref().is_ok_and(|it| it.status.success());
     let asked = (0..5).map(|_| ask()).find(is_found);
     let library = match asked.unwrap_or_else(ask) {

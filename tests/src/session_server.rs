@@ -1,4 +1,4 @@
-//! A server whose locks belong to sessions: what tests ask of etcd and of ZooKeeper alike.
+//! A server whose locks belong to sessions: the common interface of etcd and ZooKeeper for tests.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,32 +7,33 @@ use crate::probe::Probe;
 use crate::process::Leashed;
 use crate::wait;
 
-/// How long a cluster may take to choose a leader.
+/// Limit for a cluster to choose a leader.
 const ELECTION: Duration = Duration::from_secs(60);
 
-/// A running server, which is alone or a member of a cluster.
+/// A running server, alone or in a cluster.
 pub trait SessionServer: Sized + Send + Sync + 'static {
-    /// What looks at its locks.
+    /// The probe for its locks.
     type Probe: SessionProbe + 'static;
 
-    /// What its URLs begin with, before `://`.
+    /// The scheme of its URLs, without `://`.
     const SCHEME: &'static str;
 
-    /// The server of this program.
+    /// The server that all tests of this program share.
     fn shared() -> &'static Self;
 
-    /// A server of a test's own, which is alone.
+    /// Starts a separate server for one test, outside any cluster.
     ///
     /// # Panics
     ///
-    /// When its program is missing or does not start; the text says what to do.
+    /// Panics if the server's program is missing or does not start. The message explains what to
+    /// do.
     fn start() -> Self;
 
-    /// A cluster of so many servers.
+    /// Starts a cluster of `members` servers.
     ///
     /// # Panics
     ///
-    /// As [`start`](Self::start).
+    /// Panics like [`start`](Self::start).
     fn cluster(members: usize) -> Vec<Self>;
 
     /// The URL of locks under `prefix` on members with these addresses.
@@ -51,18 +52,18 @@ pub trait SessionServer: Sized + Send + Sync + 'static {
     /// Its address for clients.
     fn address(&self) -> SocketAddr;
 
-    /// A look at the locks under `prefix` whose keys begin with `namespace`.
+    /// Connects a probe for the locks under `prefix` whose keys begin with `namespace`.
     fn probe(&self, prefix: &str, namespace: &str) -> Self::Probe;
 
-    /// Whether this server leads its cluster, as far as it knows. One that was replaced while it
-    /// was paused believes so for a moment.
+    /// True if this server considers itself the leader of its cluster. A leader replaced while
+    /// paused still does so for a moment.
     fn leads(&self) -> bool;
 
     /// Its process.
     ///
     /// # Panics
     ///
-    /// When it was killed.
+    /// Panics if it was killed.
     fn running(&self) -> &Leashed;
 
     /// Stops the process where it is; connections stay open and nothing answers.
@@ -75,13 +76,14 @@ pub trait SessionServer: Sized + Send + Sync + 'static {
         self.running().resume();
     }
 
-    /// Kills the server (SIGKILL). What it has confirmed is in its files.
+    /// Kills the server (SIGKILL). Everything that it has confirmed is in its files.
     fn kill(&mut self);
 
-    /// Starts its process, which does not run.
+    /// Starts its process, which must not be running.
     fn spawn(&mut self);
 
-    /// Starts it again, without a wait: members that were killed together need each other.
+    /// Starts the server again without waiting for it: members that were killed together need each
+    /// other.
     fn begin_restart(&mut self) {
         self.kill();
         self.spawn();
@@ -91,32 +93,33 @@ pub trait SessionServer: Sized + Send + Sync + 'static {
     ///
     /// # Panics
     ///
-    /// When it does not.
+    /// Panics if it does not.
     fn serves(&mut self);
 
-    /// Starts it again with the same files and port, after [`kill`](Self::kill) or instead of the
-    /// running one.
+    /// Starts the server again with the same files and port, after [`kill`](Self::kill) or instead
+    /// of the running one.
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// Panics if it does not start.
     fn restart(&mut self) {
         self.begin_restart();
         self.serves();
     }
 }
 
-/// The addresses of members, as URLs and the clients of the servers' makers take them.
+/// Joins the addresses of members with commas, as in URLs and for the clients of the servers'
+/// makers.
 pub fn addresses(members: impl IntoIterator<Item = SocketAddr>) -> String {
     let members = members.into_iter().map(|member| member.to_string());
     members.collect::<Vec<_>>().join(",")
 }
 
-/// Which member leads a cluster, other than `before`. Waits until one does.
+/// Waits until a member other than `before` leads the cluster, and returns its index.
 ///
 /// # Panics
 ///
-/// When none does.
+/// Panics if none does.
 pub fn leader<S: SessionServer>(servers: &[S], before: Option<usize>) -> usize {
     let mut leader = None;
     let took = wait::until("there is a leader", ELECTION, || {
@@ -134,24 +137,24 @@ pub fn leader<S: SessionServer>(servers: &[S], before: Option<usize>) -> usize {
 pub struct Node {
     /// Its path: in etcd, its key.
     pub path: String,
-    /// The session that it ends with; 0 if it stays.
+    /// The session whose end deletes the node; 0 for a persistent node.
     pub session: i64,
 }
 
-/// A look at the nodes of locks and of sessions.
+/// Looks at the nodes of locks and of sessions.
 pub trait SessionProbe: Probe {
-    /// The holder of a lock, and those that wait for it, in their order.
+    /// The nodes of a lock's holder and of its waiters, in their order.
     fn nodes(&self, key: &str) -> Vec<Node>;
 
     /// The paths of all nodes of locks, without those of sessions.
     fn left(&self) -> Vec<String>;
 
-    /// The paths of what tells sessions that nodes of theirs are wanted back.
+    /// The paths of revocations, which ask sessions to give nodes back.
     fn revocations(&self) -> Vec<String>;
 
-    /// The path of the node that a session has for itself.
+    /// The path of a session's own node.
     fn own_node(&self, session: i64) -> String;
 
-    /// Deletes a node. Returns whether it was there.
+    /// Deletes a node. Returns `true` if it existed.
     fn delete(&self, path: &str) -> bool;
 }

@@ -1,13 +1,13 @@
-//! Bugs in the SQL of the PostgreSQL store, which tests switch on to see that they are found.
+//! Bugs in the SQL of the PostgreSQL store. Tests switch them on to show that they are found.
 
 use std::env;
 
 use leasehold::postgres::SCHEMA;
 
-/// Names the bug of the tables that this process makes.
+/// Environment variable that names the bug in the tables of this process.
 const VARIABLE: &str = "LEASEHOLD_SQL_MUTANT";
 
-/// A bug: its name, a text of the schema, and what stands there instead.
+/// A bug: its name, a text of the schema, and its replacement.
 type Mutant = (&'static str, &'static str, &'static str);
 
 const MUTANTS: &[Mutant] = &[
@@ -68,7 +68,7 @@ const MUTANTS: &[Mutant] = &[
         "true",
     ),
     (
-        // And slowly, so that calls meet.
+        // With a pause, so that calls meet.
         "RowsAreLockedInAnyOrder",
         "PERFORM 1 FROM leasehold.locks l WHERE l.key = ANY (keys) ORDER BY l.key",
         "PERFORM pg_sleep(0.0005) FROM leasehold.locks l WHERE l.key = ANY (keys) ORDER BY md5(l.key || pg_backend_pid())",
@@ -210,7 +210,7 @@ const MUTANTS: &[Mutant] = &[
 ///
 /// # Panics
 ///
-/// When there is no such bug, or its text is not in the schema once.
+/// Panics if there is no such bug, or if its text does not occur exactly once in the schema.
 pub(crate) fn schema() -> String {
     let Ok(wanted) = env::var(VARIABLE) else {
         return SCHEMA.to_owned();
@@ -225,7 +225,7 @@ pub(crate) fn schema() -> String {
 ///
 /// # Panics
 ///
-/// When there is no such bug.
+/// Panics if there is no such bug.
 pub(crate) fn variable(mutant: &str) -> (&'static str, &str) {
     assert!(
         MUTANTS.iter().any(|(name, ..)| *name == mutant),

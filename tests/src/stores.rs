@@ -17,13 +17,14 @@ use crate::server::Server;
 use crate::session_server::SessionServer;
 use crate::zookeeper::Zookeeper;
 
-/// No test with a store of `Store` has an outage, and a busy machine delays answers by a second.
+/// I/O timeout for tests without an outage, such as all tests with a `Store`: a busy machine delays
+/// answers by a second.
 pub const NO_OUTAGE: Duration = Duration::from_secs(10);
 
 /// One server for all tests of a test program; its leash ends it with the program.
 static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
 
-/// A Sentinel that names one server. It has no other to choose, however late that one answers.
+/// A Sentinel that names one server. It has no other to choose, however late this one answers.
 static SENTINEL: LazyLock<Deployment> =
     LazyLock::new(|| sentinel::Setup::new().start_naming(Server::start()));
 
@@ -31,10 +32,10 @@ static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| cluster::Setup::new().start
 
 static QUORUM: LazyLock<Quorum> = LazyLock::new(|| Quorum::old(3));
 
-/// The parts that tests of this program have.
+/// The parts that tests of this program have, each with its store.
 static PARTS: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 
-/// Fails where two tests of one name would share locks.
+/// Fails if two tests with the same name would share locks.
 fn has_its_own_part(store: &str, test: &str) {
     let mut parts = PARTS.lock().unwrap_or_else(PoisonError::into_inner);
     let parts = parts.get_or_insert_default();
@@ -42,7 +43,7 @@ fn has_its_own_part(store: &str, test: &str) {
     assert!(is_new, "another test is called `{test}` as well");
 }
 
-/// A lock store with a part of its own for one test.
+/// A lock store with a separate part for one test.
 pub struct Store {
     /// The URL for a pool.
     pub url: String,
@@ -57,7 +58,7 @@ impl Store {
     ///
     /// # Panics
     ///
-    /// When another test of the program has this name.
+    /// Panics if another test of the program has this name.
     pub fn memory(test: &str) -> Self {
         has_its_own_part("memory", test);
         let url = format!("memory://{test}");
@@ -72,7 +73,7 @@ impl Store {
     ///
     /// # Panics
     ///
-    /// When another test of the program has this name.
+    /// Panics if another test of the program has this name.
     pub fn redis(test: &str) -> Self {
         has_its_own_part("redis", test);
         Self {
@@ -86,7 +87,7 @@ impl Store {
     ///
     /// # Panics
     ///
-    /// When another test of the program has this name.
+    /// Panics if another test of the program has this name.
     pub fn sentinel(test: &str) -> Self {
         has_its_own_part("sentinel", test);
         let probe = SENTINEL.master().probe();
@@ -101,7 +102,7 @@ impl Store {
     ///
     /// # Panics
     ///
-    /// When another test of the program has this name.
+    /// Panics if another test of the program has this name.
     pub fn cluster(test: &str) -> Self {
         has_its_own_part("cluster", test);
         Self {
@@ -115,7 +116,7 @@ impl Store {
     ///
     /// # Panics
     ///
-    /// When another test of the program has this name.
+    /// Panics if another test of the program has this name.
     pub fn redlock(test: &str) -> Self {
         has_its_own_part("redlock", test);
         Self {
@@ -125,11 +126,11 @@ impl Store {
         }
     }
 
-    /// A database of its own on a real PostgreSQL.
+    /// A separate database on a real PostgreSQL.
     ///
     /// # Panics
     ///
-    /// When the server does not make it.
+    /// Panics if the server does not make it.
     pub fn postgres(test: &str) -> Self {
         has_its_own_part("postgres", test);
         let database = Postgres::shared().migrated();
@@ -144,7 +145,7 @@ impl Store {
     ///
     /// # Panics
     ///
-    /// When another test of the program has this name, or the server does not start.
+    /// Panics if another test of the program has this name, or the server does not start.
     pub fn etcd(test: &str) -> Self {
         Self::of_sessions::<Etcd>(test)
     }
@@ -153,7 +154,7 @@ impl Store {
     ///
     /// # Panics
     ///
-    /// As [`etcd`](Self::etcd).
+    /// Panics like [`etcd`](Self::etcd).
     pub fn zookeeper(test: &str) -> Self {
         Self::of_sessions::<Zookeeper>(test)
     }
@@ -168,7 +169,7 @@ impl Store {
         }
     }
 
-    /// Whether locks belong to sessions of their processes.
+    /// True if locks belong to sessions of their processes.
     pub fn has_sessions(&self) -> bool {
         self.url.starts_with("etcd://") || self.url.starts_with("zookeeper://")
     }
@@ -178,21 +179,21 @@ impl Store {
         !self.url.starts_with("redlock://")
     }
 
-    /// Whether the server tells how long a session lasts without a heartbeat.
+    /// True if the server reports how long a session lasts without a heartbeat.
     pub fn tells_ends(&self) -> bool {
         !self.url.starts_with("zookeeper://")
     }
 
-    /// Whether the server tells when a node was made.
+    /// True if the server reports the creation time of a node.
     pub fn tells_times(&self) -> bool {
         !self.url.starts_with("etcd://")
     }
 
-    /// A pool of its own, as another process would have.
+    /// Connects a separate pool, as another process would have.
     ///
     /// # Panics
     ///
-    /// When the store does not answer.
+    /// Panics if the store does not answer.
     pub async fn pool(&self) -> LockPool {
         let pool = LockPool::builder()
             .url(&self.url)
@@ -210,9 +211,9 @@ impl fmt::Debug for Store {
     }
 }
 
-/// Makes a test of each `async fn(&Store)` in the brackets for each store before them, in a module
-/// named after the store, on a runtime with two workers: `on_stores!(cluster redlock: (one, two))`.
-/// `tests/tests/docs/test_names.rs` reads it.
+/// Makes tests of `async fn(&Store)`: one for each function in the brackets and each store before
+/// them, in a module named after the store. Each runs on a runtime with two workers:
+/// `on_stores!(cluster redlock: (one, two))`. `tests/tests/docs/test_names.rs` reads it.
 #[macro_export]
 macro_rules! on_stores {
     ($($store:ident)+: $names:tt) => {
@@ -232,7 +233,7 @@ macro_rules! on_stores {
     };
 }
 
-/// The same for each store that is one server or session.
+/// Like `on_stores`, for each store that does not need several servers.
 #[macro_export]
 macro_rules! on_every_store {
     ($($name:ident),+ $(,)?) => {
@@ -240,7 +241,7 @@ macro_rules! on_every_store {
     };
 }
 
-/// The same for etcd, where locks belong to sessions.
+/// Like `on_stores`, for etcd, where locks belong to sessions.
 #[macro_export]
 macro_rules! on_etcd {
     ($($name:ident),+ $(,)?) => {
@@ -248,7 +249,7 @@ macro_rules! on_etcd {
     };
 }
 
-/// The same for ZooKeeper, where locks belong to sessions as well.
+/// Like `on_stores`, for ZooKeeper, where locks belong to sessions as well.
 #[macro_export]
 macro_rules! on_zookeeper {
     ($($name:ident),+ $(,)?) => {
@@ -256,8 +257,8 @@ macro_rules! on_zookeeper {
     };
 }
 
-/// The same for stores that keep a lease for each key: such a lock can be shared
-/// and looked at, and its end is known.
+/// Like `on_stores`, for stores that keep a lease for each key. Such a lock can be shared and
+/// looked at, and its end is known.
 #[macro_export]
 macro_rules! on_every_store_of_leases {
     ($($name:ident),+ $(,)?) => {

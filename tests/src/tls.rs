@@ -1,4 +1,4 @@
-//! A server that speaks TLS.
+//! A server with TLS.
 
 use crate::certificates::{Authority, Certificates};
 use crate::server::{Server, ServerOptions};
@@ -12,29 +12,29 @@ pub struct TlsServer {
 }
 
 impl TlsServer {
-    /// A server with a certificate of `authority` for `name`.
+    /// Starts a server with a certificate of `authority` for `name`.
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// Panics if it does not start.
     pub fn start(authority: &Authority, name: &str) -> Self {
         Self::start_with(authority, name, ServerOptions::new())
     }
 
-    /// The same, with further options.
+    /// Like `start`, with further options.
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// Panics if it does not start.
     pub fn start_with(authority: &Authority, name: &str, options: ServerOptions) -> Self {
         Self::with(authority, name, "no", options)
     }
 
-    /// Starts a server that takes only clients with a certificate of the same authority.
+    /// Starts a server that accepts only clients with a certificate of the same authority.
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// Panics if it does not start.
     pub fn start_for_clients_with_certificates(authority: &Authority, name: &str) -> Self {
         Self::with(authority, name, "yes", ServerOptions::new())
     }
@@ -47,7 +47,7 @@ impl TlsServer {
         }
     }
 
-    /// `rediss://…` by this name or address.
+    /// `rediss://…` with this name or address.
     pub fn url(&self, host: &str) -> String {
         format!("rediss://{host}:{}/", self.port())
     }

@@ -1,14 +1,14 @@
-//! Money that is moved between accounts. The sum at the end is right only if each move has both of
-//! its accounts for itself.
+//! Money moved between accounts. The sum at the end is right only if each move has both of its
+//! accounts for itself.
 //!
 //! A move reads two balances, and writes both later with one command. So a killed process has made
-//! its move or has not.
+//! its move completely or not at all.
 
 use redis::cmd;
 
 use crate::redis_probe::RedisProbe;
 
-/// How many accounts there are.
+/// Number of accounts.
 pub const ACCOUNTS: u64 = 20;
 /// The balance of each account at the start.
 pub const START: i64 = 1_000;
@@ -36,7 +36,7 @@ impl Bank {
         }
     }
 
-    /// Puts the first money on every account.
+    /// Sets every account to its first balance.
     pub fn found(&self) {
         for number in 0..ACCOUNTS {
             self.store
@@ -65,13 +65,13 @@ impl Bank {
         self.store.run::<()>(cmd("INCR").arg(MOVES));
     }
 
-    /// How many moves were made.
+    /// Number of moves so far.
     pub fn moves(&self) -> u64 {
         let moves: Option<u64> = self.store.run(cmd("GET").arg(MOVES));
         moves.unwrap_or_default()
     }
 
-    /// All the money, less what the bank began with.
+    /// All the money, minus the money at the start.
     pub fn surplus(&self) -> i64 {
         let all = (0..ACCOUNTS).map(|number| self.balances(number, number).from.1 - START);
         all.sum()

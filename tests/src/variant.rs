@@ -2,7 +2,7 @@
 
 use leasehold::LockError;
 
-/// Such as `Contended`.
+/// Returns the name of the variant, such as `Contended`.
 #[must_use]
 pub fn of(error: &LockError) -> &'static str {
     match error {

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use leasehold::{LockPool, LockPoolBuilder};
 
-/// The time between two looks at a condition.
+/// Interval between two checks of a condition.
 const STEP: Duration = Duration::from_millis(2);
 
-/// Waits until `condition` holds, at most `limit`, and returns how long it took.
+/// Waits until `condition` holds, at most `limit`, and returns the time that it took.
 ///
 /// # Panics
 ///
-/// When the limit passes first; `what` names the event that did not come.
+/// Panics if the limit passes first; `what` names the missing event.
 #[track_caller]
 pub fn until(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) -> Duration {
     match try_until(limit, &mut condition) {
@@ -23,7 +23,7 @@ pub fn until(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) -
     }
 }
 
-/// Like [`until`], for a caller that handles the limit: `None`.
+/// Like [`until`], but returns `None` if the limit passes first.
 pub fn try_until(limit: Duration, mut condition: impl FnMut() -> bool) -> Option<Duration> {
     let started = Instant::now();
     loop {
@@ -37,17 +37,17 @@ pub fn try_until(limit: Duration, mut condition: impl FnMut() -> bool) -> Option
     }
 }
 
-/// Like [`until`], without blocking the runtime between two looks.
+/// Like [`until`], without blocking the runtime between two checks.
 ///
 /// # Panics
 ///
-/// When the limit passes first.
+/// Panics if the limit passes first.
 pub async fn until_async(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
     let happened = try_until_async(limit, &mut condition).await;
     assert!(happened, "{what}: did not happen within {limit:?}");
 }
 
-/// Like [`until_async`], for a caller that handles the limit: `false`.
+/// Like [`until_async`], but returns `false` if the limit passes first.
 pub async fn try_until_async(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let started = Instant::now();
     while !condition() {
@@ -59,23 +59,23 @@ pub async fn try_until_async(limit: Duration, mut condition: impl FnMut() -> boo
     true
 }
 
-/// Runs `future`, which must end within `limit`. Without the limit, a promise that is broken by
-/// silence would hang its test.
+/// Runs `future`, which must end within `limit`. Without the limit, a promise broken by silence
+/// would hang its test.
 ///
 /// # Panics
 ///
-/// When the limit passes first.
+/// Panics if the limit passes first.
 pub async fn within<F: Future>(what: &str, limit: Duration, future: F) -> F::Output {
     let ended = tokio::time::timeout(limit, future).await;
     ended.unwrap_or_else(|_| panic!("{what}: did not end within {limit:?}"))
 }
 
-/// Starts `future`, which must not end at once, before this returns. So the order of calls is the
-/// order in which they began.
+/// Starts `future` before this returns. It must not end at once. The order of calls is therefore
+/// the order in which the futures start.
 ///
 /// # Panics
 ///
-/// When it ends at once.
+/// Panics if it ends at once.
 pub async fn started<F: Future>(future: F) -> Pin<Box<F>> {
     let mut future = Box::pin(future);
     poll_fn(|context| {
@@ -86,12 +86,11 @@ pub async fn started<F: Future>(future: F) -> Pin<Box<F>> {
     future
 }
 
-/// Connects; a busy machine may miss a short time-out, so there are further tries for half a
-/// minute.
+/// Connects, and retries for half a minute: a busy machine may miss a short timeout.
 ///
 /// # Panics
 ///
-/// When none of them succeeds.
+/// Panics if no attempt succeeds.
 pub async fn connected(builder: LockPoolBuilder) -> LockPool {
     let end = Instant::now() + Duration::from_secs(30);
     loop {

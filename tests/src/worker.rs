@@ -13,48 +13,49 @@ use crate::recorder::Section;
 /// The job of a worker: its only argument, as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
-    /// The store.
+    /// The URL of the store.
     pub url: String,
-    /// What to lock.
+    /// The key to lock.
     pub key: String,
     /// The ttl, in milliseconds.
     pub ttl_ms: u64,
-    /// How long to queue, in milliseconds.
+    /// Longest time in the queue, in milliseconds.
     pub wait_ms: u64,
-    /// Whether the lease is renewed.
+    /// True if the lease is renewed.
     pub watchdog: bool,
-    /// What happens inside the lock.
+    /// The work to do.
     pub scenario: Scenario,
 }
 
-/// What happens inside the lock.
+/// The work of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Scenario {
-    /// Once: stays inside until a line comes over standard input, and reports every poll.
+    /// Takes the lock once, stays inside until a line arrives on standard input, and reports every
+    /// poll.
     Hold,
-    /// Many times: adds one to the number in a file by reading it, sleeping, and writing it back.
+    /// Takes the lock many times. Each time it reads the number in a file, sleeps, and writes the
+    /// number plus one.
     Count {
         /// The file.
         file: String,
-        /// How many times.
+        /// Number of repetitions.
         times: u32,
-        /// How long to sleep in between, in microseconds.
+        /// Time between reading and writing, in microseconds.
         pause_us: u64,
     },
-    /// Until killed: `tasks` tasks take the lock again and again, without a pause.
+    /// Takes the lock again and again in `tasks` tasks, without a pause, until killed.
     Busy {
-        /// How many tasks.
+        /// Number of tasks.
         tasks: u32,
-        /// How long each stays inside, in microseconds.
+        /// Time inside the lock, in microseconds.
         stay_us: u64,
     },
-    /// Moves money between the accounts in the store, each move under the locks of both of its
-    /// accounts. Ends when all processes in sum have made `moves` moves. See
-    /// [`transfer`](crate::transfer).
+    /// Moves money between the accounts in the store, each move under the locks of both accounts.
+    /// Ends when all processes together have made `moves` moves. See [`transfer`](crate::transfer).
     Transfer {
-        /// How many tasks.
+        /// Number of tasks.
         tasks: u32,
-        /// How many moves.
+        /// Number of moves.
         moves: u64,
         /// The seed of the choice of accounts.
         seed: u64,
@@ -63,45 +64,44 @@ pub enum Scenario {
     InitFromEnv,
 }
 
-/// A worker's report, one JSON object a line on standard output. Stamps are of
+/// A worker's report, one JSON object per line on standard output. Timestamps are from
 /// [`clock::now`](crate::clock::now).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// The pool is connected; the lock is asked for next.
+    /// The pool is connected; the worker requests the lock next.
     Ready,
     /// The body begins.
     Enter {
-        /// When.
+        /// Time of this event.
         at: u64,
         /// The fence.
         fence: Option<u64>,
-        /// When the lease ends if it is not renewed.
+        /// End of the lease without a further renewal.
         deadline: u64,
     },
     /// The body is polled.
     Poll {
-        /// When this poll of the whole task began, before it reached the lock's gate. A process
-        /// that is stopped in the middle of a poll finishes that poll later; no lock can prevent
-        /// that.
+        /// Start of this poll of the whole task, before it reached the lock's gate. A process
+        /// stopped in the middle of a poll finishes that poll later; no lock can prevent that.
         began: u64,
-        /// When the body was reached.
+        /// Time at which the poll reached the body.
         at: u64,
-        /// When the lease ends if it is not renewed.
+        /// End of the lease without a further renewal.
         deadline: u64,
     },
     /// The body ends.
     Leave {
-        /// When.
+        /// Time of this event.
         at: u64,
     },
     /// The annotated function has returned its value.
     Done,
     /// The annotated function, or the connection, failed.
     Failed {
-        /// The variant's name.
+        /// The name of the error's variant.
         kind: String,
-        /// Its text.
+        /// The text of the error.
         text: String,
     },
 }
@@ -121,11 +121,11 @@ impl Worker {
         Self::spawn_with(program, job, &[])
     }
 
-    /// As [`spawn`](Self::spawn), with environment variables.
+    /// Like [`spawn`](Self::spawn), with environment variables.
     ///
     /// # Panics
     ///
-    /// When the program cannot be started.
+    /// Panics if the program cannot be started.
     pub fn spawn_with(program: &str, job: &Job, environment: &[(&str, &str)]) -> Self {
         let job = serde_json::to_string(job).expect("a job is JSON");
         let mut child = Command::new(program)
@@ -155,7 +155,7 @@ impl Worker {
         }
     }
 
-    /// Its process, to be stopped and killed.
+    /// The worker's process, for stopping and killing it.
     pub fn process(&mut self) -> &mut Leashed {
         &mut self.process
     }
@@ -164,7 +164,7 @@ impl Worker {
     ///
     /// # Panics
     ///
-    /// When it does not come within `limit`, or the worker ends before.
+    /// Panics if the event does not arrive within `limit`, or if the worker ends before.
     #[track_caller]
     pub fn wait_for(
         &mut self,
@@ -206,7 +206,7 @@ impl Worker {
         })
     }
 
-    /// Waits until the worker has ended, well or not.
+    /// Waits until the worker has ended, successfully or not.
     #[track_caller]
     pub fn wait_end(&mut self, limit: Duration) -> Event {
         self.wait_for("the worker ends", limit, |event| {
@@ -217,12 +217,12 @@ impl Worker {
     /// Lets a holding body return.
     pub fn leave(&mut self) {
         if let Some(input) = &mut self.input {
-            // A worker that has ended already needs no telling.
+            // The worker may have ended already.
             let _ = input.write_all(b"leave\n");
         }
     }
 
-    /// All events that were waited for.
+    /// All events received so far.
     pub fn seen(&self) -> &[Event] {
         &self.seen
     }

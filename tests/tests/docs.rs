@@ -1,4 +1,4 @@
-//! The documentation's links and paths lead somewhere, and the files are in order.
+//! Checks that the documentation's links and paths resolve, and that the source files are in order.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -40,7 +40,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The files with this ending in a folder and its folders.
+/// Returns the files with this extension in a folder and its subfolders.
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(folder) = folders.pop() {
@@ -56,7 +56,7 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The text without what stands in fences.
+/// Returns the text outside of code fences.
 fn prose(text: &str) -> String {
     let mut fenced = false;
     let outside = text.lines().filter(|line| {
@@ -67,33 +67,34 @@ fn prose(text: &str) -> String {
     outside.collect::<Vec<_>>().join("\n")
 }
 
-/// The targets of all links in a text, in its lines and defined at its end.
+/// Returns the targets of all links in a text: those of inline links, and those of label
+/// definitions.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     inline_links(text).chain(definitions(text).map(|(_, link)| link))
 }
 
-/// What follows `](` up to the bracket's end, for each link in a text.
+/// Returns the target of each inline link, the text between `](` and `)`.
 fn inline_links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](")
         .skip(1)
         .filter_map(|rest| rest.split(')').next())
 }
 
-/// The labels that a text defines, each with its target: `[label]: target`.
+/// Returns the labels that a text defines, each with its target: `[label]: target`.
 fn definitions(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let parts = text
         .lines()
         .filter_map(|line| line.strip_prefix('[')?.split_once("]: "));
-    // Of a line that begins with `[text][label]: ` the text is no label.
+    // In a line that begins with `[text][label]: `, the text is not a label.
     parts.filter(|(label, _)| !label.contains(']'))
 }
 
-/// What stands between single backticks.
+/// Returns the texts between single backticks.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
-/// The name by which a heading is linked to.
+/// Returns the anchor of a heading, as links spell it.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter_map(|c| match c {
         ' ' => Some('-'),
@@ -110,14 +111,14 @@ fn has_anchor(page: &str, name: &str) -> bool {
     headings.any(|line| anchor(line.trim_start_matches('#').trim()) == name)
 }
 
-/// Fails if a link between pages of the repository leads nowhere.
+/// Fails if a link between pages of the repository is broken.
 #[test]
 fn links_between_pages_lead_somewhere() {
     let (mut broken, mut looked_at) = (Vec::new(), 0);
     for page in pages() {
         let text = read(&page);
         for link in links(&prose(&text)) {
-            // Of rustdoc, or of the web.
+            // Links to rustdoc items and to the web are skipped.
             let is_path = link.contains(".md") || link.contains('/') || link.starts_with('#');
             if link.contains("://") || !is_path || link.contains("::") {
                 continue;
@@ -160,7 +161,7 @@ fn the_index_names_all_pages() {
     }
 }
 
-/// Fails if a file that the architecture or the glossary names is not there.
+/// Fails if a file named in the architecture or the glossary does not exist.
 #[test]
 fn named_files_are_there() {
     for (page, least) in [("docs/architecture.md", 50), ("docs/glossary.md", 30)] {
@@ -178,7 +179,7 @@ fn named_files_are_there() {
     }
 }
 
-/// The names of the files and folders in a folder of tests.
+/// Returns the names of the files and folders in a folder of tests.
 fn suites(folder: &str) -> Vec<String> {
     let folder = root().join("tests/tests").join(folder);
     let entries = fs::read_dir(folder).expect("a folder");
@@ -234,7 +235,7 @@ fn the_metrics_are_the_same_everywhere() {
     let code = files.map(|file| read(&base.join(file)));
     let tests = |code: &'_ str| code.find("#[cfg(test)]").unwrap_or(code.len());
     let code = code.each_ref().map(|code| &code[..tests(code)]);
-    // An attribute names a feature, and no label.
+    // An attribute contains the name of a feature, not a label.
     let lines = code.iter().flat_map(|code| code.lines());
     let lines = lines.filter(|line| !line.trim_start().starts_with("#["));
     let literals = lines.flat_map(|line| line.split('"').skip(1).step_by(2));

@@ -1,5 +1,5 @@
-//! Before a pool is installed, and when one is installed twice, the error says what to do. A
-//! program of its own: what is installed belongs to the process.
+//! Checks the errors before a pool is installed, and at a second installation: each suggests a
+//! remedy. Runs in a separate program, because the installed pool belongs to the process.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ fn says(error: &LockError, fragments: &[&str]) {
     assert!(!text.ends_with('.') && !text.contains('\n'), "{text:?}");
 }
 
-/// Fails if a body runs without a pool, or if a second pool takes the place of the first.
+/// Fails if a body runs without a pool, or if a second pool replaces the first.
 #[tokio::test]
 async fn before_and_after_the_one_installation() {
     let (started, excuse) = (Instant::now(), Excuse::begin());

@@ -1,4 +1,4 @@
-//! Pools that are installed, named and scoped. A program of its own: what is installed belongs to
+//! Installed, named and scoped pools. Runs in a separate program, because installed pools belong to
 //! the process.
 
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn named(key: &str) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Locks as `installed` does, by hand.
+/// Takes the same lock as `installed`, without the attribute.
 async fn by_hand(key: &str) -> Result<(), LockError> {
     let guard = leasehold::pool()?.lock(key).ttl(TTL).acquire().await?;
     guard.release().await
@@ -49,7 +49,7 @@ async fn installed_named_and_scoped() {
     let _inventory_holds = take(&inventory, "inventory").await;
     let _tenant_holds = take(&tenant, "tenant").await;
 
-    // A scope does without an installed pool.
+    // A scope needs no installed pool.
     assert!(contended(&tenant.scope(installed("tenant")).await));
     assert!(contended(&tenant.scope(by_hand("tenant")).await));
 

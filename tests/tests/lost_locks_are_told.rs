@@ -1,5 +1,5 @@
-//! A release that finds the lock gone is told. A program of its own: it listens to all that the
-//! process logs and counts.
+//! Checks that a release that finds the lock gone reports the loss. Runs in a separate program,
+//! because it reads all logs and metrics of the process.
 
 use std::fmt::{Debug, Write as _};
 use std::future::{pending, ready};
@@ -24,7 +24,7 @@ use tracing::span::{Attributes, Id, Record};
 const TTL: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(20);
 
-/// One test at a time: they all look at the counter of the process.
+/// Runs one test at a time, because all of them read the counters of the process.
 static ALONE: LazyLock<tokio::sync::Mutex<()>> = LazyLock::new(|| {
     metrics::set_global_recorder(Ear).expect("the only one");
     tracing::subscriber::set_global_default(Ear).expect("the only one");
@@ -103,7 +103,7 @@ impl tracing::Subscriber for Ear {
     fn exit(&self, _: &Id) {}
 }
 
-/// A server, a pool on it, and what has been lost since.
+/// A server, a pool on it, and the number of losses before the test.
 struct Scene {
     server: Server,
     probe: RedisProbe,
@@ -132,7 +132,7 @@ impl Scene {
         taken.expect("free")
     }
 
-    /// The server loses all that it has.
+    /// Deletes all data of the server.
     fn forget(&self) {
         self.server.probe().run::<()>(&redis::cmd("FLUSHALL"));
     }
@@ -142,7 +142,7 @@ impl Scene {
         LOSSES.load(Ordering::SeqCst) - self.before
     }
 
-    /// So many leases were counted as lost and logged, each with its key.
+    /// Asserts that exactly these leases were counted as lost and logged, each with its key.
     #[track_caller]
     fn expect(&self, keys: &[&str]) {
         let told = told();
@@ -155,14 +155,14 @@ impl Scene {
     }
 }
 
-/// How many releases were counted, confirmed and unconfirmed.
+/// Returns the numbers of confirmed and unconfirmed releases.
 fn releases() -> (u64, u64) {
     reports_told();
     let count = |of: &AtomicU64| of.load(Ordering::SeqCst);
     (count(&CONFIRMED), count(&UNCONFIRMED))
 }
 
-/// What was logged of lost leases.
+/// Returns the logged warnings about lost leases.
 fn told() -> Vec<String> {
     reports_told();
     let warnings = WARNINGS.lock().expect("no panic under it");
@@ -207,7 +207,7 @@ async fn inner(scene: &Scene) -> Result<(), LockError> {
 async fn outer(scene: &Scene) -> Result<(), LockError> {
     let before = scene.losses();
     inner(scene).await?;
-    // The inner call asks the server nothing.
+    // The inner call sends no request to the server.
     assert_eq!(scene.losses(), before);
     Ok(())
 }
@@ -218,8 +218,8 @@ async fn detached(pool: LockPool, probe: Arc<RedisProbe>) -> Result<u32, LockErr
     Ok(7)
 }
 
-/// Fails if a guard whose lock was deleted, or taken by another client, is told that all is well.
-/// Fails also if the other client's lock is touched.
+/// Fails if the release of a guard succeeds after its lock was deleted, or taken by another client.
+/// Also fails if the other client's lock is touched.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guard_is_told() {
     let scene = Scene::new().await;
@@ -242,7 +242,7 @@ async fn a_guard_is_told() {
     scene.expect(&["deleted", "taken", "kept"]);
 }
 
-/// Fails if a release is not counted, or is counted as what it was not.
+/// Fails if a release is not counted, or if a confirmed one counts as unconfirmed, or the reverse.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn releases_are_counted() {
     let scene = Scene::new().await;
@@ -257,7 +257,7 @@ async fn releases_are_counted() {
     assert_eq!(releases(), (confirmed + 1, unconfirmed + 1));
 }
 
-/// Fails if a function's result is taken from it, or if nothing tells of the loss.
+/// Fails if a function loses its result, or if the loss of its lock is not logged and counted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_function_keeps_its_result_and_the_loss_is_logged_and_counted() {
     let scene = Scene::new().await;
@@ -272,7 +272,7 @@ async fn a_function_keeps_its_result_and_the_loss_is_logged_and_counted() {
     assert_eq!(scene.losses(), 5);
 }
 
-/// Fails if only whole locks are missed.
+/// Fails if the losses of shares, permits and downgraded locks go unnoticed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shares_places_and_downgraded_locks_are_missed_as_well() {
     let scene = Scene::new().await;
@@ -288,7 +288,8 @@ async fn shares_places_and_downgraded_locks_are_missed_as_well() {
     scene.expect(&["share", "place", "less"]);
 }
 
-/// Fails if a lock of several keys is well although one of them was gone, or if the rest stay.
+/// Fails if the release of several keys succeeds although one of them was gone, or if the rest
+/// stay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_several_keys_any_that_is_gone_is_told() {
     let scene = Scene::new().await;
@@ -306,7 +307,7 @@ async fn of_several_keys_any_that_is_gone_is_told() {
     assert_eq!(scene.losses(), 4);
 }
 
-/// Fails if only callers that wait for the release are told.
+/// Fails if a loss is counted and logged only for callers that wait for the release.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_guard_and_a_dropped_call_are_missed_in_the_background() {
     let scene = Scene::new().await;
@@ -328,7 +329,7 @@ async fn a_dropped_guard_and_a_dropped_call_are_missed_in_the_background() {
     scene.expect(&["guard", "call"]);
 }
 
-/// Fails if a loss is counted twice: when it is noticed, and again when the lock is released.
+/// Fails if a loss is counted twice: when it is noticed, and again at the release.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_lost_before_is_counted_once() {
     let scene = Scene::new().await;
@@ -342,8 +343,8 @@ async fn what_was_lost_before_is_counted_once() {
     scene.expect(&["k", "late"]);
 }
 
-/// Fails if a release whose first try was carried out, and not answered, is taken for a loss; or if
-/// any other release is.
+/// Fails if a release counts as a loss when its first try was carried out but not answered. Also
+/// fails if any other release does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_that_was_carried_out_is_no_loss() {
     let scene = Scene::new().await;
@@ -365,7 +366,7 @@ async fn a_release_that_was_carried_out_is_no_loss() {
     scene.expect(&[]);
 }
 
-/// Fails if the log does not say which of the causes of a loss it was.
+/// Fails if the log does not show the cause of a loss.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_reason_of_a_loss_is_logged() {
     let mut scene = Scene::new().await;
@@ -394,8 +395,8 @@ async fn the_reason_of_a_loss_is_logged() {
     }
 }
 
-/// Fails if a client's 500 hides a mistake of the program from the log, or if a refused call is
-/// logged as one.
+/// Fails if the log lacks a mistake of the program that a client sees only as a 500. Also fails if
+/// a refused call is logged as a mistake.
 #[tokio::test]
 async fn a_mistake_that_an_answer_hides_is_logged() {
     let _scene = Scene::new().await;

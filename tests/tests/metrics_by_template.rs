@@ -1,5 +1,5 @@
-//! What the metrics tell of calls, by the template of their keys. A program of its own: it installs
-//! a recorder.
+//! Checks the metrics of calls by the template of their keys. Runs in a separate program, because
+//! it installs a recorder.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -23,7 +23,7 @@ const SHORT: Duration = Duration::from_millis(50);
 
 type Labels = BTreeMap<String, String>;
 
-/// The values of all series. Of a histogram there is the count, and the sum under the name with
+/// The values of all series. A histogram has its count here, and its sum under the name with
 /// `_sum`.
 static SERIES: Mutex<BTreeMap<(String, Labels), f64>> = Mutex::new(BTreeMap::new());
 static DESCRIBED: Mutex<BTreeMap<String, Option<Unit>>> = Mutex::new(BTreeMap::new());
@@ -124,13 +124,13 @@ impl Recorder for Book {
     }
 }
 
-/// A pool of the test's own.
+/// Connects a separate pool for the test.
 async fn pool(url: &str) -> LockPool {
     LazyLock::force(&INSTALLED);
     wait::connected(LockPool::builder().url(url)).await
 }
 
-/// The values of the metric that have this label, by the value of the label `by`.
+/// Returns the values of the metric's series with this label, by the value of the label `by`.
 fn by(metric: &str, by: &str, (label, value): (&str, &str)) -> BTreeMap<String, f64> {
     reports_told();
     let series = lock(&SERIES);
@@ -141,7 +141,7 @@ fn by(metric: &str, by: &str, (label, value): (&str, &str)) -> BTreeMap<String, 
         .collect()
 }
 
-/// The value of the metric for this template.
+/// Returns the value of the metric for this template.
 fn of(metric: &str, template: &str) -> Option<f64> {
     by(metric, "lock", ("lock", template))
         .get(template)
@@ -152,12 +152,12 @@ fn counts<const N: usize>(pairs: [(&str, f64); N]) -> BTreeMap<String, f64> {
     pairs.map(|(name, count)| (name.to_owned(), count)).into()
 }
 
-/// What the calls of this template got.
+/// Returns the number of calls of this template by outcome.
 fn outcomes(template: &str) -> BTreeMap<String, f64> {
     by("leasehold_acquire_seconds", "outcome", ("lock", template))
 }
 
-/// How the calls of this template came to hold their locks no more.
+/// Returns the number of ended locks of this template by their label `end`.
 fn ends(template: &str) -> BTreeMap<String, f64> {
     by("leasehold_held_seconds", "end", ("lock", template))
 }
@@ -230,7 +230,7 @@ async fn panics(pool: &LockPool, id: u32) -> Result<u32, LockError> {
     panic!("as the test wants it, with {id} and {pool:?}")
 }
 
-/// Fails if an end is counted under another name, or a guard and a body are told apart.
+/// Fails if an end is counted under another name, or if guards and bodies are counted separately.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_end_is_told_by_template() {
     let template = "ends:<id>";
@@ -294,8 +294,8 @@ async fn expressions(pool: &LockPool, one: u32, other: u32) -> Result<(), LockEr
     Ok(())
 }
 
-/// Fails if a key, or a part of one, becomes a label, or a call of several keys is counted for
-/// each.
+/// Fails if a key, or a part of one, becomes a label, or if a call with several keys is counted
+/// once per key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn labels_are_templates_and_never_keys() {
     let pool = pool("memory://").await;
@@ -333,7 +333,7 @@ async fn is_late(pool: &LockPool, server: &Server, id: u32) -> Result<(), LockEr
     Ok(())
 }
 
-/// Fails if a loss is not told by its template, whether a renewal or the release finds it.
+/// Fails if a loss found by a renewal or by a release is not counted under its template.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn losses_and_renewals_are_told() {
     let server = Server::start();
@@ -360,7 +360,8 @@ async fn losses_and_renewals_are_told() {
     assert_eq!(lost, counts([("lost", 1.0)]));
 }
 
-/// Fails if the store's standing does not follow the server, or its requests are not timed.
+/// Fails if the metric of the store's state does not follow the server, or if its requests are not
+/// timed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_is_told() {
     let mut server = Server::start();
@@ -386,7 +387,7 @@ async fn the_store_is_told() {
     wait::until_async("no pool says so any more", LONG, || up() == Some(1.0)).await;
 }
 
-/// Fails if a duration is told in another unit, or is not that of the wait or of the hold.
+/// Fails if a duration is not in seconds, or is not the duration of the wait or of the held lock.
 #[tokio::test(start_paused = true)]
 async fn durations_are_in_seconds() {
     LazyLock::force(&INSTALLED);
@@ -408,7 +409,7 @@ async fn durations_are_in_seconds() {
     assert!((held - 3.05).abs() < 0.06, "{held}");
 }
 
-/// Fails if a metric has no description, or not the unit that its name says.
+/// Fails if a metric has no description, or not the unit in its name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_metric_is_described() {
     let pool = pool("memory://").await;

@@ -1,5 +1,5 @@
-//! A pool that gives no locks any more is replaced. A program of its own: what is installed belongs
-//! to the process.
+//! Checks that a pool can be replaced once it no longer grants locks. Runs in a separate program,
+//! because installed pools belong to the process.
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn runtime() -> Runtime {
     runtime.build().expect("a runtime starts")
 }
 
-/// A pool whose engine has stopped: the runtime that it ran on is gone.
+/// Returns a pool whose engine has stopped, because the engine's runtime is gone.
 fn stopped() -> LockPool {
     let gone = runtime();
     let builder = LockPool::builder().url("memory://").on_current_runtime();
@@ -51,7 +51,7 @@ fn has_stopped(ended: &Result<(), LockError>) -> bool {
     matches!(ended, Err(LockError::Unavailable { source }) if source.code() == "stopped")
 }
 
-/// How pools are installed, and a function that uses what is.
+/// A way to install pools, and a function that uses the installed one.
 struct Place {
     install: fn(&LockPool) -> Result<(), LockError>,
     call: fn(&Runtime) -> Result<(), LockError>,
@@ -68,8 +68,8 @@ const PLACES: [Place; 2] = [
     },
 ];
 
-/// Fails if a process whose engine has stopped must be restarted, as nothing else can be installed;
-/// or if a living pool is replaced.
+/// Fails if no other pool can be installed after the engine has stopped, so that the process must
+/// be restarted. Also fails if a living pool is replaced.
 #[test]
 fn a_pool_that_has_ended_is_replaced_and_a_living_one_is_not() {
     let runtime = runtime();
@@ -95,7 +95,7 @@ fn a_pool_that_has_ended_is_replaced_and_a_living_one_is_not() {
     runtime.block_on(installed()).expect("it serves");
 }
 
-/// Of several that come at once in the place of one that has ended, one is installed.
+/// Asserts that exactly one pool is installed if several replace an ended one at the same time.
 fn races(runtime: &Runtime, install: fn(&LockPool) -> Result<(), LockError>) {
     let mut last: Option<LockPool> = None;
     for round in 0..50 {

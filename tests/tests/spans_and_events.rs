@@ -1,5 +1,5 @@
-//! The spans of a call, and the events of locks and stores. A program of its own: it installs a
-//! subscriber.
+//! Checks the spans of a call, and the events of locks and stores. Runs in a separate program,
+//! because it installs a subscriber.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,23 +24,23 @@ const LONG: Duration = Duration::from_secs(20);
 
 type Fields = BTreeMap<String, String>;
 
-/// A span, as the subscriber was told of it.
+/// A span as the subscriber received it.
 #[derive(Debug, Clone)]
 struct Told {
     name: &'static str,
     level: Level,
-    /// The name of the span that it began in.
+    /// The name of the span in which it began.
     parent: Option<&'static str>,
     fields: Fields,
     entered: u32,
-    /// How many handles there are.
+    /// Number of open handles.
     handles: u32,
 }
 
 static SPANS: Mutex<BTreeMap<u64, Told>> = Mutex::new(BTreeMap::new());
 static EVENTS: Mutex<Vec<(Level, Fields)>> = Mutex::new(Vec::new());
 
-/// The hooks that a call calls, and how often before the test wants it to panic.
+/// The hooks of a call that panic, each with the number of calls before the panic.
 const HOOKS: [(&str, u32); 8] = [
     ("new_span", 0),
     ("new_span", 1),
@@ -53,9 +53,9 @@ const HOOKS: [(&str, u32); 8] = [
 ];
 
 thread_local! {
-    /// The spans that this thread is in.
+    /// The entered spans of this thread.
     static INSIDE: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
-    /// The hook that panics on this thread, after so many further calls.
+    /// The hook that panics on this thread, and the number of its calls before the panic.
     static PANICS: RefCell<Option<(&'static str, u32)>> = const { RefCell::new(None) };
 }
 
@@ -81,7 +81,7 @@ impl Visit for Reader<'_> {
     }
 }
 
-/// Panics if the test wants that of this hook on this thread.
+/// Panics if the test requests it of this hook on this thread.
 fn hook(name: &'static str) {
     let panics = PANICS.with_borrow_mut(|panics| match panics {
         Some((wanted, 0)) if *wanted == name => panics.take().is_some(),
@@ -179,7 +179,7 @@ async fn pool(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url)).await
 }
 
-/// The spans with this template, in the order in which they began.
+/// Returns the spans with this template, in the order in which they began.
 fn spans(template: &str) -> Vec<Told> {
     let spans = lock(&SPANS);
     let of = |told: &&Told| {
@@ -190,7 +190,7 @@ fn spans(template: &str) -> Vec<Told> {
     spans.values().filter(of).cloned().collect()
 }
 
-/// The spans with this template, each as its name and its outcome. All are closed.
+/// Returns the name and the outcome of each span with this template. Asserts that all are closed.
 #[track_caller]
 fn ended(template: &str) -> Vec<(&'static str, String)> {
     let spans = spans(template);
@@ -209,7 +209,7 @@ fn pairs<const N: usize>(pairs: [(&'static str, &str); N]) -> Vec<(&'static str,
         .to_vec()
 }
 
-/// The events with this code.
+/// Returns the events with this code.
 fn events(code: &str) -> Vec<(Level, Fields)> {
     reports_told();
     let events = lock(&EVENTS);
@@ -217,7 +217,7 @@ fn events(code: &str) -> Vec<(Level, Fields)> {
     events.iter().filter(of).cloned().collect()
 }
 
-/// The events with this code about a lock of this template.
+/// Returns the events with this code about locks of this template.
 fn events_of(code: &str, template: &str) -> Vec<(Level, Fields)> {
     let of = |(_, fields): &(Level, Fields)| fields["lock.template"] == template;
     events(code).into_iter().filter(of).collect()
@@ -231,8 +231,8 @@ async fn create(pool: &LockPool, id: u32) -> Result<u64, LockError> {
     Ok(lock.fence().expect("memory:// numbers its locks").get())
 }
 
-/// Fails if a span has another name, level, field or parent than documented, if the body does not
-/// run inside of it, or if it shows the key.
+/// Fails if a span's name, level, fields or parent differ from the documentation, or if it shows
+/// the key. Also fails if the body does not run inside the second span.
 #[tokio::test]
 async fn a_call_has_two_spans_and_its_body_runs_in_the_second() {
     let pool = pool("memory://").await;
@@ -267,7 +267,7 @@ async fn a_call_has_two_spans_and_its_body_runs_in_the_second() {
     assert_eq!(of_body.expect("an event").1["inside"], "leasehold::held");
 }
 
-/// Fails if keys are not shown to a program that asks for them.
+/// Fails if the spans of a pool with `log_keys(true)` do not show the keys.
 #[tokio::test]
 async fn keys_are_shown_where_the_program_wants_it() {
     LazyLock::force(&INSTALLED);
@@ -286,8 +286,8 @@ async fn keys_are_shown_where_the_program_wants_it() {
     assert_eq!(names.len(), 2, "{names:?}");
 }
 
-/// Fails if a call that gets no lock has a second span, or no outcome, or if a held span does not
-/// say how it ended.
+/// Fails if a call without a lock has a second span, or no outcome. Also fails if a held span does
+/// not show how it ended.
 #[tokio::test]
 async fn the_spans_tell_how_a_call_ended() {
     let pool = pool("memory://").await;
@@ -325,7 +325,7 @@ async fn the_spans_tell_how_a_call_ended() {
     );
 }
 
-/// Fails if a subscriber that panics leaves a lock behind, or a call that cannot end, or ends the
+/// Fails if a panicking subscriber leaves a lock behind, or a call that cannot end, or ends the
 /// process.
 #[test]
 fn a_subscriber_that_panics_leaves_no_lock_behind() {
@@ -335,7 +335,7 @@ fn a_subscriber_that_panics_leaves_no_lock_behind() {
         for body_panics in [false, true] {
             let lock = pool.lock(name).label("panics anywhere").ttl(TTL).wait(LONG);
             PANICS.set(Some((name, before)));
-            // The body is polled on this thread, as all of the call is.
+            // The body is polled on this thread, like the rest of the call.
             let call = lock.clone().run(async {
                 tokio::task::yield_now().await;
                 assert!(!body_panics, "as the test wants it, in the body");
@@ -355,7 +355,8 @@ async fn is_late(pool: &LockPool, server: &Server, id: u32) -> Result<(), LockEr
     Ok(())
 }
 
-/// Fails if a loss, or a change of the store, is told without its code, at another level, or not.
+/// Fails if a loss, or a change of the store, has no event, or one without its code or with another
+/// level.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn incidents_are_events_with_a_stable_code() {
     let mut server = Server::start();
@@ -391,8 +392,8 @@ async fn is_taken_away(pool: &LockPool, id: u32) -> Result<(), LockError> {
     pending().await
 }
 
-/// Fails if a lock that is taken away is told without its code, its function or its fence, or not
-/// as a loss as well.
+/// Fails if a lock taken away by force has no event, or one without its code, its function or its
+/// fence. Also fails if it is not reported as a loss.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_forced_release_is_an_event_and_a_loss() {
     let server = Server::start();
@@ -416,8 +417,8 @@ async fn awaits_its_task(pool: &LockPool, id: u32, task: LockRequest) -> Result<
     pending().await
 }
 
-/// Fails if a body that awaited a task, which waited for the body's own lock, is lost without that
-/// reason; or if another lost body has it.
+/// Fails if there is no `own-lock` event for a lost body that awaited a task waiting for the body's
+/// own lock. Also fails if another lost body has this event.
 #[tokio::test]
 async fn a_body_that_waited_for_its_own_lock_is_an_event() {
     LazyLock::force(&INSTALLED);
@@ -453,7 +454,7 @@ where
     Ok(value)
 }
 
-/// Fails if a result that is not kept is told without its code, or with one of the other.
+/// Fails if a result that is not kept has no event with its code, or one with the other code.
 #[tokio::test]
 async fn results_that_are_not_kept_are_events() {
     LazyLock::force(&INSTALLED);

@@ -1,6 +1,6 @@
-//! Code of the program that the engine meets: a subscriber, a recorder, wakers. It may block,
-//! panic, or use the pool itself; no lease and no budget depends on it. A program of its own: it
-//! installs a subscriber and a recorder.
+//! Code of the user's program that the engine calls: a subscriber, a recorder, wakers. It may
+//! block, panic, or use the pool itself; no lease and no budget depends on it. Runs in a separate
+//! program, because it installs a subscriber and a recorder.
 
 use std::future::Future;
 use std::pin::pin;
@@ -24,7 +24,7 @@ const LEASES: usize = 100;
 const TTL: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What the subscriber and the recorder do with what they are told.
+/// Behaviour of the subscriber and the recorder when they are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Manner {
     Takes,
@@ -34,16 +34,15 @@ enum Manner {
 
 static MANNER: Mutex<Manner> = Mutex::new(Manner::Takes);
 static CHANGED: Condvar = Condvar::new();
-/// How many log events came, and how many counts, gauges and durations, whatever was done with
-/// them.
+/// Numbers of received log events, counts, gauges and durations, independent of the manner.
 static EVENTS: AtomicU64 = AtomicU64::new(0);
 static COUNTS: AtomicU64 = AtomicU64::new(0);
 static GAUGES: AtomicU64 = AtomicU64::new(0);
 static TIMES: AtomicU64 = AtomicU64::new(0);
-/// How often a span was begun or entered.
+/// Number of times that a span was begun or entered.
 static SPANS: AtomicU64 = AtomicU64::new(0);
 
-/// The name of the thread on which the subscriber wants to hear of spans.
+/// Name of the thread whose spans the subscriber handles.
 const TRACED: &str = "traced";
 
 fn manner() -> MutexGuard<'static, Manner> {
@@ -55,7 +54,8 @@ fn behave(manner_now: Manner) {
     CHANGED.notify_all();
 }
 
-/// On the thread that tells.
+/// Counts a call of the subscriber or the recorder, and then behaves as the test requests. Runs on
+/// the calling thread.
 fn told(count: &AtomicU64) {
     count.fetch_add(1, Ordering::SeqCst);
     let mut now = manner();
@@ -115,7 +115,7 @@ impl HistogramFn for Program {
     }
 }
 
-/// A span is begun or entered, on the thread of its call.
+/// Called when a span is begun or entered, on the thread of its call.
 fn traced() {
     if std::thread::current().name() == Some(TRACED) {
         told(&SPANS);
@@ -140,8 +140,8 @@ impl Recorder for Program {
     }
 }
 
-/// Fails if the engine, or a caller, waits for a subscriber or a recorder that blocks, or ends with
-/// one that panics.
+/// Fails if the engine or a caller waits for a blocking subscriber or recorder, or ends with a
+/// panicking one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_that_blocks_or_panics_costs_no_lease_and_no_budget() {
     let _alone = installed().await;
@@ -151,7 +151,7 @@ async fn a_log_that_blocks_or_panics_costs_no_lease_and_no_budget() {
     }
 }
 
-/// Installs the subscriber and the recorder. One test at a time tells them how to behave.
+/// Installs the subscriber and the recorder. Only one test at a time controls their behaviour.
 async fn installed() -> tokio::sync::MutexGuard<'static, ()> {
     static ALONE: LazyLock<tokio::sync::Mutex<()>> = LazyLock::new(|| {
         tracing::subscriber::set_global_default(Program).expect("the only one");
@@ -161,8 +161,8 @@ async fn installed() -> tokio::sync::MutexGuard<'static, ()> {
     ALONE.lock().await
 }
 
-/// Fails if a subscriber that blocks in a span delays another call than the one that it is told of,
-/// or a renewal: if a span is begun or entered under the engine's mutex.
+/// Fails if a subscriber that blocks in a span delays another call or a renewal: a span must not be
+/// begun or entered under the engine's mutex.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_subscriber_that_blocks_in_a_span_delays_its_caller_alone() {
     let _alone = installed().await;
@@ -217,7 +217,7 @@ async fn costs_nothing(server: &Server, manner: Manner) {
         || events < told_of(&EVENTS) && counts < told_of(&COUNTS) || manner == Manner::Blocks;
     wait::until_async("the program is told", LIMIT, told).await;
 
-    // The engine's own bound: the answer comes while the program's code stands still.
+    // Checks the engine's own bound: the answer comes even while the program's code blocks.
     let waits = pool.lock(format!("{manner:?}-0")).ttl(TTL);
     let refused = waits.wait(Duration::from_millis(200)).acquire();
     let refused = wait::within("a budget ends", LIMIT, refused).await;
@@ -243,15 +243,15 @@ fn told_of(count: &AtomicU64) -> u64 {
     count.load(Ordering::SeqCst)
 }
 
-/// A waker that holds a lock of the pool, and releases it when its last clone is dropped.
+/// A waker that holds a lock of the pool and releases it when its last clone is dropped.
 struct Owner(#[expect(dead_code, reason = "it is there to be dropped")] LockGuard);
 
 impl Wake for Owner {
     fn wake(self: Arc<Self>) {}
 }
 
-/// A waker is dropped when the next one takes its place, and its drop needs a mutex. Fails if that
-/// happens under the engine's mutex: the drop tells the waiting caller of its release.
+/// A waker is dropped when the next one replaces it, and its drop needs a mutex. Fails if that
+/// happens under the engine's mutex: the drop notifies the waiting caller of its release.
 #[test]
 fn a_waker_may_release_the_lock_that_its_task_waits_for() {
     let (done, is_done) = channel();
@@ -276,7 +276,7 @@ async fn released_by_a_waker(pool: &LockPool) {
     let first = waits.as_mut().poll(&mut Context::from_waker(&owner));
     assert!(first.is_pending(), "it is held");
     drop(owner);
-    // Replaces the waker, and so drops the guard.
+    // Replaces the waker, which drops the guard.
     let second = waits.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     let granted = match second {
         Poll::Ready(granted) => granted,

@@ -1,4 +1,5 @@
-//! Which threads an answer wakes. In a program of its own: it looks at a thread by its name.
+//! Checks which threads an answer wakes. Runs in a separate program, because it finds a thread by
+//! its name.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -20,7 +21,7 @@ async fn pairs(pool: &LockPool, count: usize) {
     }
 }
 
-/// How often the engine's thread has gone to sleep.
+/// Returns the number of times that the engine's thread went to sleep.
 fn sleeps() -> usize {
     let read = |path: &Path, file: &str| fs::read_to_string(path.join(file)).unwrap_or_default();
     let tasks = fs::read_dir("/proc/self/task").expect("it is there");
@@ -33,7 +34,7 @@ fn sleeps() -> usize {
     count.expect("a number")
 }
 
-/// Fails if an answer wakes the engine's thread, where the caller's runtime hears of it.
+/// Fails if an answer wakes the engine's thread although the caller's runtime reads it.
 #[test]
 fn an_answer_wakes_one_thread() {
     const PAIRS: usize = 2_000;
@@ -47,10 +48,11 @@ fn an_answer_wakes_one_thread() {
         let (began, before) = (Instant::now(), sleeps());
         runtime.block_on(pairs(&pool, PAIRS));
         let slept = sleeps() - before;
-        // It looks every 20 ms whether answers come.
+        // The engine's thread checks for answers every 20 ms.
         let looks = usize::try_from(began.elapsed().as_millis()).expect("it fits") / 10;
         slept < looks + PAIRS / 10
     };
-    // A runtime that the system lets wait for long is late, and for a second the engine's hears.
+    // If the system delays the caller's runtime for long, the engine's thread reads the answers for
+    // a second.
     assert!((0..5).any(|_| few()), "about once for each answer");
 }

@@ -1,8 +1,8 @@
-//! A timer of the system that the runtime hears of as it hears of a socket.
+//! A system timer that wakes the runtime like a socket.
 //!
-//! tokio's own timer counts in whole milliseconds, which is longer than what is measured. An
-//! arrival by this timer costs the runtime what a request from the network costs: a return from its
-//! poll.
+//! tokio's own timer counts in whole milliseconds, which is longer than the measured times. An
+//! arrival by this timer costs the runtime the same as a request from the network: a return from
+//! its poll.
 
 use std::io;
 #[cfg(target_os = "linux")]
@@ -34,14 +34,14 @@ impl Alarm {
         Ok(Self(timer))
     }
 
-    /// Waits until `stamp`; returns at once if it has passed.
+    /// Waits until `stamp`. Returns at once if it has passed.
     pub(super) async fn until(&self, stamp: u64) -> io::Result<()> {
         while clock::now() < stamp {
             let once = Itimerspec {
                 it_interval: timespec(0),
                 it_value: timespec(stamp),
             };
-            // This forgets an earlier expiry, which therefore need not be read.
+            // This resets an earlier expiry, which therefore need not be read.
             timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &once)?;
             self.0.readable().await?.clear_ready();
         }

@@ -2,7 +2,7 @@
 
 use leasehold_tests::random::Random;
 
-/// An endless sequence of the stamps at which requests are due.
+/// An endless sequence of the times at which requests are due.
 pub(super) struct Arrivals {
     random: Random,
     mean_ns: f64,
@@ -10,7 +10,7 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    /// `per_second` arrivals a second on average, from `start` on.
+    /// Creates a sequence with `per_second` arrivals a second on average, beginning at `start`.
     pub(super) fn new(start: u64, per_second: u32, seed: u64) -> Self {
         Self {
             random: Random::new(seed),
@@ -19,7 +19,7 @@ impl Arrivals {
         }
     }
 
-    /// At least 0 and below 1.
+    /// Returns a random number, at least 0 and below 1.
     fn share(&mut self) -> f64 {
         #[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
         let bits = (self.random.next_u64() >> 11) as f64;
@@ -50,7 +50,7 @@ mod tests {
     const COUNT: u32 = 100_000;
     const START: u64 = 1_000;
 
-    /// The gaps of `COUNT` arrivals at 1,000 a second, in seconds.
+    /// Returns the gaps between `COUNT` arrivals at 1,000 a second, in seconds.
     fn gaps(seed: u64) -> Vec<f64> {
         let mut last = START;
         let arrivals = Arrivals::new(START, 1_000, seed);
@@ -67,9 +67,9 @@ mod tests {
         values.sum::<f64>() / f64::from(COUNT)
     }
 
-    /// Fails if the rate is wrong, or if the gaps are not those of a Poisson process. There the
-    /// spread is the mean, and two of three gaps are below it. The bounds are 5 standard errors of
-    /// the estimate.
+    /// Fails if the rate is wrong, or if the gaps are not those of a Poisson process. In a Poisson
+    /// process the spread equals the mean, and two of three gaps are below it. The bounds are 5
+    /// standard errors of the estimate.
     #[test]
     fn arrivals_come_at_the_rate_and_at_random() {
         for seed in 1..=5 {

@@ -9,12 +9,12 @@ use super::histogram;
 use crate::clock;
 use crate::contestants::Fault;
 
-/// How long the bystander sleeps each time.
+/// Length of each sleep of the bystander.
 const SLEEP: Duration = Duration::from_millis(1);
 
-/// How late the bystander ran after each sleep, in nanoseconds. It first sleeps until `from`, then
-/// again and again until `to`. A runtime that never polls it leaves one sleep, and its
-/// lateness is the result.
+/// Returns the lateness of the bystander after each sleep, in nanoseconds. It first sleeps until
+/// `from`, and then repeatedly until `to`. If the runtime never polls it, there is only one sleep,
+/// whose lateness is the result.
 pub(super) async fn lateness(from: u64, to: u64) -> Result<Histogram<u64>, Fault> {
     let alarm = Alarm::new()?;
     let mut late = histogram()?;

@@ -1,4 +1,4 @@
-//! Leases that a client keeps renewed, and how late each renewal is.
+//! Leases that a client keeps renewed, and the lateness of each renewal.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::contestants::{Fault, Keeps, Kept};
 use crate::plan::{Plan, Work};
 use crate::record::{self, Record};
 
-/// How many ticks the taking is spread over; one is about 10 ms at a ttl of 10 s.
+/// Number of ticks over which the leases are taken. A tick is about 10 ms at a ttl of 10 s.
 const TICKS: u32 = 330;
 
 pub(super) async fn run<K: Keeps>(keeper: K, plan: &Plan) -> Result<Report, Fault> {
-    // Before the client is ready: the time that taking needs is not measured.
+    // Before the client is ready, because the time to take the leases is not measured.
     let leases = take(Arc::new(keeper), plan).await?;
     let start = super::start().await?;
     let from = start + clock::nanos(plan.warmup());
@@ -55,7 +55,7 @@ async fn take<K: Keeps>(keeper: Arc<K>, plan: &Plan) -> Result<Vec<K::Lease>, Fa
         .collect()
 }
 
-/// The numbers below `count` that belong to part `part` of `parts`.
+/// Returns the numbers below `count` that belong to part `part` of `parts`.
 fn share(count: u32, parts: u32, part: u32) -> std::ops::Range<u32> {
     let cut = |part: u32| {
         let cut = u64::from(count) * u64::from(part) / u64::from(parts);
@@ -67,19 +67,19 @@ fn share(count: u32, parts: u32, part: u32) -> std::ops::Range<u32> {
 #[derive(Default)]
 struct Watched {
     records: Vec<Record>,
-    /// Leases that were lost before the end.
+    /// Leases lost before the end.
     lost: u64,
-    /// The CPU time of the looks that began in the window. It is no part of the cost of renewing.
+    /// CPU time of the looks that began in the window. It does not count as a cost of renewing.
     looking_ns: u64,
 }
 
-/// Looks at every lease just often enough to see each renewal once. A record's `asked` is when the
-/// renewal was due, `entered` when it was sent.
+/// Looks at every lease just often enough to see each renewal once. In a record, `asked` is the
+/// time at which the renewal was due, and `entered` the time at which it was sent.
 async fn watch<L: Kept>(leases: &[L], plan: &Plan, from: u64) -> Watched {
     let interval = clock::nanos(plan.ttl() / 3);
     let end = from + clock::nanos(plan.window());
     let mut watched = Watched::default();
-    // In the warm-up.
+    // The first look is in the warm-up.
     let mut seen: Vec<Option<u64>> = leases.iter().map(L::sent).collect();
     while clock::now() < end {
         sleep((plan.ttl() * 3 / 10).min(clock::until(end))).await;
@@ -101,8 +101,8 @@ async fn watch<L: Kept>(leases: &[L], plan: &Plan, from: u64) -> Watched {
     watched
 }
 
-/// The renewal between two looks, if there was one. Two readings of one stamp differ by some
-/// nanoseconds.
+/// Returns the renewal between two looks, if there was one. Two readings of one stamp differ by
+/// some nanoseconds.
 fn renewal(task: usize, last: u64, sent: u64, interval: u64) -> Option<Record> {
     (sent.saturating_sub(last) > interval / 10).then(|| Record {
         task: task as u64,

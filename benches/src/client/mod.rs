@@ -1,10 +1,10 @@
-//! A client process: one contestant at work, on the harness's command.
+//! A client process, which runs one contestant on the harness's command.
 //!
-//! Clients of every language use one protocol. The client connects, prints `ready`, and reads `go
-//! START`, where START is a stamp of `CLOCK_MONOTONIC`. It works from START to the end of warm-up
-//! and window. Then it writes its records to the file and prints one JSON object, `{"lost": N,
-//! "errors": [...], "bytes": N or null}`. An open loop writes no records: its results are in that
-//! object.
+//! Clients of every language use the same protocol. The client connects, prints `ready`, and reads
+//! `go START`. START is a stamp of `CLOCK_MONOTONIC`. The client works from START to the end of
+//! warm-up and window. Then it writes its records to the file and prints one JSON object,
+//! `{"lost": N, "errors": [...], "bytes": N or null}`. An open loop writes no records: its results
+//! are in that object.
 
 mod alarm;
 mod arrivals;
@@ -40,34 +40,34 @@ use crate::plan::{Plan, Work};
 use crate::setup::Runtime;
 use crate::{clock, observed};
 
-/// How many errors a client reports.
+/// Maximum number of errors that a client reports.
 const ERRORS: usize = 5;
 
-/// What a client reports at its end.
+/// Report of a client at its end.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// Waiters that were never served.
     pub(crate) lost: u64,
-    /// CPU time in the window that the client spent on reading what is measured.
+    /// CPU time in the window that the client spent on observing the leases.
     #[serde(default)]
     pub(crate) looking_ns: u64,
-    /// What went wrong, at most [`ERRORS`] texts.
+    /// Errors, at most [`ERRORS`] texts.
     #[serde(default)]
     pub(crate) errors: Vec<String>,
-    /// The memory that each lease or waiter needs.
+    /// The memory needed by each lease, waiter or result.
     #[serde(default)]
     pub(crate) bytes: Option<f64>,
     #[serde(default)]
     pub(crate) open_loop: Option<OpenLoop>,
 }
 
-/// Runs `contestant`, a Rust one.
+/// Runs `contestant`, which must be one in Rust.
 pub(crate) fn main(contestant: Contestant, plan: &Plan) -> Result<(), Fault> {
     let runtime = runtime(plan.runtime)?;
     let report = runtime.block_on(work(contestant, plan))?;
     println!("{}", serde_json::to_string(&report)?);
     io::stdout().flush()?;
-    // Waiters that are left are not waited for.
+    // Does not wait for waiters that remain.
     runtime.shutdown_background();
     Ok(())
 }
@@ -132,13 +132,13 @@ async fn lock<L: Locks>(locks: L, plan: &Plan) -> Result<Report, Fault> {
     }
 }
 
-/// For spans up to ten minutes, in nanoseconds, to three digits.
+/// Returns a histogram for spans up to ten minutes, in nanoseconds, to three digits.
 fn histogram() -> Result<Histogram<u64>, Fault> {
     const LONGEST: Duration = Duration::from_mins(10);
     Ok(Histogram::new_with_bounds(1, clock::nanos(LONGEST), 3)?)
 }
 
-/// Tells the harness that all is prepared, and waits for the moment that it names.
+/// Notifies the harness that everything is prepared, and waits until the start that it specifies.
 async fn start() -> Result<u64, Fault> {
     println!("ready");
     io::stdout().flush()?;

@@ -1,7 +1,7 @@
-//! Pairs that start when they are due, however slow the answers to earlier ones are.
+//! Pairs that start when they are due, even if the answers to earlier ones are slow.
 //!
-//! The time of a pair counts from the moment at which it was due. So a late answer, or a runtime
-//! that does not start a request, counts for every pair that was due meanwhile.
+//! The time of a pair counts from its due time. So a late answer, or a runtime that does not start
+//! a request, counts for every pair due meanwhile.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +17,7 @@ use crate::clock;
 use crate::contestants::{Fault, Locks};
 use crate::plan::Plan;
 
-/// What an open loop has measured, in nanoseconds.
+/// Measured values of an open loop, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OpenLoop {
     pub(crate) least_ns: u64,
@@ -25,10 +25,10 @@ pub(crate) struct OpenLoop {
     pub(crate) p99_ns: u64,
     /// Pairs that ended in the window.
     pub(crate) ended: u64,
-    /// CPU time of the process for each pair, from the first that ended in the window to the first
-    /// that ended behind it.
+    /// CPU time of the process for each pair, from the first pair that ended in the window to the
+    /// first that ended after it.
     pub(crate) cpu_ns: Option<u64>,
-    /// How late a task that shares the runtime ran.
+    /// Lateness of a task that shares the runtime.
     pub(crate) bystander_p99_ns: u64,
 }
 
@@ -37,7 +37,7 @@ pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, 
     let (under_way, mut none_under_way) = mpsc::channel(1);
     let load = Load::new(locks, plan, start)?;
     let to = load.to;
-    // Behind the window, under the same load: waking the bystander is no part of a pair's cost.
+    // After the window, under the same load, because waking the bystander is not a cost of a pair.
     let end = to + clock::nanos(plan.window() / 3);
     let watching = tokio::spawn(bystander::lateness(to, end));
     let arriving = tokio::spawn(arrive(
@@ -49,15 +49,15 @@ pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, 
     ));
     let arrived = arriving.await??;
     let late = watching.await??;
-    // It ends when the last pair drops its sender.
+    // This returns when the last pair drops its sender.
     let _ = timeout(plan.patience(), none_under_way.recv()).await;
     Ok(load.tally().report(arrived, &late))
 }
 
-/// What all pairs share.
+/// State shared by all pairs.
 struct Load<L> {
     locks: Arc<L>,
-    /// The window that counts.
+    /// The measured window.
     from: u64,
     to: u64,
     tally: Mutex<Tally>,
@@ -74,7 +74,7 @@ impl<L: Locks> Load<L> {
         }))
     }
 
-    /// One pair, which was due at `due`.
+    /// Runs one pair, which was due at `due`.
     async fn pair(&self, key: &str, due: u64) {
         let outcome = self.locks.inside(key, std::future::ready(())).await;
         let ended = clock::now();
@@ -90,7 +90,7 @@ impl<L: Locks> Load<L> {
         }
     }
 
-    /// One more pair has ended.
+    /// Counts an ended pair.
     fn count(&self, tally: &mut Tally, ended: u64) {
         tally.served += 1;
         tally.ended += u64::from(self.in_window(ended));
@@ -112,13 +112,13 @@ impl<L: Locks> Load<L> {
 }
 
 struct Tally {
-    /// From due to released, of the pairs that were due in the window.
+    /// Time from due to released, of the pairs due in the window.
     spans: Histogram<u64>,
-    /// How many pairs ended, in all and in the window.
+    /// Number of ended pairs, in total and in the window.
     served: u64,
     ended: u64,
-    /// The process's usage when the first pair ended in the window, and when the first ended behind
-    /// it.
+    /// Usage of the process when the first pair ended in the window, and when the first one ended
+    /// after it.
     before: Option<Usage>,
     after: Option<Usage>,
     errors: Vec<String>,
@@ -165,7 +165,7 @@ impl Tally {
     }
 }
 
-/// The CPU time that the process has used, and how many pairs had ended by then.
+/// CPU time used by the process, and number of pairs that had ended by then.
 #[derive(Clone, Copy)]
 struct Usage {
     cpu: u64,
@@ -181,7 +181,7 @@ impl Usage {
     }
 }
 
-/// Starts each pair when it is due, with a key of its own. Returns how many there were.
+/// Starts each pair when it is due, with a separate key. Returns the number of pairs.
 async fn arrive<L: Locks>(
     load: Arc<Load<L>>,
     plan: Plan,

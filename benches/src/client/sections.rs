@@ -1,4 +1,4 @@
-//! Tasks that take a lock, run a section, and give the lock back, again and again.
+//! Tasks that repeatedly take a lock, run a section, and release the lock.
 
 use std::future::ready;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,8 +13,8 @@ use crate::contestants::{Fault, Locks};
 use crate::plan::Plan;
 use crate::record::{self, Record};
 
-/// The sections of a task. Shared, because a task that is never served cannot return it. No other
-/// task uses the lock before the end, so it is free whenever the task takes it.
+/// The sections of a task. Shared, because a task that is never served cannot return them. No other
+/// task locks the mutex before the end, so it is always free for the task.
 type Log = Arc<Mutex<Vec<Record>>>;
 
 pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, Fault> {
@@ -39,7 +39,7 @@ pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, 
     Ok(report)
 }
 
-/// Runs pairs of one task, one after the other, and keeps no records.
+/// Runs the pairs of one task, one after another, and keeps no records.
 pub(super) async fn pairs<L: Locks>(locks: &L, plan: &Plan) -> Result<Report, Fault> {
     super::start().await?;
     let key = plan.key(0);
@@ -49,7 +49,7 @@ pub(super) async fn pairs<L: Locks>(locks: &L, plan: &Plan) -> Result<Report, Fa
     Ok(Report::default())
 }
 
-/// Waits until all tasks have ended; a task that has not after `limit` is lost.
+/// Waits until all tasks have ended. A task that has not ended after `limit` is lost.
 async fn settle(mut tasks: JoinSet<Result<(), Fault>>, limit: Duration) -> Report {
     let mut report = Report::default();
     let ended = timeout(limit, async {
@@ -82,7 +82,7 @@ struct Task<L> {
 }
 
 impl<L: Locks> Task<L> {
-    /// Runs sections until `end`, or until the lock cannot be had.
+    /// Runs sections until `end`, or until the lock cannot be taken.
     async fn run(self, end: u64) -> Result<(), Fault> {
         let key = self.plan.key(self.number);
         loop {
@@ -112,11 +112,11 @@ impl<L: Locks> Task<L> {
     }
 }
 
-/// The body. Returns when it began and when it ended.
+/// Runs the body. Returns the times of its beginning and its end.
 async fn section(length: Duration) -> (u64, u64) {
     let entered = clock::now();
     if !length.is_zero() {
-        // tokio's timer counts in whole milliseconds and would make 2 of 1.
+        // tokio's timer counts in whole milliseconds, and would make 2 of 1.
         let slept = tokio::task::spawn_blocking(move || std::thread::sleep(length));
         // It cannot panic, and is not cancelled while the runtime runs.
         let _ = slept.await;

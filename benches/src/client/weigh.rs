@@ -1,5 +1,5 @@
-//! How much memory a held lease and a waiting caller need: the growth of the process, divided by
-//! their number. And a result that is kept: the growth of the server.
+//! The memory needed by a held lease and by a waiting caller: the growth of the process, divided by
+//! their number. For a kept result, the growth of the server.
 
 use std::future::{pending, ready};
 use std::ops::Range;
@@ -14,16 +14,17 @@ use super::Report;
 use crate::contestants::{Fault, Keeps, Locks};
 use crate::plan::Plan;
 
-/// How many callers wait for one key; below the default bound of a queue.
+/// Number of callers that wait for one key. It is below the default limit of a queue.
 const WAITERS: u32 = 900;
-/// How many requests are in flight at once, so that their buffers do not count.
+/// Number of requests in flight at once. It is low, so that their buffers do not count.
 const AT_ONCE: u32 = 100;
-/// By then all requests in flight have been answered.
+/// Time after which all requests in flight have been answered.
 const SETTLE: Duration = Duration::from_millis(1_500);
-/// Taken before the first weighing, so that the memory that all leases share is there.
+/// Number of leases or results before the first weighing, so that the shared memory is already
+/// used.
 const BEFORE: u32 = 500;
 
-/// Bytes for each held lease, its renewal included.
+/// Measures the bytes for each held lease, including its renewal.
 pub(super) async fn held<K: Keeps>(keeper: K, plan: &Plan) -> Result<Report, Fault> {
     super::start().await?;
     let mut leases = Vec::with_capacity(plan.tasks as usize);
@@ -51,7 +52,7 @@ pub(super) async fn held<K: Keeps>(keeper: K, plan: &Plan) -> Result<Report, Fau
     Ok(report)
 }
 
-/// Bytes for each caller that waits, the task that it is included.
+/// Measures the bytes for each waiting caller, including its task.
 pub(super) async fn waiting<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, Fault> {
     super::start().await?;
     let mut tasks = JoinSet::new();
@@ -75,8 +76,8 @@ pub(super) async fn waiting<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Repo
     weighed(before, plan.tasks)
 }
 
-/// Bytes of the server for each result, and for the key that it lies under. All locks are free when
-/// the server is weighed.
+/// Measures the server's bytes for each result, including its key. All locks are free when the
+/// server is weighed.
 pub(super) async fn results<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, Fault> {
     super::start().await?;
     let server = Server::connect(plan).await?;
@@ -115,7 +116,7 @@ impl Server {
         Ok(Self(client.get_multiplexed_async_connection().await?))
     }
 
-    /// The memory that it uses, and the number of its keys, once it has nothing else to do.
+    /// Returns the memory used by the server and the number of its keys, once it is idle.
     async fn weigh(&self) -> Result<(u64, u64), Fault> {
         let mut server = self.0.clone();
         sleep(SETTLE).await;
@@ -145,7 +146,7 @@ fn bytes_each(grown: u64, count: u32) -> Report {
     }
 }
 
-/// The memory that this process has, in bytes.
+/// Returns the memory of this process, in bytes.
 fn resident() -> Result<u64, Fault> {
     let status = std::fs::read_to_string("/proc/self/status")
         .map_err(|error| format!("memory is read from /proc, which is not here: {error}"))?;

@@ -1,7 +1,7 @@
-//! The Redis part of the crate distributed-lock (its front crate brings four databases more).
+//! The Redis part of the crate distributed-lock. (Its main crate needs four more databases.)
 //!
-//! Its `acquire` with a timeout does not wait: it gives up after one try. So the caller polls here,
-//! every 50 ms.
+//! Its `acquire` with a timeout does not wait, but gives up after one attempt. So the caller polls
+//! here, every 50 ms.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ impl DistributedLock {
             .url(&plan.url)
             .expiry(plan.ttl())
             .extension_cadence(plan.ttl() / 3)
-            // The default ratio, 90 % of the ttl. The crate's own default is 90 % of 30 s, whatever
-            // the ttl is.
+            // The default ratio, 90 % of the ttl. The crate's own default is 90 % of 30 s, for any
+            // ttl.
             .min_validity(plan.ttl() * 9 / 10)
             .build()
             .await?;
@@ -45,7 +45,7 @@ impl Locks for DistributedLock {
     {
         let asked = Instant::now();
         let handle = loop {
-            // A new lock for each try: the value that marks the holder belongs to it.
+            // A new lock for each attempt, because the value that marks the holder belongs to it.
             if let Some(handle) = self.provider.create_lock(key).try_acquire().await? {
                 break handle;
             }

@@ -1,6 +1,6 @@
-//! What a careful developer writes by hand: `SET NX PX` with a random value, and
-//! compare-and-delete. All of it goes over one multiplexed connection, with a renewing task for
-//! each lock.
+//! Code that a careful developer writes by hand: `SET NX PX` with a random value, and
+//! compare-and-delete. All requests use one multiplexed connection, and a task for each lock renews
+//! it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,8 +30,8 @@ pub(crate) struct HandWritten {
 impl HandWritten {
     pub(crate) async fn connect(plan: &Plan) -> Result<Self, Fault> {
         let client = redis::Client::open(plan.url.as_str())?;
-        // The default gives a command half a second, which a row that loads the server on purpose
-        // can exceed.
+        // By default, a command may take half a second. A row that loads the server on purpose can
+        // exceed that.
         let config =
             redis::AsyncConnectionConfig::new().set_response_timeout(Some(plan.patience()));
         let connection = client
@@ -45,7 +45,7 @@ impl HandWritten {
         })
     }
 
-    /// One try; the token if the lock was free.
+    /// Makes one attempt to take the lock. Returns the token if the lock was free.
     pub(crate) async fn take(&self, key: &str) -> Result<Option<String>, Fault> {
         let token = format!("{:032x}", rand::random::<u128>());
         let mut set = cmd("SET");
@@ -98,7 +98,7 @@ impl Keeps for HandWritten {
     }
 }
 
-/// A lock with the task that renews it.
+/// A lock, and the task that renews it.
 pub(crate) struct Renewed {
     sent: Arc<AtomicU64>,
     task: JoinHandle<()>,
@@ -120,7 +120,7 @@ struct Lease {
 }
 
 impl Lease {
-    /// Ends when the lock is lost.
+    /// Renews the lock. Returns when it is lost.
     async fn renew(mut self) {
         let mut next = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! This project: an annotated function, as its users write it.
+//! This project: an annotated function, as users write it.
 
 use std::time::Duration;
 
@@ -38,11 +38,11 @@ impl Leasehold {
     }
 }
 
-/// A pool on all masters of the plan as a quorum, or on one of them.
+/// Connects to all masters of the plan as a quorum, or to one of them.
 pub(super) async fn pool(who: Contestant, plan: &Plan) -> Result<LockPool, Fault> {
     let masters: Vec<&str> = plan.masters().collect();
     let url = match masters[..] {
-        // Another engine, and a Redis to compare it with.
+        // Another engine, and a Redis for comparison.
         [engine, redis] if !engine.starts_with("redis:") => {
             let on_redis = who == Contestant::LeaseholdOnRedis;
             if on_redis { redis } else { engine }.to_owned()
@@ -56,7 +56,7 @@ pub(super) async fn pool(who: Contestant, plan: &Plan) -> Result<LockPool, Fault
     Ok(builder.connect().await?)
 }
 
-/// The URL of a quorum, from the URLs of its servers.
+/// Returns the URL of a quorum, from the URLs of its servers.
 fn quorum(masters: &[&str]) -> String {
     let hosts = masters.iter().map(|url| {
         let host = url.strip_prefix("redis://").unwrap_or(url);
@@ -86,7 +86,7 @@ impl Keeps for Leasehold {
 }
 
 impl Kept for LockGuard {
-    /// The deadline, which is a constant span after the send time.
+    /// Returns the deadline, which differs from the send time by a constant.
     fn sent(&self) -> Option<u64> {
         let remaining = self.remaining();
         (!remaining.is_zero()).then(|| clock::now() + clock::nanos(remaining))

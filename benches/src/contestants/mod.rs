@@ -24,19 +24,19 @@ use clap::ValueEnum;
 pub(crate) enum Contestant {
     /// This project.
     Leasehold,
-    /// An earlier build of this project: the program that `--against` names.
+    /// An earlier build of this project: the program specified by `--against`.
     LeaseholdBefore,
-    /// This project with metrics and spans on: the program that `--observed` names.
+    /// This project with metrics and spans on: the program specified by `--observed`.
     LeaseholdObserved,
     /// This project with `replay`: each result is kept.
     LeaseholdReplayed,
-    /// This project, with a transaction in each section that verifies its lock.
+    /// This project, with a transaction in each section that verifies the lock.
     LeaseholdVerified,
-    /// This project on the first of several masters alone.
+    /// This project, on only the first of several masters.
     LeaseholdSingle,
-    /// This project on one Redis, beside itself on another engine.
+    /// This project on one Redis, for comparison with another engine.
     LeaseholdOnRedis,
-    /// A row for each lock in PostgreSQL, taken by one statement as `ShedLock` does it.
+    /// A row for each lock in PostgreSQL, taken by one statement, like in `ShedLock`.
     Upsert,
     /// `pg_advisory_lock` with the crate sqlx.
     Advisory,
@@ -44,7 +44,7 @@ pub(crate) enum Contestant {
     DistributedLockPostgres,
     /// `SET NX PX` and compare-and-delete, by hand, on one multiplexed connection.
     HandWritten,
-    /// The same, with a new try every 50 ms.
+    /// The same, with a new attempt every 50 ms.
     #[value(name = "poll_50ms")]
     Poll50ms,
     /// The crate rslock.
@@ -55,7 +55,7 @@ pub(crate) enum Contestant {
     EtcdConcurrency,
     /// Curator's lock on ZooKeeper, Java.
     Curator,
-    /// No lock: the cost of handing one from process to process with the crate redis.
+    /// No lock: the cost of a hand-over from process to process with the crate redis.
     Ring,
     /// Redisson, Java.
     Redisson,
@@ -67,22 +67,22 @@ pub(crate) enum Contestant {
     RedisPy,
     /// No lock and no server: the harness's own cost in an open loop.
     Nothing,
-    /// Takes no lock at all: the checks must find it out.
+    /// Takes no lock at all. The checks must detect it.
     #[value(hide = true)]
     SeededOverlap,
-    /// Forgets a waiter: the checks must find it out.
+    /// Forgets a waiter. The checks must detect it.
     #[value(hide = true)]
     SeededLoss,
-    /// Blocks the thread now and then: the pairs that are due meanwhile must be seen to be late.
+    /// Blocks the thread now and then. The pairs due meanwhile must be measured as late.
     #[value(hide = true)]
     SeededStall,
-    /// Computes while other tasks wait: its CPU and their wait must be seen.
+    /// Computes while other tasks wait. Its CPU time and their wait must be measured.
     #[value(hide = true)]
     SeededSpin,
 }
 
 impl Contestant {
-    /// Whether the contestant takes part only when it is asked for, in any row.
+    /// True if the contestant takes part only if it is requested, and then in any row.
     pub(crate) fn is_control(self) -> bool {
         matches!(
             self,
@@ -97,7 +97,7 @@ impl Contestant {
         )
     }
 
-    /// The folder of the contestant's program, if that is no part of this one.
+    /// Returns the folder of the contestant's program, if it is a separate program.
     pub(crate) fn peer(self) -> Option<&'static str> {
         match self {
             Self::DistributedLockPostgres => Some("distributed_lock_postgres"),
@@ -119,12 +119,12 @@ impl fmt::Display for Contestant {
     }
 }
 
-/// Why a lock could not be taken or given back.
+/// An error of a contestant or of the harness.
 pub(crate) type Fault = Box<dyn std::error::Error + Send + Sync>;
 
-/// A lock service as its users see it.
+/// A lock service, as its users see it.
 pub(crate) trait Locks: Send + Sync + 'static {
-    /// Runs `body` inside the lock `key`; ends when the release is confirmed.
+    /// Runs `body` inside the lock `key`. Returns when the release is confirmed.
     fn inside<B>(
         &self,
         key: &str,
@@ -135,17 +135,18 @@ pub(crate) trait Locks: Send + Sync + 'static {
         B::Output: Send;
 }
 
-/// A lock service that renews.
+/// A lock service that renews its locks.
 pub(crate) trait Keeps: Send + Sync + 'static {
-    /// A lock that is kept renewed.
+    /// The type of a renewed lock.
     type Lease: Kept;
 
     /// Takes `key` and keeps it renewed.
     fn keep(&self, key: &str) -> impl Future<Output = Result<Self::Lease, Fault>> + Send;
 }
 
-/// A lock that is kept renewed.
+/// A lock with a running renewal.
 pub(crate) trait Kept: Send + Sync + 'static {
-    /// When the last confirmed request was sent, up to a constant; `None` once the lock is lost.
+    /// Returns the send time of the last confirmed request, up to a constant. Returns `None` after
+    /// the lock was lost.
     fn sent(&self) -> Option<u64>;
 }

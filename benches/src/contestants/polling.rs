@@ -1,4 +1,4 @@
-//! The hand-written lock with a new try every 50 ms.
+//! The hand-written lock, with a new attempt every 50 ms.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::hand_written::HandWritten;
 use super::{Fault, Locks};
 use crate::plan::Plan;
 
-/// The pause between two tries.
+/// The pause between two attempts.
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
-/// The hand-written lock, and how long to try.
+/// The hand-written lock, and the time limit of its attempts.
 pub(crate) struct Polling {
     locks: HandWritten,
     patience: Duration,

@@ -1,11 +1,11 @@
-//! This project with `replay`: the same work, and each result is kept.
+//! This project with `replay`: the same work, but each result is kept.
 
 use ::leasehold::{LockError, LockPool, distributed_lock};
 
 use super::{Contestant, Fault, Locks, leasehold as plain};
 use crate::plan::Plan;
 
-/// The JSON of a result has so many bytes, as a small order has.
+/// Length of a result in JSON, in bytes, like that of a small order.
 const RESULT: usize = 500;
 
 /// A pool, and the results of its calls.
@@ -20,12 +20,12 @@ impl Replayed {
         Ok(Self {
             pool: plain::pool(Contestant::LeaseholdReplayed, plan).await?,
             plan: plan.clone(),
-            // And its quotation marks.
+            // JSON adds two quotation marks.
             result: "x".repeat(RESULT - 2),
         })
     }
 
-    /// Runs `body`, and keeps a result that does not depend on what the body returns.
+    /// Runs `body`, and keeps a result that does not depend on its output.
     #[distributed_lock(
         key = "bench:<key>", ttl = self.plan.ttl(), wait = self.plan.patience(), pool = self.pool,
         replay = "10m"

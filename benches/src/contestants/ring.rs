@@ -1,9 +1,9 @@
-//! No lock: the cost of handing one from process to process in a ring, with the crate redis.
+//! No lock: the cost of a hand-over from process to process in a ring, with the crate redis.
 //!
-//! After a bounded number of sections a process publishes a message for the next one. One request
-//! to the server confirms the message. There is no lease, no ttl, no loss and no fence, and nothing
-//! is promised when a process ends. It is a measure for locks that keep those rules, and no lower
-//! bound: a client that reads its socket itself may need less.
+//! After a bounded number of sections, a process publishes a message for the next one. One request
+//! to the server confirms the message. There is no lease, no ttl, no loss and no fence, and no
+//! promise for the end of a process. It is a reference for locks that keep those rules, but not a
+//! lower bound: a client that reads its socket itself may need less.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -19,7 +19,7 @@ use crate::plan::Plan;
 /// The processes, in the order of their start.
 const RING: &str = "ring:processes";
 
-/// The sections of a process in a row: one, and 16 hand-overs inside the process.
+/// Sections of a process in a row: one, and 16 hand-overs inside the process.
 const TURN: u32 = 17;
 
 /// One process of the ring.
@@ -31,17 +31,17 @@ pub(crate) struct Ring {
 struct Shared {
     connection: MultiplexedConnection,
     name: String,
-    /// The other processes, beginning with the next, and whether this process is the first.
+    /// The other processes, beginning with the next. The flag is true if this process is the first.
     ring: OnceCell<(Vec<String>, bool)>,
     place: Mutex<Place>,
 }
 
 #[derive(Default)]
 struct Place {
-    /// How many sections this process may still begin in a row.
+    /// Number of sections that this process may still begin in a row.
     left: u32,
     waiting: VecDeque<oneshot::Sender<()>>,
-    /// Set while this process keeps the ring because no task is inside and no other process runs.
+    /// True while this process keeps the ring, because no task is inside and no other process runs.
     idle: bool,
 }
 
@@ -72,11 +72,11 @@ impl Ring {
     }
 }
 
-/// Takes each turn of which this process is told.
+/// Takes each turn that another process passes to this one.
 async fn listen(shared: Arc<Shared>, mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
     while let Some(push) = pushes.recv().await {
         if push.kind == PushKind::Message && shared.confirm().await.is_ok() {
-            // An error ends the ring; the harness then reports lost waiters.
+            // An error ends the ring. The harness then reports lost waiters.
             let _ = shared.take_turn().await;
         }
     }
@@ -87,7 +87,7 @@ impl Shared {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Read when the work has begun: by then all processes have registered.
+    /// Returns the ring. It is read after the work has begun, when all processes have registered.
     async fn ring(&self) -> Result<&(Vec<String>, bool), Fault> {
         let load = async || {
             let mut connection = self.connection.clone();
@@ -100,7 +100,7 @@ impl Shared {
         self.ring.get_or_try_init(load).await
     }
 
-    /// The first process begins.
+    /// Takes the first turn, if this process is the first.
     async fn begin(&self) -> Result<(), Fault> {
         if self.ring().await?.1 {
             self.take_turn().await?;
@@ -108,7 +108,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The request that a lease would be counted from.
+    /// Sends the request from which a lease would be counted.
     async fn confirm(&self) -> Result<Value, redis::RedisError> {
         let mut connection = self.connection.clone();
         cmd("PING").query_async(&mut connection).await
@@ -119,15 +119,15 @@ impl Shared {
         self.go_on().await
     }
 
-    /// Wakes the next task of this process. If there is none, or the turn is over, tells the next
-    /// process.
+    /// Wakes the next task of this process. If there is none, or the turn is over, notifies the
+    /// next process.
     async fn go_on(&self) -> Result<(), Fault> {
         if self.next_of_own() {
             return Ok(());
         }
         let mut connection = self.connection.clone();
         for other in &self.ring().await?.0 {
-            // A process that has ended has no subscriber.
+            // An ended process has no subscriber.
             let heard: u32 = connection.publish(other, "").await?;
             if heard > 0 {
                 return Ok(());
@@ -154,7 +154,7 @@ impl Shared {
         false
     }
 
-    /// When the other processes have ended, a task that comes is let in at once.
+    /// Wakes a new task at once if the other processes have ended.
     fn wake(&self) {
         let mut place = self.place();
         if place.idle

@@ -1,5 +1,5 @@
-//! The crate rslock, with its own defaults: `acquire` tries until it has the lock, pausing up to
-//! 200 ms after each try.
+//! The crate rslock with its defaults: `acquire` tries until it has the lock, and pauses for up to
+//! 200 ms after each attempt.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Contestants with a fault, which the harness must find.
+//! Contestants with a fault, which the harness must detect.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -7,10 +7,11 @@ use std::time::Duration;
 use super::{Fault, Locks};
 use crate::clock;
 
-/// [`SeededStall`] blocks its thread in one of so many calls, for this long.
+/// [`SeededStall`] blocks its thread in one of this many calls, for the time `STALL`.
 const STALL_EACH: u64 = 20;
 const STALL: Duration = Duration::from_millis(80);
-/// What [`SeededSpin`] computes in each call: more than one thread can do at 200 calls a second.
+/// Computing time of [`SeededSpin`] in each call: more than one thread can do at 200 calls a
+/// second.
 const SPIN: Duration = Duration::from_millis(8);
 
 /// Takes no lock and does nothing else.
@@ -26,7 +27,7 @@ impl Locks for Nothing {
     }
 }
 
-/// Blocks its thread in one call of many.
+/// Blocks its thread in one of many calls.
 #[derive(Default)]
 pub(crate) struct SeededStall {
     calls: AtomicU64,

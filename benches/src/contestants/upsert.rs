@@ -1,5 +1,5 @@
-//! A row for each lock in PostgreSQL, taken by one statement, as ShedLock does it (`JdbcTemplate`
-//! provider with `usingDbTime`): with the crate sqlx, and a new try every 50 ms.
+//! A row for each lock in PostgreSQL, taken by one statement, like in ShedLock (`JdbcTemplate`
+//! provider with `usingDbTime`). It uses the crate sqlx, with a new attempt every 50 ms.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::polling::PAUSE;
 use super::{Fault, Locks};
 use crate::plan::Plan;
 
-/// Processes that start at once make the table in turn.
+/// Processes that start at once create the table in turn.
 const TABLE: &str = "SELECT pg_advisory_xact_lock(20261124);
     CREATE TABLE IF NOT EXISTS shedlock (name varchar(64) PRIMARY KEY, lock_until timestamp NOT NULL,
         locked_at timestamp NOT NULL, locked_by varchar(255) NOT NULL)";
@@ -26,7 +26,7 @@ const GIVE_BACK: &str = "UPDATE shedlock SET lock_until = timezone('utc', CURREN
 /// Connections of a process.
 const CONNECTIONS: u32 = 16;
 
-/// A pool of connections, and who takes the locks.
+/// A pool of connections, and the owner of the locks.
 pub(crate) struct Upsert {
     pool: PgPool,
     owner: String,
@@ -84,7 +84,7 @@ impl Locks for Upsert {
     }
 }
 
-/// Connections to the PostgreSQL of the plan, all open before the first call.
+/// Opens all connections to the PostgreSQL of the plan, before the first call.
 pub(super) async fn connect(plan: &Plan, most: u32) -> Result<PgPool, Fault> {
     let url = plan.masters().next().unwrap_or_default();
     let pool = PgPoolOptions::new()

@@ -1,4 +1,4 @@
-//! This project on PostgreSQL, with a transaction in each section that verifies its lock.
+//! This project on PostgreSQL, with a transaction in each section that verifies the lock.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const COUNT: &str = "INSERT INTO sections AS s (key, count) VALUES ($1, 1)
 /// Connections of a process for its transactions.
 const CONNECTIONS: u32 = 16;
 
-/// A pool of locks, and one of connections.
+/// A pool of locks, and a pool of connections.
 pub(crate) struct Verified {
     locks: LockPool,
     data: PgPool,

@@ -1,10 +1,11 @@
-//! What has changed between two looks at the locks.
+//! Changes of the locks between two looks.
 
 use std::collections::BTreeMap;
 
 use leasehold::{LockInfo, LockState, Owner};
 
-/// The locks at the last look. Of a lock it keeps what makes a difference: not how long it lasts.
+/// The locks at the last look. Keeps only the fields that count as a change, not the remaining
+/// lease.
 #[derive(Debug, Default)]
 pub(super) struct Changes(BTreeMap<String, Known>);
 
@@ -41,7 +42,7 @@ impl Known {
 }
 
 impl Changes {
-    /// The locks among `locks` that are new or have changed, and the keys of those that are gone.
+    /// Returns the new or changed locks among `locks`, and the keys of the locks that are gone.
     pub(super) fn look<'a>(&mut self, locks: &'a [LockInfo]) -> (Vec<&'a LockInfo>, Vec<String>) {
         let mut before = std::mem::take(&mut self.0);
         let mut changed = Vec::new();

@@ -11,11 +11,11 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::output;
 
-/// So many locks are in memory at a time, and have columns of one width.
+/// Maximum number of locks in memory at a time, which are printed with the same column widths.
 const PAGE: usize = 1_000;
 
-/// Prints the locks that match, by their keys; more than [`PAGE`] in several sorted parts. As JSON
-/// a lock is a line.
+/// Prints the matching locks, sorted by key. More than [`PAGE`] are printed in several parts, each
+/// sorted. As JSON, each lock is one line.
 pub(crate) async fn ls(store: &Store, pattern: &str, json: bool) -> Result<u8, Failure> {
     let pool = store.connect().await?;
     let mut printer = Printer::new(json);
@@ -56,7 +56,7 @@ impl Printer {
         PAGE <= self.page.len()
     }
 
-    /// Prints what was added. Returns whether the reader is still there.
+    /// Prints the added locks. Returns true if the reader is still there.
     fn print(&mut self) -> bool {
         sort(&mut self.page);
         let (page, now) = (std::mem::take(&mut self.page), SystemTime::now());
@@ -73,7 +73,7 @@ impl Printer {
         lines.iter().all(|line| output::try_line(line).is_ok())
     }
 
-    /// Says that there was no lock, to people.
+    /// Reports that no lock matched, unless the output is JSON.
     fn end(&self, pattern: &str) {
         if !self.printed && !self.json {
             output::note(&format_args!("no lock that matches `{pattern}` is held"));

@@ -18,12 +18,12 @@ pub(crate) use self::show::show;
 pub(crate) use self::watch::watch;
 use crate::failure::Failure;
 
-/// A lock as JSON.
+/// Converts a lock to JSON.
 fn to_json(lock: &LockInfo) -> Value {
     serde_json::to_value(lock).unwrap_or_else(|error| json!({ "error": error.to_string() }))
 }
 
-/// All locks that match now, by their keys, each once.
+/// Returns all locks that match now, each once, sorted by key.
 async fn all(pool: &LockPool, pattern: &str) -> Result<Vec<LockInfo>, Failure> {
     let (mut all, mut locks) = (Vec::new(), pool.locks(pattern));
     while let Some(lock) = locks.next().await {
@@ -33,7 +33,7 @@ async fn all(pool: &LockPool, pattern: &str) -> Result<Vec<LockInfo>, Failure> {
     Ok(all)
 }
 
-/// Sorts locks by their keys. A list may have a lock twice.
+/// Sorts locks by key and removes duplicates: a list may contain a lock twice.
 fn sort(locks: &mut Vec<LockInfo>) {
     locks.sort_by(|one, other| one.key.cmp(&other.key));
     locks.dedup_by(|one, other| one.key == other.key);

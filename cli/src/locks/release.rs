@@ -12,7 +12,7 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::output;
 
-/// Takes a lock away from its holders, after a question. The exit code says whether it was held.
+/// Takes a lock away from its holders, after a question. The exit code shows if it was held.
 pub(crate) async fn release(store: &Store, options: &Release, json: bool) -> Result<u8, Failure> {
     let pool = store.connect().await?;
     let key = options.key.as_str();
@@ -39,7 +39,7 @@ pub(crate) async fn release(store: &Store, options: &Release, json: bool) -> Res
     Ok(exit::SUCCESS)
 }
 
-/// No call had it.
+/// Reports that the lock is free.
 fn free(key: &str, json: bool) -> u8 {
     if json {
         output::line(&json!({ "key": key, "released": false, "was": null }));
@@ -50,7 +50,7 @@ fn free(key: &str, json: bool) -> u8 {
     exit::NO
 }
 
-/// Asks on standard error, so that standard output has the result alone. No answer is a no.
+/// Asks on standard error, so that standard output contains only the result. No answer means no.
 fn agrees(lock: &LockInfo) -> bool {
     let question = format!(
         "Take away {}?\nWork that is not done may be cut short, and what was sent may still take \
@@ -69,7 +69,7 @@ fn agrees(lock: &LockInfo) -> bool {
     read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes" | "Yes")
 }
 
-/// The lock and its holders.
+/// Describes the lock and its holders.
 fn sentence(lock: &LockInfo) -> String {
     let now = SystemTime::now();
     let holders = lock.holders.iter().map(|holder| {

@@ -1,16 +1,16 @@
-//! A terminal whose lines are drawn again in place.
+//! A terminal whose lines are redrawn in place.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-/// The size that a terminal has that does not tell.
+/// Rows and columns of a terminal that does not report its size.
 const SIZE: (usize, usize) = (24, 80);
 
-/// Whether standard output is a terminal.
+/// True if standard output is a terminal.
 pub(super) fn is_there() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Draws these lines in the place of the ones before, as far as there is room.
+/// Draws these lines over the previous ones, as far as there is room.
 pub(super) fn draw(lines: &[String]) -> io::Result<()> {
     let (rows, columns) = size();
     let mut text = "\x1b[H".to_owned();
@@ -24,14 +24,14 @@ pub(super) fn draw(lines: &[String]) -> io::Result<()> {
     out.flush()
 }
 
-/// An empty terminal.
+/// Clears the terminal.
 pub(super) fn clear() -> io::Result<()> {
     let mut out = io::stdout();
     out.write_all(b"\x1b[2J")?;
     out.flush()
 }
 
-/// The lines that fit, each cut at the end. The last row stays empty.
+/// Returns the lines that fit, each cut at the right edge. The last row stays empty.
 fn fitting(lines: &[String], rows: usize, columns: usize) -> Vec<String> {
     let rows = rows.saturating_sub(1).max(1);
     let cut = |line: &String| line.chars().take(columns).collect::<String>();
@@ -56,7 +56,7 @@ fn size() -> (usize, usize) {
     SIZE
 }
 
-/// Whether the reader of standard output is gone. Where that is not known, a write tells.
+/// True if the reader of standard output is known to be gone. Otherwise the next write detects it.
 #[cfg(target_os = "linux")]
 pub(super) fn is_closed() -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -10,7 +10,7 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::output;
 
-/// Prints what the store knows of a lock, whether it is held or free.
+/// Prints everything the store knows about a lock, held or free.
 pub(crate) async fn show(store: &Store, key: &str, json: bool) -> Result<u8, Failure> {
     let pool = store.connect().await?;
     let lock = pool.inspect(key).await?;
@@ -22,7 +22,7 @@ pub(crate) async fn show(store: &Store, key: &str, json: bool) -> Result<u8, Fai
     Ok(exit::SUCCESS)
 }
 
-/// A line for each thing that is known.
+/// Returns a line for each known property.
 pub(super) fn describe(lock: &LockInfo, now: SystemTime) -> Vec<String> {
     let mut lines = vec![
         line("key", &text::plain(&lock.key)),
@@ -78,7 +78,7 @@ fn line(name: &str, value: &str) -> String {
     format!("{name:<14}{value}")
 }
 
-/// What is known of a lock in one line, without what changes all the time.
+/// Describes a lock in one line, without the values that change all the time.
 pub(super) fn in_one_line(lock: &LockInfo) -> String {
     let mut line = format!("{}  {}", text::plain(&lock.key), text::kind(lock));
     for holder in &lock.holders {

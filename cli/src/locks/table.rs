@@ -13,21 +13,21 @@ const HEAD: [&str; COLUMNS] = ["KEY", "KIND", "HOLDER", "HELD FOR", "EXPIRES IN"
 /// The space between two columns.
 const GAP: usize = 2;
 
-/// Rows of locks, with columns that keep at least the width they had.
+/// Formats locks as rows. Columns never become narrower.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     widths: [usize; COLUMNS],
 }
 
 impl Table {
-    /// The names of the columns and the rows of these locks, a line each.
+    /// Returns the column names and the rows of these locks, one line each.
     pub(super) fn with_head(&mut self, locks: &[LockInfo], now: SystemTime) -> Vec<String> {
         let head = HEAD.map(str::to_owned);
         let rows = locks.iter().flat_map(|lock| rows(lock, now));
         self.lines(std::iter::once(head).chain(rows).collect())
     }
 
-    /// The rows of these locks, a line each.
+    /// Returns the rows of these locks, one line each.
     pub(super) fn without_head(&mut self, locks: &[LockInfo], now: SystemTime) -> Vec<String> {
         let rows = locks.iter().flat_map(|lock| rows(lock, now));
         self.lines(rows.collect())
@@ -50,7 +50,7 @@ impl Table {
     }
 }
 
-/// A row for each holder; a lock that has none has a row as well.
+/// Returns one row per holder, or one row for a lock without holders.
 fn rows(lock: &LockInfo, now: SystemTime) -> Vec<[String; COLUMNS]> {
     let (key, kind) = (text::plain(&lock.key), text::kind(lock));
     let waiting = lock.waiting.len().to_string();

@@ -10,7 +10,7 @@ const MINUTE: f64 = 60.0;
 const HOUR: f64 = 60.0 * MINUTE;
 const DAY: f64 = 24.0 * HOUR;
 
-/// A span as people read it: `350 ms`, `3.2 s`, `42 s`, `4 m`, `1.5 h`, `2.0 d`.
+/// Formats a span for people: `350 ms`, `3.2 s`, `42 s`, `4 m`, `1.5 h`, `2.0 d`.
 pub(super) fn span(span: Duration) -> String {
     let seconds = span.as_secs_f64();
     if seconds < SECOND {
@@ -28,22 +28,23 @@ pub(super) fn span(span: Duration) -> String {
     }
 }
 
-/// How long ago a time was. The store's clock may be ahead of this machine's.
+/// Returns the time that has passed since `time`. It is zero if the store's clock is ahead of this
+/// machine's.
 pub(super) fn since(time: Option<SystemTime>, now: SystemTime) -> Option<Duration> {
     time.map(|time| now.duration_since(time).unwrap_or_default())
 }
 
-/// How long it is until a time.
+/// Returns the time left until `time`, or zero if it is past.
 pub(super) fn until(time: Option<SystemTime>, now: SystemTime) -> Option<Duration> {
     time.map(|time| time.duration_since(now).unwrap_or_default())
 }
 
-/// A span, or `-` if there is none.
+/// Formats a span, or returns `-` if there is none.
 pub(super) fn or_dash(duration: Option<Duration>) -> String {
     duration.map_or_else(|| "-".to_owned(), span)
 }
 
-/// What kind of lock it is: `exclusive`, `shared`, `2 of 3 permits`, …
+/// Returns the kind of a lock: `exclusive`, `shared`, `2 of 3 permits`, …
 pub(super) fn kind(lock: &LockInfo) -> String {
     match lock.state {
         LockState::Free => "free".to_owned(),
@@ -57,7 +58,7 @@ pub(super) fn kind(lock: &LockInfo) -> String {
     }
 }
 
-/// A process, and its function.
+/// Formats a process and its function.
 pub(super) fn owner(owner: Option<&Owner>) -> String {
     owner.map_or_else(
         || "a process that is not known".to_owned(),
@@ -65,7 +66,7 @@ pub(super) fn owner(owner: Option<&Owner>) -> String {
     )
 }
 
-/// The holder of a lock.
+/// Formats the holder of a lock.
 pub(super) fn holder(holder: &Holder) -> String {
     if holder.foreign && holder.owner.is_none() {
         return "another client".to_owned();

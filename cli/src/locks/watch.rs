@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::output;
 
 /// Shows the locks until ctrl-c, or until the reader of standard output is gone. On a terminal the
-/// table is drawn again and again, else each change is a line.
+/// table is redrawn repeatedly; elsewhere each change is a line.
 pub(crate) async fn watch(store: &Store, options: &Watch, json: bool) -> Result<u8, Failure> {
     let pool = store.connect().await?;
     let mut watcher = Watcher {
@@ -41,16 +41,16 @@ struct Watcher<'a> {
     pool: LockPool,
     options: &'a Watch,
     json: bool,
-    /// Whether there is a terminal to draw on.
+    /// True if the table is drawn on a terminal.
     drawn: bool,
     table: Table,
     changes: Changes,
-    /// What kept the last look from an answer.
+    /// The last reported error, until the store answers again.
     trouble: Option<String>,
 }
 
 impl Watcher<'_> {
-    /// Ends when the reader is gone.
+    /// Returns when the reader is gone.
     async fn run(&mut self) {
         let mut ticks = interval(self.options.every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -66,7 +66,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// Draws the table. Returns whether the terminal is still there.
+    /// Draws the table. Returns true if the terminal is still there.
     fn draw(&mut self, locks: &[LockInfo]) -> bool {
         let now = SystemTime::now();
         let pattern = text::plain(&self.options.pattern);
@@ -85,7 +85,7 @@ impl Watcher<'_> {
         screen::draw(&lines).is_ok()
     }
 
-    /// Prints what has changed. Returns whether the reader is still there.
+    /// Prints the changes. Returns true if the reader is still there.
     fn tell(&mut self, locks: &[LockInfo]) -> bool {
         let was_trouble = self.trouble.take().is_some();
         let now = SystemTime::now();
@@ -112,7 +112,7 @@ impl Watcher<'_> {
         lines.iter().all(|line| output::try_line(line).is_ok())
     }
 
-    /// Says once that the store is away; the next look may find it again.
+    /// Reports once that the store is away. The next look may reach it again.
     fn tell_trouble(&mut self, text: String) -> bool {
         if self.drawn {
             return screen::draw(&[text]).is_ok();

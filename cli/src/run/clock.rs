@@ -1,7 +1,7 @@
-//! The clock that leases are counted on, and an alarm on it.
+//! The clock for leases, and an alarm on it.
 //!
-//! `CLOCK_BOOTTIME` runs on while the machine is suspended, as the store's clock does. All
-//! processes of a machine read the same, so that a deadline can be told to another process.
+//! `CLOCK_BOOTTIME` continues while the machine is suspended, like the store's clock. All processes
+//! of a machine read the same time, so a deadline can be sent to another process.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,26 +16,25 @@ use tokio::io::unix::AsyncFd;
 /// A point in time: the time since the machine started.
 pub(super) type Moment = Duration;
 
-/// The time now.
 pub(super) fn now() -> Moment {
     let now = clock_gettime(ClockId::Boottime);
     let (seconds, nanos) = (u64::try_from(now.tv_sec), u32::try_from(now.tv_nsec));
     Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
 }
 
-/// A point in time as a number that fits into a message.
+/// Converts a point in time to a number that fits into a message.
 pub(super) fn nanos(moment: Moment) -> u64 {
     u64::try_from(moment.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Rings at a time that can be changed. A machine that wakes up from suspend rings it at once if
-/// that time is past.
+/// Rings at a time that can be changed. If the time has passed while the machine was suspended, it
+/// rings as soon as the machine wakes up.
 pub(super) struct Alarm {
     timer: AsyncFd<OwnedFd>,
 }
 
 impl Alarm {
-    /// An alarm that is not set.
+    /// Creates an alarm that does not ring before it is set.
     pub(super) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
@@ -48,7 +47,7 @@ impl Alarm {
         Ok(Self { timer })
     }
 
-    /// Rings at `at`, and at no other time.
+    /// Makes the alarm ring at `at`, and at no other time.
     pub(super) fn set(&self, at: Moment) -> io::Result<()> {
         // Zero would switch the alarm off.
         let at = at.max(Duration::from_nanos(1));
@@ -67,7 +66,7 @@ impl Alarm {
         Ok(())
     }
 
-    /// Ends when the alarm has rung. Cancel safe.
+    /// Returns when the alarm has rung. Cancel safe.
     pub(super) async fn rings(&self) -> io::Result<()> {
         loop {
             let mut ready = self.timer.readable().await?;

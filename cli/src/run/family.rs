@@ -1,4 +1,4 @@
-//! The processes that a command has started, and the end of all of them.
+//! The processes started by a command, and the end of all of them.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::{fs, io};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
 
-/// The time between two looks at processes that are to end.
+/// Interval between two looks at processes that must end.
 pub(super) const ROUND: Duration = Duration::from_millis(5);
 
 /// One process of this machine.
@@ -19,27 +19,27 @@ pub(super) struct Process {
     pub(super) group: i32,
     /// 0 if its leader belongs to the machine outside this container.
     pub(super) session: i32,
-    /// Whether it runs no more, and only its parent has not asked for its status.
+    /// True if it has ended, but its parent has not yet asked for its status.
     pub(super) ended: bool,
 }
 
-/// What a round of killing has found.
+/// Result of one round of killing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Killed {
-    /// How many processes were still there.
+    /// Number of processes that were still alive.
     pub(super) alive: usize,
-    /// How many of them the system does not let this user kill.
+    /// Number of these that the system does not let this user kill.
     pub(super) refused: usize,
 }
 
-/// This process. `getsid` and `getpgrp` of rustix panic on the 0 that a container shows.
+/// Returns this process. `getsid` and `getpgrp` of rustix panic on the 0 that a container shows.
 pub(super) fn this_process() -> io::Result<Process> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     parse(&stat).ok_or_else(|| io::Error::other("/proc/self/stat cannot be read"))
 }
 
-/// All processes below `root`, at any depth, without itself. A process whose parent has died is
-/// below the nearest process above it that adopts orphans.
+/// Returns all processes below `root`, at any depth, without `root` itself. A process whose parent
+/// has died is below its nearest ancestor that adopts orphans.
 pub(super) fn descendants(root: Pid) -> io::Result<Vec<Process>> {
     let mut rest = processes()?;
     let mut family = HashSet::from([root.as_raw_nonzero().get()]);
@@ -57,8 +57,8 @@ pub(super) fn descendants(root: Pid) -> io::Result<Vec<Process>> {
     }
 }
 
-/// Kills every process below `root` (SIGKILL). To be repeated until none is alive: a process may
-/// start another one meanwhile.
+/// Kills every process below `root` (SIGKILL). Repeat this until none is alive: a process may start
+/// another one meanwhile.
 pub(super) fn kill_descendants(root: Pid) -> io::Result<Killed> {
     let mut killed = Killed::default();
     let family = descendants(root)?;
@@ -72,7 +72,7 @@ pub(super) fn kill_descendants(root: Pid) -> io::Result<Killed> {
     Ok(killed)
 }
 
-/// Kills all processes below this one, and ends when none is left.
+/// Kills all processes below this one. Returns when none is left.
 pub(super) async fn end_descendants() -> io::Result<()> {
     while kill_descendants(getpid())?.alive > 0 {
         while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
@@ -81,7 +81,7 @@ pub(super) async fn end_descendants() -> io::Result<()> {
     Ok(())
 }
 
-/// All processes that can be seen.
+/// Returns all visible processes.
 fn processes() -> io::Result<Vec<Process>> {
     let mut processes = Vec::new();
     for entry in fs::read_dir("/proc")? {
@@ -93,7 +93,7 @@ fn processes() -> io::Result<Vec<Process>> {
         if !is_process {
             continue;
         }
-        // A process may end between the two readings.
+        // A process may end between the two reads.
         if let Ok(stat) = fs::read(entry.path().join("stat")) {
             processes.extend(parse(&String::from_utf8_lossy(&stat)));
         }
@@ -101,8 +101,8 @@ fn processes() -> io::Result<Vec<Process>> {
     Ok(processes)
 }
 
-/// Reads `/proc/<pid>/stat`: `pid (name) state ppid pgrp session …`. A name may have brackets and
-/// spaces.
+/// Parses `/proc/<pid>/stat`: `pid (name) state ppid pgrp session …`. A name may contain brackets
+/// and spaces.
 fn parse(stat: &str) -> Option<Process> {
     let (id, rest) = stat.split_once(" (")?;
     let (_, rest) = rest.rsplit_once(") ")?;
@@ -140,8 +140,8 @@ mod tests {
         assert_eq!(parse("nonsense"), None);
     }
 
-    /// Fails if the leader of a session outside this container is taken for an error: with
-    /// `docker exec` and in many build machines the number is 0.
+    /// Fails if a session leader outside this container counts as an error. Its number is 0 with
+    /// `docker exec` and on many build machines.
     #[test]
     fn a_leader_outside_the_container_is_0() {
         let stat = "42 (a) S 7 0 0 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 99";
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!((process.group, process.session), (0, 0));
     }
 
-    /// Fails if this process is not found where it looks for itself.
+    /// Fails if this process reads the wrong id or parent for itself.
     #[test]
     fn this_process_knows_its_parent() {
         let process = this_process().expect("/proc is there");

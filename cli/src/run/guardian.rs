@@ -1,4 +1,4 @@
-//! The guardian of a command: ends it, and all that it has started, before the lease is over.
+//! The guardian of a command: ends it, and everything it has started, before the lease ends.
 //!
 //! It needs no lock store, and lives until no process of the command is left.
 
@@ -27,7 +27,7 @@ use super::signals::Signals;
 use super::wire::{Channel, News, Order, message};
 use crate::exit;
 
-/// The time between two looks at processes that the command has left.
+/// Interval between two looks at processes that the command has left behind.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Starts the command, and guards it. `leasehold run` is at the other end of standard input.
@@ -35,7 +35,7 @@ pub(super) async fn guard(settings: Settings, command: Vec<OsString>) -> io::Res
     // Ctrl-c at the terminal and a kill of the group of `leasehold run` do not reach this process.
     setpgid(None, None)?;
     let mut signals = Signals::all()?;
-    // Before the command starts, which may end at once.
+    // Before the start of the command, which may end at once.
     let children = unix::signal(SignalKind::child())?;
     role::adopt_orphans(settings)?;
     let socket = UnixStream::from(stdin().as_fd().try_clone_to_owned()?);
@@ -62,7 +62,7 @@ fn start(
     role::pid(&signals.spawn(launcher)?)
 }
 
-/// The first message: the deadline, and the standard input of the command.
+/// Receives the first message: the deadline, and the standard input of the command.
 fn receive(socket: &UnixStream) -> io::Result<(Moment, OwnedFd)> {
     let mut bytes = [0; 9];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
@@ -81,24 +81,24 @@ fn receive(socket: &UnixStream) -> io::Result<(Moment, OwnedFd)> {
 
 struct Guardian {
     channel: Channel,
-    /// Whether `leasehold run` is at the other end.
+    /// True if `leasehold run` is at the other end.
     attended: bool,
     schedule: Schedule,
-    /// The command. It is the first of its group.
+    /// The command, which is the first process of its group.
     command: Pid,
     /// The session of the command when it began.
     session: i32,
     ended: bool,
-    /// Why the command is asked to stop, if `leasehold run` was told so.
+    /// Reason for stopping the command, if `leasehold run` was notified of it.
     told: Option<Reason>,
-    /// How many processes the command has left, if `leasehold run` was told so.
+    /// Number of processes left behind by the command, if `leasehold run` was notified of it.
     left: Option<usize>,
     refused: usize,
     killing: bool,
 }
 
 impl Guardian {
-    /// Of a command that runs.
+    /// Creates the guardian of a running command.
     fn new(socket: UnixStream, schedule: Schedule, command: Pid) -> io::Result<Self> {
         let guardian = Self {
             channel: Channel::new(socket)?,
@@ -117,7 +117,7 @@ impl Guardian {
         Ok(guardian)
     }
 
-    /// Ends when no process of the command is left.
+    /// Returns when no process of the command is left.
     async fn watch(&mut self, signals: &mut Signals, mut children: unix::Signal) -> io::Result<()> {
         let alarm = Alarm::new()?;
         let (mut round, mut look) = (interval(ROUND), interval(LOOK));
@@ -131,7 +131,7 @@ impl Guardian {
                 rung = alarm.rings(), if !self.killing => rung?,
                 order = self.channel.next(), if self.attended => self.obey(order),
                 _ = children.recv() => {}
-                // They are for the command, which gets them from `leasehold run`.
+                // Ignored: the command receives these signals from `leasehold run`.
                 _ = signals.next() => continue,
                 _ = look.tick(), if self.ended => {}
             }
@@ -170,7 +170,7 @@ impl Guardian {
         }
     }
 
-    /// Does what is due.
+    /// Performs the due step, and reports changes to `leasehold run`.
     fn act(&mut self) -> io::Result<()> {
         self.look_at_the_command()?;
         match self.schedule.due(clock::now()) {
@@ -187,7 +187,7 @@ impl Guardian {
 
     fn terminate(&self) {
         self.signal(Signal::TERM);
-        // A process that stands still takes no other signal.
+        // A suspended process handles no other signal until it continues.
         self.signal(Signal::CONT);
     }
 
@@ -202,14 +202,14 @@ impl Guardian {
         Ok(())
     }
 
-    /// Sends a signal to the group of the command. Its number belongs to it as long as the command
-    /// has not been waited for.
+    /// Sends a signal to the group of the command. The group keeps its number until the command has
+    /// been waited for.
     fn signal(&self, signal: Signal) {
-        // A group without processes takes none.
+        // Fails for a group without processes.
         let _ = kill_process_group(self.command, signal);
     }
 
-    /// Tells of the command's end, and leaves it as a zombie, which keeps its number.
+    /// Reports the command's end, and leaves it as a zombie, which keeps its number.
     fn look_at_the_command(&mut self) -> io::Result<()> {
         if self.ended {
             return Ok(());
@@ -222,16 +222,16 @@ impl Guardian {
             return Ok(());
         }
         let suspended = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
-        // An error is that of a command that has just ended.
+        // An error means that the command has just ended.
         if let Ok(Some(_)) = waitid(WaitId::Pid(self.command), suspended) {
             self.channel.send(News::Suspended);
         }
         Ok(())
     }
 
-    /// Whether all is over: the command has ended, and so have the processes that it left in its
-    /// session. What has begun a session of its own is a service that outlives the command on
-    /// purpose. Only when the lease is lost it has to end as well.
+    /// True if the command has ended, and also the processes that it left in its session. A process
+    /// with its own session is a service that outlives the command on purpose. It must end only if
+    /// the command was stopped.
     fn is_done(&mut self) -> io::Result<bool> {
         if !self.ended {
             return Ok(false);
@@ -250,7 +250,7 @@ impl Guardian {
         Ok(left == 0)
     }
 
-    /// Asks for the status of ended processes that this one has adopted.
+    /// Asks for the status of ended processes adopted by this one.
     fn reap_adopted(&self) -> io::Result<()> {
         let us = getpid();
         let ours = |process: &family::Process| {

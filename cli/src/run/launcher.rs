@@ -15,14 +15,15 @@ use super::role::Settings;
 use super::says::Says;
 use crate::exit;
 
-/// Variables of systemd. Each is valid in the process that it names only.
+/// Variables of systemd. Each is valid only in the process that it names.
 const ADDRESSED: [&str; 3] = ["LISTEN_PID", "WATCHDOG_PID", "SYSTEMD_EXEC_PID"];
 
-/// Another name of the process in `LISTEN_PID`. Without it `LISTEN_PID` counts.
+/// Variable of systemd that identifies the process in `LISTEN_PID` again. Without it, `LISTEN_PID`
+/// counts alone.
 const ADDRESSED_AGAIN: &str = "LISTEN_PIDFDID";
 
-/// Starts the command in the place of this process, unless its lease is about to end, or its
-/// guardian is dead. Returns only if it does not start.
+/// Replaces this process with the command, unless its lease is about to end or its guardian is
+/// dead. Returns only if the command does not start.
 ///
 /// The kernel kills the command when its guardian dies. That holds across `exec`, except for
 /// programs that run as another user (set-user-ID).
@@ -30,7 +31,7 @@ pub(super) fn launch(settings: &Settings, command: &[OsString]) -> u8 {
     if set_parent_process_death_signal(Some(Signal::KILL)).is_err() {
         return exit::SYSTEM;
     }
-    // Checked after the line above: a guardian that died before it sends no signal.
+    // Checked after the line above: no signal arrives from a guardian that died before that line.
     if !settings.parent_lives() {
         return exit::SYSTEM;
     }
@@ -50,12 +51,13 @@ pub(super) fn launch(settings: &Settings, command: &[OsString]) -> u8 {
     }
 }
 
-/// The lease may have ended while this process stood still.
+/// True if it is too late to start the command: this process may have stalled.
 fn is_over(latest: Moment) -> bool {
     latest <= clock::now()
 }
 
-/// Returns only the error. `Command` would set SIGPIPE to its default.
+/// Becomes the command. Returns only the error. An ignored SIGPIPE needs `execute`, because
+/// `Command` would set it to its default.
 fn become_it(settings: &Settings, program: &OsStr, arguments: &[OsString]) -> io::Error {
     if settings.ignores_pipe {
         let Err(error) = execute(settings.run, program, arguments);
@@ -66,7 +68,7 @@ fn become_it(settings: &Settings, program: &OsStr, arguments: &[OsString]) -> io
     command.envs(environment(settings.run)).exec()
 }
 
-/// Executes a program that ignores SIGPIPE, as this process does.
+/// Executes a program that ignores SIGPIPE, like this process.
 fn execute(run: i32, program: &OsStr, arguments: &[OsString]) -> io::Result<Infallible> {
     let program = CString::new(program.as_bytes())?;
     let mut all = vec![program.clone()];
@@ -82,7 +84,8 @@ fn execute(run: i32, program: &OsStr, arguments: &[OsString]) -> io::Result<Infa
     Ok(nix::unistd::execvpe(&program, &all, &variables)?)
 }
 
-/// The environment of this process. What systemd has addressed to `leasehold run` is the command's.
+/// Returns the environment of this process. Variables that systemd addressed to `leasehold run` are
+/// addressed to the command instead.
 fn environment(run: i32) -> impl Iterator<Item = (OsString, OsString)> {
     let (run, this) = (run.to_string(), getpid().to_string());
     let variables = env::vars_os().filter(|(name, _)| name != ADDRESSED_AGAIN);

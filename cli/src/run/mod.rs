@@ -1,7 +1,7 @@
 //! `leasehold run`: any program inside a lock.
 //!
-//! [`role`] has a picture of the four processes, and says what happens when one of them dies or
-//! stands still.
+//! [`role`] has a picture of the four processes, and lists the effects if one of them dies or
+//! stalls.
 
 mod clock;
 mod family;
@@ -33,10 +33,10 @@ use crate::args::{Run, Store};
 use crate::exit;
 use crate::failure::Failure;
 
-/// The shortest ttl: the processes need a tenth of it to end.
+/// The shortest ttl. The processes need a tenth of it to end.
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
-/// How long the end waits for the store to confirm what is released.
+/// Maximum time to wait until the store confirms the release.
 const RELEASE: Duration = Duration::from_secs(2);
 
 /// Runs this process to its end if it was started in the role of a warden, guardian or launcher.
@@ -64,7 +64,7 @@ pub(crate) async fn run(store: &Store, options: &Run, json: bool) -> Result<u8, 
     };
     let says = Says::new(json);
     let code = take_and_run(&pool, options, signals, &says).await;
-    // Also after a refusal: a request that had no answer may have set the lock.
+    // Also after a refusal: a request without an answer may have set the lock.
     pool.shutdown(RELEASE).await;
     code
 }
@@ -112,7 +112,8 @@ async fn take_and_run(
     inside(guard, options, signals.and_terminal()?, says).await
 }
 
-/// A lease that was over before its grant was seen: the command did not run.
+/// Converts the error of an acquire. If the lease was over before its grant arrived, the command
+/// did not run, so the lock counts as held elsewhere.
 fn not_taken(error: LockError) -> Failure {
     let mut failure = Failure::from(error);
     if failure.code == exit::LOST {

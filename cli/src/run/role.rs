@@ -1,4 +1,4 @@
-//! The four processes of one `leasehold run`, which are one program.
+//! The four processes of one `leasehold run`, which all run the same program.
 //!
 //! ```text
 //! leasehold run        has the lock and renews it; sends the guardian each new deadline
@@ -8,21 +8,21 @@
 //!       └ …            what the command starts
 //! ```
 //!
-//! The processes end in time although some of them die, or stand still:
+//! The processes end in time even if some of them die or stall:
 //!
-//! - `leasehold run` is killed: the guardian sees the connection end, and stops the command.
-//! - `leasehold run` stands still: the lease is not renewed, and the guardian stops the command
-//!   before the deadline.
+//! - `leasehold run` is killed: the guardian detects the closed connection, and stops the command.
+//! - `leasehold run` stalls: the lease is not renewed, and the guardian stops the command before
+//!   the deadline.
 //! - The guardian is killed: the kernel kills the command, and the warden adopts and kills the
-//!   rest, also if `leasehold run` was killed or stands still. `leasehold run` does the same.
-//! - The guardian stands still: `leasehold run` kills all processes below it before the deadline.
-//! - `leasehold run` is killed while the guardian stands still: the kernel wakes the warden, which
-//!   wakes the guardian (`SIGCONT`).
-//! - The warden is killed: nothing, as long as one of the other two lives.
+//!   rest, even if `leasehold run` was killed or stalls. `leasehold run` does the same.
+//! - The guardian stalls: `leasehold run` kills all processes below it before the deadline.
+//! - `leasehold run` is killed while the guardian is suspended: the kernel wakes the warden,
+//!   which wakes the guardian (`SIGCONT`).
+//! - The warden is killed: nothing happens as long as `leasehold run` or the guardian lives.
 //!
 //! Nothing ends the rest in time if all three are killed, or if `leasehold run` and the guardian
-//! both stand still. After three deaths the kernel kills the command itself, but not what it has
-//! started.
+//! both stall. If all three are killed, the kernel kills the command itself, but not the processes
+//! started by it.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -39,28 +39,28 @@ use super::says::Says;
 use super::start;
 use crate::exit;
 
-/// No key and no subcommand begins like this.
+/// Names of the roles. No key and no subcommand begins like this.
 pub(super) const WARDEN: &str = "%warden";
 pub(super) const GUARDIAN: &str = "%guardian";
 pub(super) const LAUNCHER: &str = "%launcher";
 
-/// Settings that a process hands to the one that it starts.
+/// Settings that a process passes to its child process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Settings {
-    /// The process that starts it.
+    /// The process that passes these settings.
     pub(super) parent: i32,
-    /// `leasehold run`.
+    /// The `leasehold run` process.
     pub(super) run: i32,
-    /// The ttl. For the launcher the time after which the command does not start.
+    /// The ttl. For the launcher, the time after which the command must not start.
     pub(super) moment: Moment,
-    /// True if it reports as JSON.
+    /// True if events are reported as JSON.
     pub(super) json: bool,
     /// True if the command ignores SIGPIPE from its start.
     pub(super) ignores_pipe: bool,
 }
 
 impl Settings {
-    /// Those of `leasehold run`.
+    /// Returns the settings that `leasehold run` passes on.
     pub(super) fn new(ttl: Duration, json: bool) -> Self {
         let this = getpid().as_raw_nonzero().get();
         Self {
@@ -72,7 +72,7 @@ impl Settings {
         }
     }
 
-    /// Returns whether the process that has started this one still is its parent.
+    /// True if the process that started this one is still its parent.
     pub(super) fn parent_lives(&self) -> bool {
         getppid().is_some_and(|parent| parent.as_raw_nonzero().get() == self.parent)
     }
@@ -89,7 +89,8 @@ pub(super) fn parse(settings: &str) -> Option<Settings> {
     })
 }
 
-/// A child process in a role: this program once more. The file may have been replaced meanwhile.
+/// Returns a child process in a role. It runs this program again, even if the program's file has
+/// been replaced.
 pub(super) fn process(role: &str, settings: Settings, command: &[OsString]) -> Command {
     let (this, moment) = (getpid(), nanos(settings.moment));
     let Settings {
@@ -107,13 +108,12 @@ pub(super) fn process(role: &str, settings: Settings, command: &[OsString]) -> C
     process
 }
 
-/// The id of a child process.
 pub(super) fn pid(child: &Child) -> io::Result<Pid> {
     let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     id.ok_or_else(|| io::Error::other("a process has no id"))
 }
 
-/// Runs a process between `leasehold run` and the command to its end.
+/// Runs the warden or the guardian to its end, and returns the exit code.
 pub(super) fn run(json: bool, ended: impl Future<Output = io::Result<()>>) -> u8 {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -129,8 +129,9 @@ pub(super) fn run(json: bool, ended: impl Future<Output = io::Result<()>>) -> u8
 
 /// Makes this process the parent of orphans below it.
 ///
-/// One that stands still when its parent dies has to go on. By itself the kernel wakes only an
-/// orphaned group. Inside another `leasehold run`, which adopts this process, it is none.
+/// A suspended process must continue when its parent dies. The kernel automatically wakes only an
+/// orphaned process group. The group is not orphaned if another `leasehold run` adopts this
+/// process.
 pub(super) fn adopt_orphans(settings: Settings) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::CONT))?;
     set_child_subreaper(Some(getpid()))?;
@@ -145,7 +146,7 @@ pub(super) fn adopt_orphans(settings: Settings) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Fails if a process is told something else than was meant.
+    /// Fails if a process receives other settings than were sent.
     #[test]
     fn settings_arrive_as_they_were_sent() {
         let settings = Settings {

@@ -1,4 +1,4 @@
-//! What `leasehold run` says beside its command: on standard error, as text or as lines of JSON.
+//! Messages of `leasehold run` itself: on standard error, as text or as lines of JSON.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,7 +11,7 @@ use super::schedule::Reason;
 use crate::args::Run;
 use crate::output;
 
-/// Tells of events on standard error, which the command writes to as well.
+/// Reports events on standard error, which the command also writes to.
 #[derive(Debug)]
 pub(crate) struct Says {
     pub(crate) json: bool,
@@ -22,7 +22,7 @@ impl Says {
         Self { json }
     }
 
-    /// The lock is held. Nothing for people: the command's own output is what counts.
+    /// Reports the held lock, only as JSON: people read the command's own output.
     pub(crate) fn acquired(&self, guard: &LockGuard, waited: Duration) {
         self.event(&json!({
             "event": "acquired",
@@ -69,7 +69,7 @@ impl Says {
         );
     }
 
-    /// The release has found the lock gone.
+    /// Reports that the lock was gone at its release.
     pub(crate) fn gone(&self, key: &str) {
         let text = format!(
             "the lock `{key}` was gone when the command ended; another process may have run beside it"
@@ -95,7 +95,7 @@ impl Says {
         self.tell(&text, &json!({ "event": "refused", "processes": count }));
     }
 
-    /// The guardian is gone.
+    /// Reports that the guardian is gone.
     pub(crate) fn unguarded(&self) {
         let text = "the process that guards the command was killed; the command is killed as well";
         self.tell(text, &json!({ "event": "unguarded" }));
@@ -108,7 +108,7 @@ impl Says {
         );
     }
 
-    /// All is over.
+    /// Reports the end of the run, only as JSON.
     pub(crate) fn ended(&self, code: u8, lost: bool) {
         self.event(&json!({ "event": "ended", "exit_code": code, "lost": lost }));
     }

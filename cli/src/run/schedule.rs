@@ -1,4 +1,5 @@
-//! When the command is asked to stop, and when it is killed. Pure: no clock, no processes.
+//! Times at which the command is asked to stop, and at which it is killed. Pure: no clock, no
+//! processes.
 //!
 //! ```text
 //! renewed                                  deadline - ttl/5   - ttl/10    - ttl/20  deadline
@@ -7,27 +8,27 @@
 //!                                                                         kills as well)
 //! ```
 //!
-//! The deadline is when leasehold itself gives the lease up. The store does not give the lock to
+//! At the deadline, leasehold itself gives the lease up. The store does not grant the lock to
 //! another process before that.
 
 use std::time::Duration;
 
 use super::clock::Moment;
 
-/// The longest time that a command gets between SIGTERM and SIGKILL, if its lease lasts so long.
+/// Maximum time between SIGTERM and SIGKILL, if the lease lasts that long.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The longest time between SIGTERM and SIGKILL when a lock is taken away (`leasehold release`). It
-/// comes free three seconds after that, whatever its holder does.
+/// Maximum time between SIGTERM and SIGKILL after a lock was taken away (`leasehold release`). The
+/// lock becomes free three seconds after that, even if its holder does not release it.
 const TAKEN_AWAY: Duration = Duration::from_secs(2);
 
-/// Two readings of one deadline differ by less.
+/// Two readings of one deadline differ by less than this.
 const ROUNDING: Duration = Duration::from_millis(1);
 
-/// Why a command is stopped.
+/// Reason for stopping a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The lease is lost, or was not renewed for so long that it may soon be.
+    /// The lease is lost, or was not renewed for so long that it may soon be lost.
     Lost,
     /// `--max-hold` is over. The lease is still renewed.
     MaxHold,
@@ -35,7 +36,7 @@ pub(crate) enum Reason {
     Orphaned,
 }
 
-/// What is due.
+/// A step to end the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// SIGTERM.
@@ -44,17 +45,17 @@ pub(super) enum Step {
     Kill,
 }
 
-/// The end of a command, as far as its lease determines it.
+/// Plan for the end of a command, as far as its lease determines it.
 #[derive(Debug)]
 pub(super) struct Schedule {
     ttl: Duration,
     deadline: Moment,
-    /// Why the command was asked to stop, and when it is killed at the latest.
+    /// Reason for stopping the command, and the latest time to kill it.
     stopped: Option<(Reason, Moment)>,
 }
 
 impl Schedule {
-    /// Of a lease that ends at `deadline` unless it is renewed.
+    /// Creates the schedule for a lease that ends at `deadline` unless it is renewed.
     pub(super) fn new(ttl: Duration, deadline: Moment) -> Self {
         Self {
             ttl,
@@ -63,8 +64,8 @@ impl Schedule {
         }
     }
 
-    /// The lease was renewed, or not: returns whether it lasts longer than was known. A command
-    /// that was asked to stop stays so.
+    /// Records the current deadline, which may be unchanged. Returns true if the lease lasts longer
+    /// than previously known. A command that was asked to stop must still stop.
     pub(super) fn extend(&mut self, deadline: Moment) -> bool {
         let longer = self.deadline + ROUNDING < deadline;
         if longer {
@@ -73,24 +74,24 @@ impl Schedule {
         longer
     }
 
-    /// When the command is asked to stop unless the lease is renewed. A command does not begin
-    /// after this.
+    /// Returns the time at which the command is asked to stop unless the lease is renewed. A
+    /// command does not start after this time.
     pub(super) fn terminates_at(&self) -> Moment {
         self.deadline.saturating_sub(self.ttl / 5)
     }
 
-    /// When the command is killed at the latest.
+    /// Returns the latest time at which the command is killed.
     pub(super) fn kills_at(&self) -> Moment {
         let latest = self.deadline.saturating_sub(self.ttl / 10);
         self.stopped.map_or(latest, |(_, at)| at.min(latest))
     }
 
-    /// When a second process kills the command, in case that the first one stands still.
+    /// Returns the time at which a second process kills the command, in case the first one stalls.
     pub(super) fn backup_at(&self) -> Moment {
         self.kills_at() + self.ttl / 20
     }
 
-    /// When [`due`](Self::due) is to be asked next.
+    /// Returns the time of the next call to [`due`](Self::due).
     pub(super) fn next(&self) -> Moment {
         match self.stopped {
             None => self.terminates_at(),
@@ -98,12 +99,12 @@ impl Schedule {
         }
     }
 
-    /// Why the command was asked to stop.
+    /// Returns the reason for stopping the command, if it was asked to stop.
     pub(super) fn reason(&self) -> Option<Reason> {
         self.stopped.map(|(reason, _)| reason)
     }
 
-    /// The command is to end. Returns whether it was not asked to stop before.
+    /// Records that the command must end. Returns true if it was not asked to stop before.
     pub(super) fn stop(&mut self, reason: Reason, now: Moment) -> bool {
         let grace = match reason {
             Reason::Lost => TAKEN_AWAY.min(self.ttl / 10),
@@ -115,12 +116,12 @@ impl Schedule {
         is_first
     }
 
-    /// What is to be done now. SIGTERM is due once, and not if it comes too late: it would wake a
-    /// process that stands still. SIGKILL is due until the command is gone.
+    /// Returns the due step. SIGTERM is due once, and not if it is too late: it would wake a
+    /// suspended process. SIGKILL is due until the command is gone.
     pub(super) fn due(&mut self, now: Moment) -> Option<Step> {
         let overdue = self.stopped.is_none() && self.terminates_at() <= now;
         if overdue {
-            // The lock is still this process's: the command has the time that is left.
+            // The lock still belongs to this process, so the command gets the remaining time.
             self.stopped = Some((Reason::Lost, self.kills_at()));
         }
         if self.stopped.is_some() && self.kills_at() <= now {
@@ -154,7 +155,8 @@ mod tests {
         assert_eq!(schedule.backup_at(), at(119));
     }
 
-    /// Fails if a lock that was taken away, and comes free soon, leaves the command a long time.
+    /// Fails if a command may run for a long time after its lock was taken away. The lock soon
+    /// becomes free.
     #[test]
     fn a_long_lease_that_ends_and_one_that_is_taken_away() {
         let ttl = Duration::from_secs(300);
@@ -186,7 +188,7 @@ mod tests {
         assert_eq!(schedule.due(at(127)), Some(Step::Kill));
     }
 
-    /// Fails if a command that hangs gets no time to end, or more than its lease has.
+    /// Fails if a command that hangs gets no time to end, or more time than its lease has.
     #[test]
     fn other_ends_leave_ten_seconds_at_most() {
         let mut schedule = Schedule::new(TTL, at(1_000));

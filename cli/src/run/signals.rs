@@ -1,4 +1,4 @@
-//! The signals that are passed on to the command, and those that it inherits.
+//! The signals passed on to the command, and the signals inherited by it.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,7 +11,7 @@ use tokio::signal::unix::{self, SignalKind};
 
 use super::start;
 
-/// Signals that end a program that does not handle them. They are passed on to the command.
+/// Signals that end a program without a handler. They are passed on to the command.
 const ENDING: [Signal; 10] = [
     Signal::HUP,
     Signal::INT,
@@ -20,12 +20,12 @@ const ENDING: [Signal; 10] = [
     Signal::ABORT,
     Signal::USR1,
     Signal::USR2,
-    // From a timer that the parent has set: `perl -e 'alarm shift; exec @ARGV' 60 …`.
+    // From a timer set by the parent: `perl -e 'alarm shift; exec @ARGV' 60 …`.
     Signal::ALARM,
     Signal::TERM,
     // From batch systems, before a job's time is over.
     Signal::XCPU,
-    // The host of an LXC container shuts it down.
+    // From the host of an LXC container, to shut it down.
     Signal::POWER,
 ];
 
@@ -35,37 +35,37 @@ const TERMINAL: [Signal; 3] = [Signal::TSTP, Signal::CONT, Signal::WINCH];
 /// Signals that stop a process that sets the terminal's foreground group, or reads from it.
 const BACKGROUND: [Signal; 2] = [Signal::TTIN, Signal::TTOU];
 
-/// Signals that this process gets, and that have no other effect on it.
+/// Receives signals, which then have no other effect on this process.
 pub(super) struct Signals {
     streams: Vec<(Signal, unix::Signal)>,
-    /// The signals that the parent has blocked.
+    /// The signals blocked by the parent.
     blocked: SigSet,
 }
 
 impl Signals {
-    /// Handles those that end a program. Signals that this process ignores from its start (`nohup`)
-    /// stay ignored, here and in the command. This process blocks none.
+    /// Handles the signals that end a program. Signals that this process ignores from its start
+    /// (`nohup`) stay ignored, here and in the command. This process blocks no signal.
     pub(super) fn ending() -> io::Result<Self> {
-        // While SIGCHLD is ignored, the kernel keeps no exit code of a child. A handler stays when
-        // its stream is dropped, and processes that this one starts have the default.
+        // While SIGCHLD is ignored, the kernel does not keep the exit codes of children. A handler
+        // stays when its stream is dropped. Processes started by this one have the default handler.
         drop(unix::signal(SignalKind::child())?);
         let mut signals = Self {
             streams: Vec::new(),
             blocked: SigSet::empty(),
         };
         signals.add(&ENDING)?;
-        // The handlers are there first: a blocked signal may be pending.
+        // After the handlers are set: a blocked signal may be pending.
         signals.blocked = SigSet::empty().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
         Ok(signals)
     }
 
-    /// Handles those of the terminal, too.
+    /// Handles the terminal's signals, too.
     pub(super) fn and_terminal(mut self) -> io::Result<Self> {
         self.add(&TERMINAL)?;
         Ok(self)
     }
 
-    /// Handles all of them, so that none ends or stops this process.
+    /// Handles the signals of all three lists, so that none ends or stops this process.
     pub(super) fn all() -> io::Result<Self> {
         let mut signals = Self::ending()?.and_terminal()?;
         signals.add(&BACKGROUND)?;
@@ -80,7 +80,7 @@ impl Signals {
         Ok(())
     }
 
-    /// Starts a process that inherits the signals which the parent has blocked.
+    /// Starts a process that inherits the signals blocked by the parent of this one.
     pub(super) fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         self.blocked.thread_set_mask()?;
         let child = command.spawn();
@@ -88,7 +88,7 @@ impl Signals {
         child
     }
 
-    /// The next signal. Cancel safe.
+    /// Returns the next signal. Cancel safe.
     pub(super) async fn next(&mut self) -> Signal {
         poll_fn(|cx| {
             for (signal, stream) in &mut self.streams {

@@ -31,7 +31,7 @@ extern "C" fn before_main() {
     IGNORED.store(ignored.unwrap_or(0), Ordering::Relaxed);
 }
 
-/// Returns whether this process ignored a signal when it started.
+/// True if this process ignored a signal when it started.
 pub(super) fn ignored(signal: Signal) -> bool {
     is_in(IGNORED.load(Ordering::Relaxed), signal)
 }
@@ -40,13 +40,13 @@ fn is_in(mask: u64, signal: Signal) -> bool {
     (mask >> (signal.as_raw() - 1)) & 1 == 1
 }
 
-/// Reads the field `sigignore` of `/proc/<pid>/stat`. A name may have brackets and spaces.
+/// Parses the field `sigignore` of `/proc/<pid>/stat`. A name may contain brackets and spaces.
 fn parse(stat: &[u8]) -> Option<u64> {
     let mut fields = stat
         .rsplit(|byte| *byte == b')')
         .next()?
         .split(|byte| *byte == b' ');
-    // The first one is empty: it is between the name and the state.
+    // The first field is empty: it is between the name and the state.
     let mask = core::str::from_utf8(fields.nth(31)?).ok()?;
     mask.parse().ok()
 }
@@ -74,7 +74,7 @@ mod tests {
         let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
         let mask = u64::from_str_radix(mask.expect("a mask").trim(), 16).expect("a number");
         let stat = std::fs::read("/proc/self/stat").expect("/proc is there");
-        // The line has the first 31 signals.
+        // The line contains only the first 31 signals.
         assert_eq!(parse(&stat), Some(mask & 0x7fff_ffff));
     }
 }

@@ -1,4 +1,4 @@
-//! The part of `leasehold run` that has the lock: starts the guardian, and tells it each deadline.
+//! The part of `leasehold run` that has the lock: starts the guardian, and sends it each deadline.
 
 use std::io::{self, IoSlice, stdin};
 use std::mem::MaybeUninit;
@@ -27,15 +27,15 @@ use super::wire::{Channel, News, Order, bytes};
 use crate::args::Run;
 use crate::exit;
 
-/// `sleep_until` this is for ever.
+/// Time limit of a command without `--max-hold`.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// How a command has ended.
+/// Result of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ended {
     /// The exit code of the command.
     pub(super) code: u8,
-    /// Why it was asked to end.
+    /// Reason for stopping it, if it was stopped.
     pub(super) stopped: Option<Reason>,
 }
 
@@ -47,11 +47,11 @@ pub(super) struct Supervisor<'a> {
     warden: Pid,
     channel: Channel,
     alarm: Alarm,
-    /// As the guardian has it.
+    /// Copy of the guardian's schedule.
     schedule: Schedule,
     command: Option<Pid>,
     code: Option<u8>,
-    /// No process of the command is left.
+    /// True if no process of the command is left.
     done: bool,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    /// Ends when no process of the command is left.
+    /// Returns when no process of the command is left.
     pub(super) async fn watch(mut self, signals: &mut Signals) -> Ended {
         if let Err(error) = self.attend(signals).await {
             self.says.failed(&error);
@@ -112,7 +112,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Ends when the guardian is done or dead, or when it has let its time pass.
+    /// Returns when the guardian is done or dead, or has not killed the command in time.
     async fn attend(&mut self, signals: &mut Signals) -> io::Result<()> {
         let max_hold = self.options.max_hold.unwrap_or(FOR_EVER);
         let max_hold = Instant::now() + max_hold.min(FOR_EVER);
@@ -183,7 +183,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Tells the guardian if the lease was renewed.
+    /// Sends the deadline to the guardian if the lease was renewed.
     fn tell_deadline(&mut self) {
         let deadline = deadline(&self.lock);
         if self.schedule.extend(deadline) {
@@ -198,24 +198,25 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Kills all processes below this one, the warden and the guardian with them.
+    /// Kills all processes below this one, including the warden and the guardian.
     async fn kill_all(&self) {
         if let Err(error) = family::end_descendants().await {
-            // The kernel has killed the command if the guardian is dead. Otherwise the number is
-            // still the command's.
+            // If the guardian is dead, the kernel has killed the command. Otherwise the number
+            // still belongs to the command.
             let _ = self.command.map(|id| kill_process_group(id, Signal::KILL));
             self.says.failed(&error);
         }
     }
 }
 
-/// When the lease ends unless it is renewed. The clock is read first, so that this is not too late.
+/// Returns the end of the lease unless it is renewed. The clock is read first, so that the result
+/// is not too late.
 fn deadline(lock: &LockHandle) -> Moment {
     let now = clock::now();
     now + lock.remaining()
 }
 
-/// The warden, with the environment of the command.
+/// Returns the warden's process, with the environment of the command.
 fn process(socket: UnixStream, lock: &LockHandle, options: &Run, json: bool) -> Command {
     let settings = Settings::new(options.ttl, json);
     let mut warden = role::process(role::WARDEN, settings, &options.command);
@@ -224,7 +225,7 @@ fn process(socket: UnixStream, lock: &LockHandle, options: &Run, json: bool) -> 
         .stdin(OwnedFd::from(socket));
     match lock.fence() {
         Some(fence) => warden.env("LEASEHOLD_FENCE", fence.get().to_string()),
-        // A fence of a lock further out would be another lock's.
+        // The inherited fence would belong to an outer lock.
         None => warden.env_remove("LEASEHOLD_FENCE"),
     };
     if options.without_url {

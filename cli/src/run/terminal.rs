@@ -7,14 +7,14 @@ use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
 
 use super::family;
 
-/// Whether this process and its command use the terminal. Not in a pipeline: there the terminal
-/// belongs to all its programs.
+/// True if this process and its command use the terminal. False in a pipeline, whose programs share
+/// the terminal.
 pub(super) fn is_used() -> bool {
     isatty(stdin()) && isatty(stdout())
 }
 
-/// Makes the group of the command the one that reads from the terminal, and hears of ctrl-c. The
-/// shell takes the terminal back when this process ends or stops.
+/// Lets the group of the command read from the terminal and receive ctrl-c. The shell takes the
+/// terminal back when this process ends or stops.
 pub(super) fn give_to(group: Pid) {
     if is_used() && is_in_front() {
         let _ = tcsetpgrp(stdin(), group);
@@ -23,13 +23,13 @@ pub(super) fn give_to(group: Pid) {
     }
 }
 
-/// Whether the terminal's keys reach the group of this process.
+/// True if the terminal's keys reach the group of this process.
 fn is_in_front() -> bool {
     let front = tcgetpgrp(stdin()).map(|group| group.as_raw_nonzero().get());
     family::this_process().is_ok_and(|this| front == Ok(this.group))
 }
 
-/// Stops this process, as ctrl-z does. The lease is not renewed meanwhile.
+/// Stops this process, like ctrl-z. The lease is not renewed meanwhile.
 pub(super) fn stand_still() {
     let _ = kill_process(getpid(), Signal::STOP);
 }

@@ -1,8 +1,8 @@
-//! The warden of a guardian: kills all that a killed guardian has left, also if `leasehold run` is
-//! dead or stands still.
+//! The warden of a guardian: kills all processes that a killed guardian has left, even if
+//! `leasehold run` is dead or stalls.
 //!
-//! It has a session and a group of its own, so that it survives a kill of the session or the group
-//! of `leasehold run`.
+//! It has its own session and process group, so that it survives a kill of those of
+//! `leasehold run`.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,7 +17,7 @@ use super::role::{self, Settings};
 use super::signals::Signals;
 
 /// Starts the guardian, and ends after it. The connection to `leasehold run` is standard input,
-/// which only the guardian keeps: its end shows that the guardian is gone.
+/// which only the guardian keeps: a closed connection shows that the guardian is gone.
 pub(super) async fn watch_over(settings: Settings, command: Vec<OsString>) -> io::Result<()> {
     let mut signals = Signals::all()?;
     let mut children = unix::signal(SignalKind::child())?;
@@ -33,7 +33,7 @@ pub(super) async fn watch_over(settings: Settings, command: Vec<OsString>) -> io
         }
         tokio::select! {
             _ = children.recv() => {}
-            // `leasehold run` is dead, and a guardian that stands still has to go on.
+            // `leasehold run` is dead, and a suspended guardian must continue.
             _ = signals.next() => if !settings.parent_lives() {
                 let _ = kill_process(guardian, Signal::CONT);
             }

@@ -1,4 +1,4 @@
-//! What `leasehold run` and the guardian of its command tell each other: nine bytes a message.
+//! Messages between `leasehold run` and the guardian of its command: nine bytes each.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,10 +11,10 @@ use super::schedule::Reason;
 
 const SIZE: usize = 9;
 
-/// To the guardian.
+/// A message to the guardian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// The lease lasts until then.
+    /// The lease lasts until this time.
     Deadline(Moment),
     /// Pass this signal on to the command.
     Signal(i32),
@@ -22,10 +22,10 @@ pub(super) enum Order {
     Stop(Reason),
 }
 
-/// From the guardian.
+/// A message from the guardian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum News {
-    /// The command runs, as the process with this id, which is that of its group as well.
+    /// The command runs, with this id, which is also the id of its group.
     Started(i32),
     /// The command was stopped by a signal such as SIGTSTP.
     Suspended,
@@ -33,9 +33,9 @@ pub(super) enum News {
     Stopping(Reason),
     /// The command has ended with this exit code.
     Ended(u8),
-    /// So many processes that the command has started still run.
+    /// This many processes started by the command still run.
     Left(u64),
-    /// So many processes cannot be killed.
+    /// This many processes cannot be killed.
     Refused(u64),
     /// No process is left.
     Done,
@@ -104,7 +104,7 @@ fn reason(number: u64) -> Option<Reason> {
     REASONS.get(usize::try_from(number).ok()?).copied()
 }
 
-/// The bytes of a message.
+/// Encodes a message.
 pub(super) fn bytes(message: impl Message) -> [u8; SIZE] {
     let (kind, value) = message.encode();
     let mut bytes = [kind; SIZE];
@@ -112,13 +112,13 @@ pub(super) fn bytes(message: impl Message) -> [u8; SIZE] {
     bytes
 }
 
-/// The message in these bytes.
+/// Decodes a message, if its kind is known.
 pub(super) fn message<M: Message>(bytes: [u8; SIZE]) -> Option<M> {
     let [kind, value @ ..] = bytes;
     M::decode(kind, u64::from_le_bytes(value))
 }
 
-/// One end of the connection between the two.
+/// One end of the connection between `leasehold run` and the guardian.
 pub(super) struct Channel {
     socket: UnixStream,
     buffer: [u8; SIZE],
@@ -126,7 +126,6 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// An end of a connection.
     pub(super) fn new(socket: std::os::unix::net::UnixStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(Self {
@@ -136,19 +135,19 @@ impl Channel {
         })
     }
 
-    /// Sends a message. A peer that stands still for hours loses some: each deadline replaces the
-    /// one before, and what a peer that is gone is told does not matter.
+    /// Sends a message. Messages are lost if the peer stalls for hours. Each deadline replaces the
+    /// previous one, and a peer that is gone needs no messages.
     pub(super) fn send(&self, message: impl Message) {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let _ = send(&self.socket, &bytes(message), flags);
     }
 
-    /// The next message; none when the peer is gone. Cancel safe.
+    /// Returns the next message, or `None` if the peer is gone. Cancel safe.
     pub(super) async fn next<M: Message>(&mut self) -> Option<M> {
         loop {
             if self.filled == SIZE {
                 self.filled = 0;
-                // What is not understood is skipped.
+                // Unknown messages are skipped.
                 if let Some(message) = message(self.buffer) {
                     return Some(message);
                 }
@@ -176,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    /// Fails if a message arrives as another one.
+    /// Fails if a message is decoded as a different one.
     #[test]
     fn each_message_arrives_as_it_was_sent() {
         let orders = [

@@ -4,7 +4,7 @@ use leasehold_tests::server::{Server, ServerOptions};
 
 use crate::harness::{ended, leasehold};
 
-/// Fails if a server that locks work on is not ready, or a warning is missing.
+/// Fails if a usable server is not ready, or a warning is missing.
 #[test]
 fn a_server_that_serves() {
     let server = Server::start();
@@ -24,7 +24,7 @@ fn a_server_that_serves() {
     assert_eq!(findings[0]["severity"], "warning");
 }
 
-/// Fails if a replica is ready, which takes no lock.
+/// Fails if a replica is ready: it takes no lock.
 #[test]
 fn a_replica() {
     let primary = Server::start();
@@ -42,7 +42,7 @@ fn a_replica() {
     assert_eq!(json["ready"], false);
 }
 
-/// Fails if a server that is away, or that refuses this client, is ready.
+/// Fails if the check reports ready for a server that is away or refuses this client.
 #[test]
 fn a_server_that_does_not_serve() {
     let mut server = ServerOptions::new().password("secret").start();

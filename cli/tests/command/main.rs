@@ -1,4 +1,4 @@
-//! The command `leasehold` as people start it, against servers of the tests' own.
+//! The command `leasehold`, run as a program against servers that the tests start.
 
 #![allow(
     missing_docs,

@@ -1,4 +1,4 @@
-//! A command line that is not understood, or not possible: what it says, and its exit code.
+//! Command lines that are wrong or impossible: their error texts and exit codes.
 
 use leasehold_tests::server::Server;
 
@@ -11,7 +11,7 @@ fn refused(url: &str, arguments: &[&str]) -> Ended {
     ended
 }
 
-/// Fails if a mistake is not told with what to write instead, or runs the command.
+/// Fails if an error does not suggest a correction, or if the command runs all the same.
 #[test]
 fn mistakes_are_told() {
     let server = Server::start();
@@ -50,7 +50,7 @@ fn mistakes_are_told() {
     }
 }
 
-/// Fails if a missing lock store is not told with what to set.
+/// Fails if the error for a missing lock store does not name the variable to set.
 #[test]
 fn without_a_store() {
     for url in [None, Some("")] {

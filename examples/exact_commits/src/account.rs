@@ -1,4 +1,4 @@
-//! An account in PostgreSQL, worked with Diesel under a lock in the same database.
+//! An account in PostgreSQL, updated with Diesel under a lock in the same database.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ diesel::table! {
     }
 }
 
-/// Why an account stays as it was.
+/// Reasons for an unchanged account.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AddError {
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// The lease ended too early. Repeat the whole call: the next one reads the account anew.
+    /// The lease ended too early. Repeat the whole call, which then reads the account again.
     #[error("the lease on the account was over before the commit")]
     LeaseOver,
     #[error("the database: {0}")]
@@ -31,7 +31,7 @@ pub(crate) enum AddError {
 }
 
 impl From<Error> for AddError {
-    /// Diesel shows no SQLSTATE, so `verify` also names a constraint.
+    /// Diesel does not expose the SQLSTATE, so the error of `verify` also names a constraint.
     fn from(error: Error) -> Self {
         match &error {
             Error::DatabaseError(_, told) if told.constraint_name() == Some("leasehold_verify") => {
@@ -42,11 +42,11 @@ impl From<Error> for AddError {
     }
 }
 
-/// Adds one to an account, and takes its time over it, before the transaction and in it. Returns
-/// whether the lease had ended when this was committed.
+/// Adds one to an account, with pauses before and inside the transaction. Returns true if the lease
+/// had ended by the time of the commit.
 ///
-/// The lease is short on purpose, and `on_lost = "continue"` lets the body go on after it, as a
-/// process does that was stopped for a while. The transaction still commits before any other
+/// The lease is short on purpose. `on_lost = "continue"` lets the body continue after the lease has
+/// ended, like a process that was paused for a while. The transaction still commits before another
 /// holder gets the lock, or not at all.
 #[distributed_lock(key = "account:<account>", ttl = "100ms", wait = "2s", on_lost = "continue", guard = lock, pool = pool)]
 pub(crate) async fn add(
@@ -77,8 +77,8 @@ pub(crate) async fn add(
     Ok(lock.check().is_err())
 }
 
-/// Fails unless the lock is still that of `lock`. From here on it stays so until the transaction
-/// has ended.
+/// Fails unless the lock still belongs to `lock`. If it does, no other holder gets the lock until
+/// the transaction has ended.
 async fn verify(db: &mut AsyncPgConnection, lock: &LockHandle) -> Result<(), Error> {
     diesel::sql_query("SELECT leasehold.verify($1, $2)")
         .bind::<Text, _>(lock.full_key())
@@ -88,7 +88,7 @@ async fn verify(db: &mut AsyncPgConnection, lock: &LockHandle) -> Result<(), Err
     Ok(())
 }
 
-/// Makes the table anew, with `count` empty accounts.
+/// Drops the table and creates it again, with `count` empty accounts.
 pub(crate) async fn open_accounts(db: &mut AsyncPgConnection, count: i64) -> Result<(), Error> {
     db.batch_execute(
         "DROP TABLE IF EXISTS leasehold_example_accounts;
@@ -105,7 +105,7 @@ pub(crate) async fn open_accounts(db: &mut AsyncPgConnection, count: i64) -> Res
     Ok(())
 }
 
-/// What is in all accounts together.
+/// Returns the sum of all balances.
 pub(crate) async fn total(db: &mut AsyncPgConnection) -> Result<i64, Error> {
     let balances: Vec<i64> = accounts::table.select(accounts::balance).load(db).await?;
     Ok(balances.into_iter().sum())

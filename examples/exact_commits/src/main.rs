@@ -1,12 +1,13 @@
-//! Clerks add to accounts at once, under leases that often end too early. With `leasehold.verify` in
-//! their transactions no addition is lost.
+//! Clerks add to accounts at the same time, under leases that often end too early. With
+//! `leasehold.verify` in their transactions, no addition is lost.
 //!
 //! ```sh
 //! cargo run -p leasehold-exact-commits -- --store postgres://user:password@127.0.0.1/database
 //! ```
 //!
-//! It makes the table `leasehold_example_accounts` anew, and the tables of the locks where they are missing. Exit code
-//! 1: an addition was lost, as with `--without-verify`.
+//! It drops the table `leasehold_example_accounts` and creates it again. It also creates the tables
+//! of the locks if they are missing. Exit code 1 means that an addition was lost, as with
+//! `--without-verify`.
 
 mod account;
 
@@ -22,24 +23,24 @@ use account::AddError;
 
 const ACCOUNTS: i64 = 2;
 
-/// Adds to accounts under short leases, and counts what is lost.
+/// Adds to accounts under short leases, and counts the lost additions.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "exact_commits")]
 struct Args {
-    /// A PostgreSQL database for the locks and the table `leasehold_example_accounts`, which is made
-    /// anew: `postgres://user:password@host/database`
+    /// PostgreSQL database for the locks and the table `leasehold_example_accounts`, which is
+    /// created again: `postgres://user:password@host/database`
     #[arg(long, value_name = "URL")]
     store: String,
 
-    /// For how long
+    /// Duration of the run, in seconds
     #[arg(long, default_value_t = 5)]
     seconds: u64,
 
-    /// How many clerks there are, each with a lock pool and a connection of its own
+    /// Number of clerks, each with its own lock pool and connection
     #[arg(long, default_value_t = 6)]
     clerks: u64,
 
-    /// Leaves `leasehold.verify` out, to see what it is for
+    /// Leaves `leasehold.verify` out, to show its effect
     #[arg(long)]
     without_verify: bool,
 }
@@ -47,9 +48,9 @@ struct Args {
 #[derive(Debug, Default)]
 struct Counts {
     committed: i64,
-    /// Of these, after their lease had ended.
+    /// Committed additions whose lease had already ended.
     late: i64,
-    /// Rolled back, because their lease was over.
+    /// Rolled back, because the lease was over.
     refused: i64,
 }
 
@@ -67,7 +68,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// How many additions were lost.
+/// Runs the clerks, and returns the number of lost additions.
 async fn run(args: Args) -> Result<i64, Failure> {
     let mark = if args.store.contains('?') { '&' } else { '?' };
     let locks = format!("{}{mark}migrate=1", args.store);
@@ -106,7 +107,7 @@ async fn work(
     let mut round = number;
     while Instant::now() < until {
         round += 1;
-        // Between none and twice the ttl.
+        // From zero to twice the ttl.
         let takes = Duration::from_millis(round * 37 % 200);
         let takes = match round % 3 {
             0 => [takes, Duration::ZERO],
@@ -119,8 +120,8 @@ async fn work(
                 counts.late += i64::from(late);
             }
             Err(AddError::LeaseOver) => counts.refused += 1,
-            // Other clerks had it all the time, or the machine was slow: it was lost before the
-            // body began, or not to be had.
+            // Other clerks had the lock all the time, or the machine was slow. The lock was lost
+            // before the body began, or could not be acquired.
             Err(AddError::Lock(error))
                 if error.is_contention() || error.is_lost() || error.is_unavailable() => {}
             Err(error) => return Err(error.into()),

@@ -1,4 +1,4 @@
-//! The program as people start it, on a PostgreSQL of its own.
+//! Tests the program as people start it, each time on a new PostgreSQL database.
 
 use std::process::{Command, Output};
 
@@ -16,7 +16,7 @@ fn run(arguments: &[&str]) -> (Output, String) {
     (output, said)
 }
 
-/// How many there were of `what`.
+/// Returns the number in front of `what` in the output.
 fn count(said: &str, what: &str) -> u64 {
     let (before, _) = said.split_once(what).expect(what);
     let number = before.split([' ', ';', ',']).rfind(|word| !word.is_empty());

@@ -1,4 +1,4 @@
-//! The command line. Where the locks live comes from the environment, `LEASEHOLD_URL`, unless
+//! The command line. The URL of the locks comes from the environment, `LEASEHOLD_URL`, unless
 //! `--store` puts them and the data into one database.
 
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use clap::Parser;
 #[derive(Debug, Clone, Parser)]
 #[command(name = "order_service")]
 pub(crate) struct Config {
-    /// Where to listen; port 0 takes a free one, and the first line of the output says which
+    /// Address to listen on; port 0 takes a free port, which the first line of the output shows
     #[arg(long, default_value = "127.0.0.1:3000", value_name = "ADDRESS")]
     pub(crate) listen: SocketAddr,
 
@@ -25,7 +25,7 @@ pub(crate) struct Config {
     #[arg(long, value_name = "URL", value_parser = postgres_url, conflicts_with_all = ["database", "demo", "demo_service"])]
     pub(crate) store: Option<String>,
 
-    /// What a new database has in stock
+    /// Stock of a new database
     #[arg(
         long,
         default_value = "kettle=20,cup=200",
@@ -35,13 +35,13 @@ pub(crate) struct Config {
     #[arg(value_parser = stocked_item)]
     pub(crate) items: Vec<(String, u32)>,
 
-    /// How many milliseconds the payment provider takes to answer; a double click is faster than a
+    /// Response time of the payment provider in milliseconds; a double click is faster than a
     /// second
     #[arg(long, default_value = "1000", value_name = "MILLISECONDS", value_parser = milliseconds)]
     pub(crate) payment_ms: Duration,
 
-    /// Shows a double click on a page: two services on one lock store, and a load balancer before
-    /// them. With `memory://` or no `LEASEHOLD_URL` both services run in this process
+    /// Shows a double click on a page: two services on one lock store, and a load balancer in front
+    /// of them. With `memory://` or no `LEASEHOLD_URL` both services run in this process
     #[arg(long)]
     pub(crate) demo: bool,
 

@@ -1,4 +1,4 @@
-//! What can go wrong, as JSON over HTTP.
+//! Errors, as JSON over HTTP.
 
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
@@ -9,7 +9,7 @@ use leasehold::LockError;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-/// Everything that a handler can answer other than success.
+/// All errors that a handler can return.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
     /// 409 with `Retry-After` while another call holds the lock, 503 while the lock store cannot
@@ -45,8 +45,8 @@ pub(crate) enum ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status = match self {
-            // The key is made of the client's input: an empty id, or one that is far too long. The
-            // error's own text is for the log: it names the key.
+            // The key comes from the client's input: an empty id, or one that is far too long. The
+            // error's own text names the key, so it is only for the log.
             Self::Lock(error @ LockError::InvalidKey { .. }) => {
                 tracing::debug!(%error, "a request without a key");
                 let detail = error.public_message();
@@ -54,7 +54,7 @@ impl IntoResponse for ApiError {
             }
             Self::Lock(error) => return error.into_response(),
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
-            // As for a lost lease: no 503, which proxies repeat by themselves.
+            // Like a lost lease. Not 503, because proxies repeat such a request automatically.
             Self::TooLate => StatusCode::INTERNAL_SERVER_ERROR,
             Self::RoundIsRunning => StatusCode::TOO_MANY_REQUESTS,
             Self::NoSuchRound(_) => StatusCode::UNPROCESSABLE_ENTITY,
@@ -71,7 +71,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// A problem document, in the same form as that of a `LockError`.
+/// Returns a problem document in the format of a `LockError`.
 fn problem(status: StatusCode, detail: &str) -> Response {
     let body = json!({
         "type": "about:blank",
@@ -89,7 +89,7 @@ fn problem(status: StatusCode, detail: &str) -> Response {
     response
 }
 
-/// A JSON body whose mistakes are answered in JSON as well.
+/// A JSON body. Mistakes in it are answered in JSON as well.
 #[derive(Debug)]
 pub(crate) struct Body<T>(pub(crate) T);
 

@@ -31,7 +31,8 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-/// The program: reads the command line, serves until it is told to stop, and says why it could not.
+/// Runs the program: reads the command line, serves until it receives a stop signal, and reports
+/// errors.
 pub async fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)

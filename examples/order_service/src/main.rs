@@ -1,4 +1,4 @@
-//! The order service; see the library for what it does.
+//! The order service. See the library for its documentation.
 
 use std::process::ExitCode;
 

@@ -1,16 +1,16 @@
-//! What operators see: the metrics of leasehold, for Prometheus.
+//! The metrics of leasehold for operators, in the format of Prometheus.
 
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
-/// The upper bounds of the buckets, in seconds. With buckets, Prometheus can tell a quantile over
-/// all processes. Around the functions' ttls they are close, so that an alert can tell a body that
-/// needs most of its ttl.
+/// The upper bounds of the buckets, in seconds. Prometheus can compute quantiles over all processes
+/// from buckets. The bounds are close together around the functions' ttls, so that an alert can
+/// detect a body that needs most of its ttl.
 const BUCKETS: [f64; 22] = [
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0,
     3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 30.0, 60.0,
 ];
 
-/// Installs the recorder. Called before the pool connects, which counts from its first call on.
+/// Installs the recorder. Call this before the pool connects, which counts from its first call.
 pub(crate) fn install() -> Result<PrometheusHandle, BuildError> {
     let durations = Matcher::Suffix("_seconds".to_owned());
     PrometheusBuilder::new()

@@ -1,7 +1,7 @@
-//! The payment provider, played by a pause and a table of its calls.
+//! The payment provider, simulated by a pause and a table of its calls.
 //!
-//! The table has no unique key on purpose: it shows how often the provider was asked. Give a real
-//! provider the order's id as its idempotency key too.
+//! The table has no unique key on purpose: it shows the number of calls. Give a real provider the
+//! order's id as its idempotency key too.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ impl Payments {
         Self { db, delay }
     }
 
-    /// Sets the money aside; it would be taken once the sale is recorded.
+    /// Reserves the money. A real shop takes it after the sale is recorded.
     pub(crate) async fn authorise(&self, order_id: &str) -> Result<(), ApiError> {
         tokio::time::sleep(self.delay).await;
         Ok(self.db.record_payment(order_id).await?)

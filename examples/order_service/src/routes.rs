@@ -13,33 +13,33 @@ use crate::error::{ApiError, Body};
 use crate::payments::Payments;
 use crate::stock::{self, sell_one};
 
-/// What every handler needs.
+/// State of the handlers.
 #[derive(Debug, Clone)]
 pub(crate) struct Shop {
     pub(crate) db: Db,
     pub(crate) payments: Payments,
 }
 
-/// An order as the client sends it. The client chooses the id, and sends the same one again when it
-/// is not sure that its first try arrived: in the header `Idempotency-Key`, or here.
+/// An order, as the client sends it. The client chooses the id, and sends the same one again if it
+/// is not sure that its first request arrived. The id is in the header `Idempotency-Key`, or here.
 #[derive(Debug, Deserialize)]
 pub(crate) struct NewOrder {
     id: Option<String>,
     sku: String,
 }
 
-/// An order with its id: what tells one request from another.
+/// An order with its id. A repeated request must have the same content.
 #[derive(Debug, Serialize)]
 struct Request {
     id: String,
     sku: String,
 }
 
-/// What the first click and all that follow it are answered from.
+/// Result for the first click and for all later ones.
 #[derive(Debug, Serialize, Deserialize)]
 struct Made {
     order: Order,
-    /// Whether the order was in the table before, and not among the results that are kept.
+    /// True if the order was found in the table, and not among the kept results.
     before: bool,
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn router(shop: Shop) -> Router {
         .with_state(shop)
 }
 
-/// `POST /orders`: 201 for the first click, 200 with the same order for each later one.
+/// `POST /orders`: 201 for the first click, 200 with the same order for later ones.
 async fn post_order(
     State(shop): State<Shop>,
     key: Option<IdempotencyKey>,
@@ -82,15 +82,15 @@ async fn post_order(
     Ok(response)
 }
 
-/// Makes an order once, however often it is sent and to whichever process.
+/// Makes an order once, even if it is sent several times and to different processes.
 ///
-/// Four things work together:
-/// - the lock keeps a second click waiting *while the first is being processed*; after 2 s it gets
-///   409,
-/// - the result that `replay` keeps beside the lock answers it then, and every click within a day;
-///   for another item under the same id the answer is 422,
-/// - the look into the table answers a click that comes after that,
-/// - the primary key of the table refuses a duplicate that gets past all three.
+/// Four parts work together:
+/// - The lock makes a second click wait *while the first is being processed*. After 2 s it gets
+///   409.
+/// - The result that `replay` keeps beside the lock then answers it, and every click within a day.
+///   Another item under the same id is answered with 422.
+/// - The look into the table answers any later click.
+/// - The primary key of the table refuses a duplicate that gets past the other three.
 #[distributed_lock(
     key = "order:<request.id>", ttl = "10s", watchdog, wait = "2s",
     replay = "24h", fingerprint = request
@@ -108,7 +108,7 @@ async fn create_order(shop: Shop, request: Request) -> Result<Made, ApiError> {
 }
 
 impl NewOrder {
-    /// The id is that of the header, or else that of the body.
+    /// Takes the id from the header, or else from the body.
     fn named_by(self, key: Option<IdempotencyKey>) -> Result<Request, ApiError> {
         let Self { id, sku } = self;
         let id = match (key, id) {
@@ -121,7 +121,7 @@ impl NewOrder {
     }
 }
 
-/// Sells one item for cash, with no order to repeat.
+/// Sells one item for cash, without an order that could be repeated.
 async fn buy(
     State(shop): State<Shop>,
     Path(sku): Path<String>,

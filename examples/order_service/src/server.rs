@@ -1,4 +1,4 @@
-//! Start, serve, stop.
+//! Start, operation and end of the service.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::metrics;
 use crate::payments::Payments;
 use crate::routes::{self, Shop};
 
-/// Why the service does not run.
+/// An error that prevents the service from running.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
     #[error("the metrics: {0}")]
@@ -34,8 +34,8 @@ pub(crate) enum StartError {
     Service(&'static str),
 }
 
-/// Serves until SIGTERM or ctrl-c, then lets requests in flight finish and releases what is still
-/// locked.
+/// Serves until SIGTERM or ctrl-c. Then lets requests in flight finish, and releases the remaining
+/// locks.
 pub(crate) async fn run(config: Config) -> Result<(), StartError> {
     if config.demo {
         return demo::run(&config).await;
@@ -68,7 +68,8 @@ pub(crate) async fn run(config: Config) -> Result<(), StartError> {
         .with_graceful_shutdown(stop)
         .await?;
 
-    // The engine renews and releases locks and ends with the process, so it is told first.
+    // The engine renews and releases locks. It ends with the process, so it is shut down before
+    // that.
     let report = leasehold::shutdown(Duration::from_secs(5)).await;
     println!(
         "stopped: {} locks released, {} still held, {} unconfirmed",
@@ -85,7 +86,7 @@ pub(crate) async fn open_database(config: &Config) -> Result<Db, StartError> {
 pub(crate) fn database_error(config: &Config, source: sqlx::Error) -> StartError {
     let file = config.database.display().to_string();
     StartError::Database {
-        // The URL may have a password.
+        // The URL may contain a password.
         what: config.store.as_ref().map_or(file, |_| "of --store".into()),
         source,
     }
@@ -96,17 +97,17 @@ pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, StartErro
     bound.map_err(|source| StartError::Listen { address, source })
 }
 
-/// The locks are where `LEASEHOLD_URL` says, or in the database of `--store`.
+/// Installs the locks from `LEASEHOLD_URL`, or those in the database of `--store`.
 async fn install_locks(config: &Config) -> Result<(), LockError> {
     let Some(url) = &config.store else {
         return leasehold::init_from_env().await;
     };
     let mark = if url.contains('?') { '&' } else { '?' };
-    // Where the tables of the locks are missing, the pool makes them.
+    // The pool creates the tables of the locks if they are missing.
     leasehold::init(&format!("{url}{mark}migrate=1")).await
 }
 
-/// Ends at SIGTERM or ctrl-c.
+/// Completes at SIGTERM or ctrl-c.
 #[cfg(unix)]
 pub(crate) fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -121,7 +122,7 @@ pub(crate) fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Ends at ctrl-c.
+/// Completes at ctrl-c.
 #[cfg(not(unix))]
 pub(crate) fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     Ok(async {

@@ -1,4 +1,4 @@
-//! The stock: a sold item was there.
+//! The stock, which is never oversold.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,16 +10,16 @@ use crate::error::ApiError;
 /// Sells one item: reads the stock, and records the sale together with the new stock.
 ///
 /// Buyers of one item queue here, in all processes, for up to five seconds. The lease could still
-/// end while this process is asleep (a suspended machine, a long pause). Then another buyer has
-/// been served, and the database refuses our late write: SQLite by the fence in the row, PostgreSQL
-/// by `leasehold.verify` in the transaction. See `db/sqlite.rs` and `db/postgres.rs`.
+/// end while this process is paused, for example on a suspended machine. Then another buyer has
+/// been served, and the database refuses the late write. SQLite detects it by the fence in the row,
+/// PostgreSQL by `leasehold.verify` in the transaction. See `db/sqlite.rs` and `db/postgres.rs`.
 #[distributed_lock(key = "item:<sku>", ttl = "5s", wait = "5s", guard = lock, on_error = too_busy)]
 pub(crate) async fn sell_one(db: &Db, sku: &str, order_id: &str) -> Result<Order, ApiError> {
     look(db, sku).await?;
     db.sell(sku, order_id, &lock).await
 }
 
-/// The item, if there is one left. Outside the lock this is a glance that may be out of date.
+/// Returns the item, if there is one left. Outside the lock, the result may be out of date.
 pub(crate) async fn look(db: &Db, sku: &str) -> Result<Item, ApiError> {
     match db.item(sku).await? {
         None => Err(ApiError::NoSuchItem(sku.to_owned())),
@@ -28,8 +28,8 @@ pub(crate) async fn look(db: &Db, sku: &str) -> Result<Item, ApiError> {
     }
 }
 
-/// To a buyer in the queue, "another call has the lock" means "try again", not "you have done this
-/// already".
+/// Converts the error of a buyer. In the queue, "another call has the lock" means "try again", not
+/// "you have done this already".
 fn too_busy<T>(error: LockError) -> Result<T, ApiError> {
     if error.is_contention() {
         Err(ApiError::Busy)
@@ -38,7 +38,7 @@ fn too_busy<T>(error: LockError) -> Result<T, ApiError> {
     }
 }
 
-/// An id for a sale that no client has named.
+/// Returns an id for a sale without an id from the client.
 pub(crate) fn cash_sale_id() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();

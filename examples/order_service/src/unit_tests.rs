@@ -1,5 +1,6 @@
-//! The shop's answers, without a lock server and without a port: requests go to the router, and the
-//! locks are those of a test kit. SQLite answers in real time, so time is not paused.
+//! Tests of the shop's answers, without a lock server and without a port. Requests go directly to
+//! the router, and a test kit provides the locks. SQLite answers in real time, so time is not
+//! paused.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::db::Db;
 use crate::payments::Payments;
 use crate::routes::{self, Shop};
 
-/// A shop with a kettle and a database of its own.
+/// A shop with one kettle and a separate database.
 struct TestShop {
     kit: Kit,
     router: Router,

@@ -1,4 +1,4 @@
-//! Two order services, each in a process of its own, on one Redis and one database.
+//! Two order services in separate processes, on one Redis and one database.
 
 #[allow(dead_code, reason = "each test program uses a part of it")]
 mod harness;
@@ -17,7 +17,7 @@ use leasehold_tests::wait;
 
 const STOCK: [&str; 2] = ["--items", "kettle=20,cup=1000"];
 
-/// Fields drop in this order: the services go before what they use.
+/// The order of the fields is the order of drops: the services before the parts they use.
 struct TwoServices {
     first: Service,
     second: Service,
@@ -72,7 +72,7 @@ fn under_load_each_order_is_made_once_and_nothing_is_oversold() {
     assert!(output.status.success());
 }
 
-/// The check above can fail: the same services, but each with locks of its own.
+/// Shows that the check above can fail: the same services, but with separate locks.
 #[test]
 fn the_load_client_notices_services_that_share_no_locks() {
     let scratch = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
@@ -89,7 +89,7 @@ fn the_load_client_notices_services_that_share_no_locks() {
     assert!(said.lines().any(doubled));
 }
 
-/// Fails if the second click is refused, makes another order, or is not told as a repetition.
+/// Fails if the second click is refused, makes another order, or is not marked as a repetition.
 #[test]
 fn a_second_click_on_the_other_service_shows_the_first_order() {
     let shop = TwoServices::start("1000");
@@ -114,7 +114,7 @@ fn a_second_click_on_the_other_service_shows_the_first_order() {
     assert!(cups.body.contains(r#""stock":999"#), "{cups:?}");
 }
 
-/// Fails if a click waits for as long as the first takes.
+/// Fails if a click waits for as long as the first one takes.
 #[test]
 fn a_second_click_is_refused_where_the_first_takes_too_long() {
     let shop = TwoServices::start("9000");
@@ -134,7 +134,7 @@ fn a_second_click_is_refused_where_the_first_takes_too_long() {
     assert!(second.body.contains(r#""status":409"#), "{second:?}");
 }
 
-/// Fails if the header is not what names a request, as the draft of the IETF has it.
+/// Fails if the header does not identify the request, as the IETF draft specifies.
 #[test]
 fn the_header_names_the_request() {
     let shop = TwoServices::start("0");
@@ -208,7 +208,7 @@ fn mistakes_are_answered_in_json() {
     }
 }
 
-/// Fails if a client is sent what is for the log: the key, and advice for the program's author.
+/// Fails if a client receives text for the log: the key, or advice for the program's author.
 #[test]
 fn what_is_said_of_a_lock_names_no_key() {
     let scratch = Scratch::new(env!("CARGO_TARGET_TMPDIR"));

@@ -1,4 +1,4 @@
-//! The page of the order service in a browser, and its metrics in a Prometheus.
+//! Tests of the order service's page in a browser, and of its metrics in a Prometheus.
 
 #[allow(dead_code, reason = "each test program uses a part of it")]
 mod harness;

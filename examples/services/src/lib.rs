@@ -1,4 +1,4 @@
-//! Nine small services to copy from, each a program of its own under `src/bin/`.
+//! Nine small services to copy from, each a separate program under `src/bin/`.
 //!
 //! | program | what it is |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | `tested` | a service with unit tests that need no server |
 //! | `operations` | start, readiness, metrics and the end of a service |
 //!
-//! Here is only what stands in for the rest of a shop: its payment provider, and what
-//! `tonic-prost-build` makes of its `.proto` file.
+//! This library only stands in for the rest of a shop: its payment provider, and the code that
+//! `tonic-prost-build` generates from its `.proto` file.
 //!
 //! ```sh
 //! LEASEHOLD_URL=redis://127.0.0.1/ cargo run -p leasehold-services --bin axum_orders
@@ -22,17 +22,17 @@
 pub mod payments;
 pub mod shop;
 
-/// Where a service listens: the variable `LISTEN`, or port 3000 of this machine.
+/// Returns the address to listen on: the variable `LISTEN`, or port 3000 of this machine.
 pub fn listen_address() -> String {
     std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned())
 }
 
-/// Ends when the service is told to stop: by SIGTERM, which Kubernetes and systemd send, or by
-/// ctrl-c. From this call on neither of them ends the process.
+/// Completes when the service must stop: at SIGTERM, which Kubernetes and systemd send, or at
+/// ctrl-c. After this call, neither of them ends the process.
 ///
 /// # Errors
 ///
-/// When the operating system refuses to tell of signals.
+/// Fails if the operating system cannot notify the process of signals.
 #[cfg(unix)]
 pub fn told_to_stop() -> std::io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -47,7 +47,7 @@ pub fn told_to_stop() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Ends at ctrl-c.
+/// Completes at ctrl-c.
 ///
 /// # Errors
 ///

@@ -6,14 +6,15 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-/// Charges for an order. The provider knows orders by their id, and charges for each of them once.
+/// Charges for an order. The provider identifies orders by their id, and charges for each only
+/// once.
 ///
 /// The request is a line over TCP to the address in the variable `PAYMENT_PROVIDER`, and so is the
-/// answer. Without the variable it takes a second and is always `paid`.
+/// answer. Without the variable, the call takes a second and always succeeds.
 ///
 /// # Errors
 ///
-/// When the provider does not answer, or refuses.
+/// Fails if the provider does not answer, or refuses.
 pub async fn charge(order: &str) -> io::Result<()> {
     let Ok(address) = std::env::var("PAYMENT_PROVIDER") else {
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -1,4 +1,4 @@
-//! What `tonic-prost-build` makes of this file, `shop.proto`:
+//! The code that `tonic-prost-build` generates from this file, `shop.proto`:
 //!
 //! ```proto
 //! syntax = "proto3";
@@ -10,7 +10,8 @@
 //! service Orders { rpc Create (NewOrder) returns (Order); }
 //! ```
 //!
-//! The messages are written by hand, and the rest by `build.rs`: so a build needs no `protoc`.
+//! The messages are written by hand, and `build.rs` generates the rest, so a build needs no
+//! `protoc`.
 
 #![allow(
     missing_docs,

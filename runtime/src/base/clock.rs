@@ -1,4 +1,4 @@
-//! The clock that leases are counted on.
+//! The clock that measures leases.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(crate) struct Instant(u64);
 
 impl Instant {
-    /// Before every reading of a clock.
+    /// Earlier than every reading of a clock.
     pub(crate) const ZERO: Self = Self(0);
 
     pub(crate) const fn from_nanos(nanos: u64) -> Self {
@@ -20,7 +20,7 @@ impl Instant {
         self.0
     }
 
-    /// The time from `earlier` to this; zero if this is not later.
+    /// Returns the time from `earlier` to this. Zero if this is not later.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -46,11 +46,11 @@ fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Reads the time.
+/// A source of the current time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Clock {
-    /// The machine's clock, `CLOCK_BOOTTIME` on Linux: it runs on while the machine sleeps, as the
-    /// server's does. About 20 ns to read.
+    /// The machine's clock, `CLOCK_BOOTTIME` on Linux. It continues while the machine sleeps, like
+    /// the server's clock. Reading it takes about 20 ns.
     System,
     /// The clock of the caller's tokio runtime, so that tests can pause it.
     Tokio(tokio::time::Instant),
@@ -93,7 +93,7 @@ fn system_nanos() -> u64 {
     nanos(start.elapsed() + Duration::from_secs(1))
 }
 
-/// The earlier of two optional times.
+/// Returns the earlier of two optional times.
 pub(crate) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),

@@ -1,26 +1,27 @@
-//! The stable codes of log events, by which programs and alerts know them.
+//! Stable codes of log events, by which programs and alerts identify them.
 
 /// A lease is over while its call holds it: not renewed in time, taken away, or at its `max_hold`.
 pub(crate) const LEASE_LOST: &str = "lease-lost";
 
-/// A lock was taken away from the call that has it by `force_release`. Its lease is then lost.
+/// `force_release` took a lock away from the call that has it. Its lease is then lost.
 pub(crate) const FORCED_RELEASE: &str = "forced-release";
 
 /// A result of a call with `replay` is not kept: its JSON is longer than the pool keeps.
 #[cfg(feature = "replay")]
 pub(crate) const RESULT_TOO_LARGE: &str = "result-too-large";
 
-/// A result of a call with `replay` is not kept: it cannot be written as JSON.
+/// A result of a call with `replay` is not kept: it cannot be written as JSON and read back as the
+/// same value.
 #[cfg(feature = "replay")]
 pub(crate) const RESULT_NOT_JSON: &str = "result-not-json";
 
 /// A lease is lost, and a task that its body had spawned waited for the same lock.
 pub(crate) const OWN_LOCK: &str = "own-lock";
 
-/// The store has not confirmed a release until the lock expired.
+/// The store did not confirm a release before the lock expired.
 pub(crate) const RELEASE_UNCONFIRMED: &str = "release-unconfirmed";
 
-/// A pool cannot reach its store any more.
+/// A pool can no longer reach its store.
 pub(crate) const STORE_AWAY: &str = "store-away";
 
 /// A pool can reach its store again.

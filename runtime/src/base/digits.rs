@@ -1,13 +1,14 @@
-//! Digits in foreign texts. The standard library's `from_str_radix` also takes a sign.
+//! Parsing of digits in foreign texts. Unlike the standard library's `from_str_radix`, it accepts
+//! no sign.
 
-/// The number of these hexadecimal digits.
+/// Parses a hexadecimal number.
 #[cfg(any(feature = "redis", feature = "postgres", feature = "etcd"))]
 pub(crate) fn hexadecimal(digits: &str) -> Option<u64> {
     let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     is_hex.then(|| u64::from_str_radix(digits, 16).ok())?
 }
 
-/// The text without its percent-encoding; none if it is not encoded so.
+/// Decodes percent-encoded text. None if the encoding is invalid.
 #[cfg(any(feature = "postgres", feature = "__session"))]
 pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! Keys as the store knows them, and maps by these keys.
+//! Keys at the store, with their namespace, and maps by these keys.
 
 use std::collections::HashMap;
 #[cfg(any(feature = "redis", feature = "__test", test))]
@@ -17,12 +17,12 @@ static HASHES: Lazy<RandomState> = Lazy::new(RandomState::new);
 /// A key on the server, namespace included, with its cached hash.
 ///
 /// The engine looks a lock's key up in a dozen maps between the call and its release. Hashing it
-/// each time took a sixth of a call on `memory://`.
+/// each time took a sixth of the time of a call on `memory://`.
 #[derive(Clone)]
 pub(crate) struct FullKey {
     text: Arc<str>,
     hash: u64,
-    /// Where the name begins that callers give.
+    /// Start of the name that callers specify.
     name_at: usize,
 }
 
@@ -37,7 +37,7 @@ pub(crate) type KeySet = HashSet<FullKey, BuildHasherDefault<Prehashed>>;
 const SHORT: usize = 128;
 
 impl FullKey {
-    /// The key on the server for the name that callers give.
+    /// Builds the key on the server from the name that callers specify.
     pub(crate) fn new(namespace: &str, name: &str) -> Self {
         let colon = if namespace.is_empty() { "" } else { ":" };
         let parts = [namespace, colon, name];
@@ -61,15 +61,15 @@ impl FullKey {
         }
     }
 
-    /// A hash of the whole key, which is another one in each process.
+    /// A hash of the whole key. It is different in each process.
     #[cfg(feature = "etcd")]
     pub(crate) fn hash_of_process(&self) -> u64 {
         self.hash
     }
 
-    /// The name that callers give.
+    /// The name that callers specify.
     pub(crate) fn name(&self) -> &str {
-        // For a key from `new` this is the last part, for any other the whole text.
+        // This is the last part of a key from `new`, and the whole text of any other key.
         &self.text[self.name_at..]
     }
 }
@@ -131,7 +131,7 @@ impl fmt::Display for FullKey {
     }
 }
 
-/// A hasher for values that bring their hash along.
+/// A hasher for values with a precomputed hash.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Prehashed(u64);
 

@@ -1,14 +1,14 @@
-//! Maps by ids that this process counts up itself.
+//! Maps by consecutive ids that this process assigns.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map by id. Only this process chooses the ids, so the hasher need not guard against chosen
-/// ones. That guard makes the standard hasher slow: it took a twelfth of the engine's time.
+/// A map by id. Only this process chooses the ids, so the hasher need not guard against ids chosen
+/// to collide. That guard makes the standard hasher slow: it took a twelfth of the engine's time.
 pub(crate) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
 
-/// Spreads ids over a map, and keeps sixteen consecutive ids together. Locks that were asked for at
-/// once are renewed at once. The engine then finds them with fewer cache misses.
+/// Spreads ids over a map, and keeps sixteen consecutive ids together. Locks requested at the same
+/// time are renewed at the same time. The engine then finds them with fewer cache misses.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Spread(u64);
 
@@ -16,14 +16,14 @@ pub(crate) struct Spread(u64);
 /// Programming, vol. 3, 6.4).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// How many consecutive ids stay together.
+/// Number of consecutive ids that stay together.
 const BLOCK: u64 = 16;
 
 impl Hasher for Spread {
     fn write_u64(&mut self, number: u64) {
         let number = self.0 ^ number;
         let (block, offset) = (number >> BLOCK.trailing_zeros(), number % BLOCK);
-        // A map takes its bucket from the low bits. It compares the high bits before the ids.
+        // A map selects the bucket by the low bits, and compares the high bits before the ids.
         self.0 = (block.wrapping_mul(GOLDEN) << BLOCK.trailing_zeros() | offset)
             ^ offset.rotate_right(BLOCK.trailing_zeros());
     }

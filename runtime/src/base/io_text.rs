@@ -2,14 +2,15 @@
 
 use std::io;
 
-/// The number of an error by the limit of a process, on Linux, macOS and the BSDs (`errno.h`).
+/// The error number for the limit of open files of a process, on Linux, macOS and the BSDs
+/// (`errno.h`).
 const EMFILE: i32 = 24;
 
-/// The same for the limit of a machine.
+/// The error number for the limit of open files of a machine.
 const ENFILE: i32 = 23;
 
-/// The text of an error. One that a limit of open files causes names the limit: with the bare text
-/// people look at the server.
+/// Returns the text of an error. If a limit of open files caused the error, the text names the
+/// limit. The bare text would make people look at the server.
 pub fn io_text(error: &io::Error) -> String {
     match limit_of_files(error) {
         Some(limit) => format!("{limit}; {error}"),
@@ -17,7 +18,7 @@ pub fn io_text(error: &io::Error) -> String {
     }
 }
 
-/// The text of an error that kept a thread or its runtime from starting.
+/// Returns the text of an error that kept a thread or its runtime from starting.
 pub(crate) fn thread_text(error: &io::Error) -> String {
     match limit_of_files(error) {
         Some(_) => io_text(error),
@@ -25,7 +26,7 @@ pub(crate) fn thread_text(error: &io::Error) -> String {
     }
 }
 
-/// The limit of open files that causes the error.
+/// Returns the text about the limit of open files that caused the error, if one did.
 fn limit_of_files(error: &io::Error) -> Option<&'static str> {
     match error.raw_os_error()? {
         EMFILE => Some(

@@ -11,7 +11,7 @@ impl Jitter {
         Self(seed | 1)
     }
 
-    /// A span from `mean / 2` to `mean * 3 / 2`.
+    /// Returns a random span from `mean / 2` to `mean * 3 / 2`.
     pub(crate) fn around(&mut self, mean: Duration) -> Duration {
         let mean = u64::try_from(mean.as_nanos()).unwrap_or(u64::MAX);
         let part = (u128::from(mean) * u128::from(self.bits())) >> u32::BITS;

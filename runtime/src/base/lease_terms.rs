@@ -1,9 +1,9 @@
-//! The arithmetic of a lease. Pure: spans and points in time, no clock.
+//! The arithmetic of a lease. It is pure: spans and points in time, but no clock.
 //!
 //! A lease is counted from `sent`, the moment just before its request was handed to the transport.
-//! The server starts the key's ttl later than that, so the lease ends here first. `drift` allows
-//! for two errors. The server's clock may run 1 % fast against ours, and the server rounds its ttl
-//! to milliseconds.
+//! The server starts the key's ttl later, so the lease ends here first. `drift` allows for two
+//! errors. The server's clock may run 1 % faster than ours, and the server rounds its ttl to
+//! milliseconds.
 
 use std::time::Duration;
 
@@ -16,10 +16,11 @@ pub(crate) const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// The shortest time between renewals. More frequent renewals would only load the store.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The longest that one renewal or release may take before the engine tries it again.
+/// Maximum time of one renewal or release before the engine retries it.
 const MAX_ATTEMPT: Duration = Duration::from_secs(1);
 
-/// Checks how long a lock is to stay after its holder is done. `option` is the option's name.
+/// Checks the time for which a lock must stay after its holder is done. `option` is the option's
+/// name.
 pub(crate) fn check_stay(option: &str, stay: Duration) -> Result<Duration, LockError> {
     if (Duration::from_millis(1)..=MAX_TTL).contains(&stay) {
         return Ok(stay);
@@ -30,7 +31,7 @@ pub(crate) fn check_stay(option: &str, stay: Duration) -> Result<Duration, LockE
     )))
 }
 
-/// A ttl, and the times that follow from it.
+/// A ttl, and the times derived from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Terms {
     /// The ttl in nanoseconds, because each renewal divides it several times.
@@ -40,7 +41,7 @@ pub(crate) struct Terms {
 const MILLI: u64 = 1_000_000;
 
 impl Terms {
-    /// The terms of `ttl`, or an error that says which ttls are possible.
+    /// Returns the terms of `ttl`, or an error that names the possible ttls.
     pub(crate) fn new(ttl: Duration) -> Result<Self, LockError> {
         if (MIN_TTL..=MAX_TTL).contains(&ttl) {
             let nanos = u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX);
@@ -55,25 +56,25 @@ impl Terms {
         Duration::from_nanos(self.nanos)
     }
 
-    /// How much earlier than the server this process lets a lease end, in nanoseconds.
+    /// The time by which a lease ends earlier in this process than on the server, in nanoseconds.
     fn drift(self) -> u64 {
         self.nanos / 100 + 2 * MILLI
     }
 
-    /// The time from [`soft`](Self::soft) to [`hard`](Self::hard), in which the body is told and
-    /// dropped.
+    /// The time from [`soft`](Self::soft) to [`hard`](Self::hard), in which the body is notified
+    /// and dropped.
     fn margin(self) -> Duration {
         let margin = (self.nanos / 20).max(50 * MILLI).min(self.nanos / 4);
         Duration::from_nanos(margin)
     }
 
-    /// The deadline of a lease that was confirmed by a request sent at `sent`. From then on the
-    /// gate does not poll the body.
+    /// The deadline of a lease confirmed by a request that left at `sent`. After it, the gate does
+    /// not poll the body.
     pub(crate) fn hard(self, sent: Instant) -> Instant {
         sent + Duration::from_nanos(self.nanos.saturating_sub(self.drift()))
     }
 
-    /// When the engine gives up renewing, and tells the body.
+    /// The time at which the engine gives up renewing and notifies the body.
     pub(crate) fn soft(self, sent: Instant) -> Instant {
         self.hard(sent) - self.margin()
     }
@@ -83,7 +84,7 @@ impl Terms {
         self.ttl() / 3
     }
 
-    /// Refuses a renewal interval that is too short, or that ends too late.
+    /// Refuses a renewal interval that is too short, or ends too late.
     pub(crate) fn check_interval(self, interval: Duration) -> Result<(), LockError> {
         let latest = self.soft(Instant::ZERO).since(Instant::ZERO);
         if MIN_INTERVAL <= interval && interval < latest {
@@ -96,12 +97,12 @@ impl Terms {
         )))
     }
 
-    /// How long one renewal or release may take before the engine tries it again.
+    /// Maximum time of one renewal or release before the engine retries it.
     pub(crate) fn attempt(self) -> Duration {
         (self.ttl() / 10).min(MAX_ATTEMPT)
     }
 
-    /// The mean time between tries after an error.
+    /// The mean time between retries after an error.
     pub(crate) fn retry(self) -> Duration {
         self.ttl() / 20
     }

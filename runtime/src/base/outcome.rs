@@ -1,24 +1,24 @@
-//! How asking for locks, holding them and renewing them ends, as metrics and spans name it.
+//! Outcomes of requesting and of holding locks, as metrics and spans name them.
 
 use crate::error::LockError;
 
-/// What a call got that asked for its locks.
+/// Outcome of a call's request for its locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Its locks.
+    /// The call got its locks.
     Granted,
-    /// Only locks that an enclosing call holds.
+    /// The call got only locks that an enclosing call holds.
     Entered,
-    /// The result that is kept, and no lock.
+    /// The call got a kept result, and no lock.
     Replayed,
     Contended,
     TimedOut,
     QueueFull,
     Unavailable,
     ShuttingDown,
-    /// A result is kept, and it is that of another request.
+    /// The kept result belongs to another request.
     Mismatch,
-    /// Nothing: its future was dropped first.
+    /// The future of the call was dropped first.
     Dropped,
     Other,
 }
@@ -68,16 +68,16 @@ impl Outcome {
     }
 }
 
-/// How a call stops holding its locks.
+/// Reason why a call stops holding its locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// By a release.
+    /// The locks were released.
     Released,
-    /// A lease was over first, or the store did not have the lock any more.
+    /// A lease was over first, or the store no longer had the lock.
     Lost,
-    /// Its future, or its guard, was dropped.
+    /// The future or the guard was dropped.
     Dropped,
-    /// Its body panicked, or its guard was dropped by a panic.
+    /// The body panicked, or a panic dropped the guard.
     Panicked,
 }
 

@@ -1,7 +1,7 @@
 //! Seeded bugs: one macro, which is `false` outside of tests.
 
-/// Whether a test has switched a bug on: for one core, or without a core for the process. Outside
-/// of tests it is `false`, and the compiler knows that.
+/// True if a test has switched a bug on: for one core, or without a core for the process. Outside
+/// of tests it is a constant `false`.
 macro_rules! seeded {
     ($bug:ident) => {{
         #[cfg(any(test, all(feature = "__test", debug_assertions)))]

@@ -1,6 +1,5 @@
 //! Synchronization types of the standard library. The models (`--cfg shuttle`, see
-//! [`engine`](crate::engine)) use those of `shuttle`, which tries the orders in which threads can
-//! run.
+//! [`engine`](crate::engine)) use those of `shuttle`, which tries the possible orders of threads.
 
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::{Mutex, MutexGuard, atomic};

@@ -35,28 +35,28 @@ pub(crate) struct LeaseCell {
     clock: Clock,
     /// Nanoseconds on the pool's clock; zero while the lock is not held.
     deadline: AtomicU64,
-    /// The deadline that was confirmed last. The tests' oracle reads it after the release, too.
+    /// The last confirmed deadline. The tests' oracle reads it after the release, too.
     #[cfg(feature = "__test")]
     confirmed: AtomicU64,
     /// A [`Phase`].
     phase: AtomicU8,
-    /// Why the lock was not taken. Set before the phase becomes [`Phase::Failed`].
+    /// Reason why the lock was not taken. Set before the phase becomes [`Phase::Failed`].
     error: OnceLock<LockError>,
-    /// The result that is kept for the lock. Set before the phase becomes [`Phase::Recalled`].
+    /// The result kept for the lock. Set before the phase becomes [`Phase::Recalled`].
     kept: OnceLock<Arc<Kept>>,
-    /// The token of a lock that was handed over inside the process. Set before the grant.
+    /// Token of a lock handed over inside the process. Set before the grant.
     inherited: OnceLock<Token>,
     fence: ShownFence,
-    /// Whether an exclusive lock has become a share.
+    /// True if an exclusive lock has become a share.
     shared: AtomicBool,
     /// The task that waits for the grant, polls the body, or waits for the release. The engine only
     /// tries this mutex.
     waker: Mutex<Option<Waker>>,
-    /// Whether that task has polled for the end of the release, and not only polled the body.
+    /// True if that task has polled for the end of the release, and not only polled the body.
     awaits_release: AtomicBool,
-    /// Notified once, when the lock is not held any more.
+    /// Notified once, when the lock is no longer held.
     over: Notify,
-    /// Whether a task may wait for `over`.
+    /// True if a task may wait for `over`.
     watched: AtomicBool,
 }
 
@@ -113,7 +113,7 @@ impl Phase {
 }
 
 impl LeaseCell {
-    /// `clock` is the clock of the deadline. `verifies`: see
+    /// `clock` is the clock of the deadline. For `verifies`, see
     /// [`LockStore::verifies`](crate::store::LockStore::verifies).
     pub(crate) fn new(key: FullKey, clock: Clock, verifies: bool) -> Arc<Self> {
         Arc::new(Self {
@@ -139,12 +139,13 @@ impl LeaseCell {
         &self.key
     }
 
-    /// The fence, for spans and the like, which start no transaction.
+    /// Returns the fence for spans and the like, which start no transaction.
     pub(crate) fn peek_fence(&self) -> Option<Fence> {
         self.fence.peek()
     }
 
-    /// The fence, for the program; none if it comes too late, see [`ShownFence::read`].
+    /// Returns the fence for the program; none if the program asks too late, see
+    /// [`ShownFence::read`].
     pub(crate) fn fence(&self) -> Option<Fence> {
         self.fence.read()
     }
@@ -154,27 +155,28 @@ impl LeaseCell {
         self.fence.may_pin()
     }
 
-    /// The result that is kept for the lock, which was not taken because of it.
+    /// Returns the result kept for the lock, because of which the lock was not taken.
     pub(crate) fn kept(&self) -> Option<&Arc<Kept>> {
         self.kept.get()
     }
 
-    /// Whether an exclusive lock has become a share.
+    /// True if an exclusive lock has become a share.
     pub(crate) fn is_shared(&self) -> bool {
         self.shared.load(Ordering::SeqCst)
     }
 
-    /// The token of a lock that was handed over inside the process.
+    /// Returns the token of a lock handed over inside the process.
     pub(crate) fn inherited(&self) -> Option<Token> {
         self.inherited.get().copied()
     }
 
-    /// How long the lease lasts if it is not renewed; zero before the grant and after the end.
+    /// Returns the remaining time of the lease without a renewal; zero before the grant and after
+    /// the end.
     pub(crate) fn remaining(&self) -> Duration {
         self.deadline().since(self.clock.now())
     }
 
-    /// The present time, if the body may be polled now.
+    /// Returns the current time, if the body may be polled now.
     pub(crate) fn live_at(&self) -> Result<Instant, LockError> {
         let now = self.clock.now();
         if now < self.deadline() {
@@ -184,12 +186,12 @@ impl LeaseCell {
         }
     }
 
-    /// The end of the lease; `Instant::ZERO` while none is held.
+    /// Returns the end of the lease; `Instant::ZERO` while none is held.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::from_nanos(self.deadline.load(Ordering::Acquire))
     }
 
-    /// Whether the body may be polled now.
+    /// True if the body may be polled now.
     pub(crate) fn is_live(&self) -> bool {
         !self.remaining().is_zero()
     }
@@ -202,7 +204,7 @@ impl LeaseCell {
         LockError::lost(self.key.name(), self.fence())
     }
 
-    /// Ends when the lock is not held any more.
+    /// Waits until the lock is no longer held.
     pub(crate) async fn over(&self) {
         self.watched.store(true, Ordering::SeqCst);
         let mut told = pin!(self.over.notified());
@@ -214,7 +216,7 @@ impl LeaseCell {
         }
     }
 
-    /// Registers this task to be woken when the lock is lost. Returns whether the lock is held now.
+    /// Registers this task to be woken when the lock is lost. Returns true if the lock is held now.
     pub(crate) fn register(&self, cx: &Context<'_>) -> bool {
         let ended = || (self.phase() != Phase::Held).then_some(());
         self.poll_with(cx, ended).is_pending()
@@ -255,14 +257,14 @@ impl LeaseCell {
         let Some(found) = look() else {
             return Poll::Pending;
         };
-        // The waker is of no use any more. Without this it would be dropped with the lease cell,
+        // The waker is no longer of use. Without this it would be dropped with the lease cell,
         // perhaps by the engine.
         drop(self.take_waker());
         Poll::Ready(found)
     }
 
     /// Stores this task's waker. The waker is cloned and dropped outside of the mutex: it is the
-    /// program's code, and may use this pool in there.
+    /// program's code, and may use this pool there.
     fn remember(&self, waker: &Waker) {
         let lock = || self.waker.lock().unwrap_or_else(PoisonError::into_inner);
         if lock().as_ref().is_some_and(|known| known.will_wake(waker)) {
@@ -287,7 +289,7 @@ impl LeaseCell {
         Phase::ALL[usize::from(self.phase.load(Ordering::SeqCst))]
     }
 
-    /// The holder releases: from here on nothing runs inside this lock.
+    /// Closes the cell when the holder releases. After this nothing runs inside the lock.
     pub(crate) fn close(&self) {
         self.fence.close();
         if seeded!(HandleOutlivesItsCall) {
@@ -317,7 +319,7 @@ impl LeaseCell {
     }
 
     /// Moves the deadline to a later time. Does nothing after [`close`](Self::close) or a loss: the
-    /// engine learns of a close only soon after it.
+    /// engine is notified of a close only a moment later.
     pub(super) fn extend(&self, deadline: Instant) {
         let later =
             |old: u64| (old != 0 && old < deadline.as_nanos()).then_some(deadline.as_nanos());
@@ -331,7 +333,7 @@ impl LeaseCell {
         let _ = extended;
     }
 
-    /// The end of the lease as the store has confirmed it last, also when the lease is over.
+    /// Returns the end of the lease as last confirmed by the store, even after the lease is over.
     #[cfg(feature = "__test")]
     pub(crate) fn confirmed(&self) -> Instant {
         Instant::from_nanos(self.confirmed.load(Ordering::Acquire))
@@ -342,9 +344,9 @@ impl LeaseCell {
         self.enter(Phase::Held).map(Parting::Wake)
     }
 
-    /// The engine calls [`tell_over`](Self::tell_over) after this, and after
-    /// [`orphan`](Self::orphan). Before any other end the holder has [closed](Self::close) the
-    /// lease cell.
+    /// Ends the lease with a loss. The engine calls [`tell_over`](Self::tell_over) after this, and
+    /// after [`orphan`](Self::orphan). Before any other end the holder has [closed](Self::close)
+    /// the lease cell.
     pub(super) fn lose(&self) -> Option<Parting> {
         let waker = self.finish(Phase::Lost);
         waker.filter(|_| !seeded!(LossUnheard))
@@ -367,7 +369,7 @@ impl LeaseCell {
         self.finish(Phase::Failed)
     }
 
-    /// Sets the outcome of the release. A task that has closed this and has not yet polled for the
+    /// Sets the outcome of the release. A task that closed the cell and has not yet polled for the
     /// release is awake and will poll, so it is not woken. A loss that the engine saw first stays a
     /// loss.
     pub(super) fn release(&self, removal: Removal) -> Option<Parting> {
@@ -388,12 +390,12 @@ impl LeaseCell {
         })
     }
 
-    /// The caller is gone. Returns the caller's waker, to be dropped outside of the engine's mutex.
+    /// Takes the waker of a caller that is gone, to be dropped outside of the engine's mutex.
     pub(super) fn forget(&self) -> Option<Parting> {
         self.take_waker().map(Parting::Drop)
     }
 
-    /// The engine is gone: no lock is granted or renewed any more.
+    /// Ends the cell of a stopped engine, which no longer grants or renews a lock.
     pub(super) fn orphan(&self, error: LockError) -> Option<Parting> {
         match self.phase() {
             Phase::Waiting => self.fail(error),

@@ -1,4 +1,4 @@
-//! What callers and the engine see of a lease cell.
+//! A lease cell as callers and the engine see it.
 
 use std::future::Future;
 

@@ -36,14 +36,15 @@ impl ShownFence {
         self.number.store(number, Ordering::Release);
     }
 
-    /// The fence, for spans and the like, which start no transaction.
+    /// Returns the fence for spans and the like, which start no transaction.
     pub(super) fn peek(&self) -> Option<Fence> {
         let number = self.number.load(Ordering::Acquire);
         (number != NO_FENCE).then(|| Fence::new(number))
     }
 
-    /// The fence, for the program. On a store that verifies, none if the program first asks after
-    /// the release: the next call may have the lock by then, and both fences would verify.
+    /// Returns the fence for the program. On a store that verifies, returns none if the program
+    /// first asks after the release. By then the next call may have the lock, and both fences would
+    /// verify.
     pub(super) fn read(&self) -> Option<Fence> {
         let note = |used| (used != CLOSED).then_some(used | READ);
         let noted = self
@@ -52,7 +53,7 @@ impl ShownFence {
         self.peek().filter(|_| noted.is_ok() || !self.verifies)
     }
 
-    /// The holder releases.
+    /// Records that the holder releases.
     pub(super) fn close(&self) {
         self.used.fetch_or(CLOSED, Ordering::SeqCst);
     }
@@ -67,7 +68,7 @@ impl ShownFence {
 mod tests {
     use super::*;
 
-    /// Fails if a fence is shown that the next call's transactions would stand beside.
+    /// Fails if a fence is shown whose transactions would run beside those of the next call.
     #[test]
     fn a_fence_that_is_first_read_after_the_release_is_withheld_where_it_verifies() {
         let fence = Some(Fence::new(7));

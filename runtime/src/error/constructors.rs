@@ -1,4 +1,4 @@
-//! Every error as a value to make, for tests of a program's own error handling.
+//! Constructors of all errors, for tests of a program's own error handling.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use super::{LockError, StoreError};
 use crate::fence::Fence;
 use crate::owner::Owner;
 
-/// Errors to make, for tests of a program's own error handling and for stand-ins of the lock. The
-/// two errors without content are [`NotInstalled`](Self::NotInstalled) and
+/// Constructors, for tests of a program's own error handling and for stand-ins of the lock. The two
+/// errors without content are [`NotInstalled`](Self::NotInstalled) and
 /// [`ShuttingDown`](Self::ShuttingDown).
 impl LockError {
     /// Another call holds the lock. HTTP status 409.
@@ -28,7 +28,7 @@ impl LockError {
         }
     }
 
-    /// The same error with a [`holder`](Self::holder), if it is `Contended` or `TimedOut`.
+    /// Sets the [`holder`](Self::holder), if the error is `Contended` or `TimedOut`.
     ///
     /// ```
     /// # use leasehold::{LockError, Owner};
@@ -150,7 +150,7 @@ impl LockError {
         Self::Mismatch { key: key.into() }
     }
 
-    /// The pool or the lock is configured wrongly. HTTP status 500.
+    /// The configuration of the pool or the lock is invalid. HTTP status 500.
     ///
     /// ```
     /// # use leasehold::LockError;

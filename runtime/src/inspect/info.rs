@@ -1,15 +1,15 @@
-//! What is known of a lock: its state, its holders, and the processes that wait for it.
+//! Information about a lock: its state, its holders, and the processes that wait for it.
 
 use std::time::{Duration, SystemTime};
 
 use crate::fence::Fence;
 use crate::owner::Owner;
 
-/// What the store knows of one lock, at the moment in which it answered.
+/// Information from the store about one lock, at the moment of its answer.
 ///
-/// The token is not in it: with what is shown here no client can release or renew the lock.
+/// The token is not included: no client can release or renew the lock with this information.
 ///
-/// With the feature `serde` it can be serialized. Times are texts of RFC 3339 in UTC, and spans are
+/// With the feature `serde` it can be serialized. Times are texts of RFC 3339 in UTC. Durations are
 /// numbers of milliseconds, in fields that end in `_ms`.
 ///
 /// ```
@@ -37,25 +37,25 @@ use crate::owner::Owner;
 pub struct LockInfo {
     /// The key without the pool's namespace.
     pub key: String,
-    /// Whether the lock is free, and if not, why.
+    /// State of the lock: free, or the reason why it is not.
     pub state: LockState,
-    /// The holders, the first to end at the front. One at most, unless the lock is
-    /// shared or has permits.
+    /// Holders, the first to end at the front. At most one, unless the lock is shared or has
+    /// permits.
     pub holders: Vec<Holder>,
-    /// The processes that queue for the lock in the store, the one that is served next first. Calls
-    /// of one process queue inside the process, so it is here once.
+    /// Processes that queue for the lock in the store, in the order of their turns. Calls of one
+    /// process queue inside the process, so it is listed once.
     pub waiting: Vec<Waiter>,
-    /// The fence of the latest acquisition that the store still knows of. None on a store without
-    /// fences, and for another client's lock.
+    /// Fence of the latest acquisition that the store still knows. None on a store without fences,
+    /// and for another client's lock.
     pub fence: Option<Fence>,
-    /// Until when `hold` or `at_least` keeps the lock after its section, if it does.
+    /// Time until which `hold` or `at_least` keeps the lock after its section, if it does.
     #[cfg_attr(feature = "serde", serde(serialize_with = "super::written::time"))]
     pub kept_until: Option<SystemTime>,
-    /// On a quorum (`redlock://`): how many nodes answered. None on other stores.
+    /// Number of nodes that answered, on a quorum (`redlock://`). None on other stores.
     pub nodes: Option<u32>,
 }
 
-/// Whether a lock is free, and if not, why.
+/// State of a lock: free, or the reason why it is not.
 ///
 /// ```
 /// use leasehold::LockState;
@@ -79,20 +79,20 @@ pub enum LockState {
     Shared,
     /// At most `limit` calls have the lock at a time.
     Permits {
-        /// How many calls may have the lock.
+        /// Number of calls that may have the lock.
         limit: u32,
     },
     /// No call has the lock, but `hold` or `at_least` keeps it taken for a while.
     Kept,
-    /// The lock was handed to the process that waited first. The process has a second to ask for
+    /// The lock was handed to the process that waited first. The process has one second to ask for
     /// it.
     Handed,
-    /// On PostgreSQL: no call has the lock, and none can take it before the transactions have ended
+    /// On PostgreSQL: no call has the lock, and none can take it before the end of the transactions
     /// that verified the last one. `holders` has one of them, with its session as the owner.
     Pinned,
 }
 
-/// A call that holds a lock, or another client that does.
+/// A call or another client that holds a lock.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -110,37 +110,39 @@ pub enum LockState {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Holder {
-    /// Its process, and the function that took the lock. None if another client set the lock, or if
-    /// the store was not permitted to note its owner.
+    /// Process of the holder, and the function that took the lock. None if another client set the
+    /// lock, or if the store was not permitted to record its owner.
     ///
-    /// Of a [pin](LockState::Pinned) it is the session of the transaction: the host is `PostgreSQL`,
-    /// the number is the `pid` of `pg_stat_activity`, and 0 for a prepared transaction.
+    /// For a [pin](LockState::Pinned) it is the session of the transaction. The host is
+    /// `PostgreSQL`. The number is the `pid` of `pg_stat_activity`, and 0 for a prepared
+    /// transaction.
     ///
     /// Calls of one process hand a lock over to each other without the store. So the function is
     /// the one for which the process took the lock.
     pub owner: Option<Owner>,
-    /// True if another client set the lock: a shell script, redis-py, another library. True of a
-    /// transaction that pins it.
+    /// True if another client set the lock: a shell script, redis-py, another library. Also true of
+    /// a transaction that pins it.
     pub foreign: bool,
-    /// Since when its process has had the lock without a break, on the store's clock. None if that
-    /// is not known, as on etcd and ZooKeeper.
+    /// Start of the time in which its process has had the lock without a break, on the store's
+    /// clock. None if unknown, as on etcd and ZooKeeper.
     #[cfg_attr(feature = "serde", serde(serialize_with = "super::written::time"))]
     pub since: Option<SystemTime>,
-    /// When its lease ends if it is not renewed; on etcd, when its session ends without a
-    /// heartbeat. None for another client's lock without an end, and on ZooKeeper, which does not
-    /// tell.
+    /// Time until its lease ends if it is not renewed. On etcd, time until its session ends without
+    /// a heartbeat. None for another client's lock without an end, and on ZooKeeper, which does not
+    /// report it.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "expires_in_ms", serialize_with = "super::written::millis")
     )]
     pub expires_in: Option<Duration>,
-    /// Its fence. Calls that the lock was handed over to inside the process have the next ones.
+    /// Fence of the holder. If its process hands the lock over between calls, the later calls have
+    /// the next fences.
     pub fence: Option<Fence>,
-    /// Whether [`LockPool::force_release`](crate::LockPool::force_release) has taken the lock away
-    /// from it. The lock comes free once its body has ended. False on etcd and ZooKeeper, which do
-    /// not tell.
+    /// True if [`LockPool::force_release`](crate::LockPool::force_release) has taken the lock away
+    /// from it. The lock becomes free once its body has ended. False on etcd and ZooKeeper, which
+    /// do not report it.
     pub revoked: bool,
-    /// On a quorum (`redlock://`): on how many nodes it has the key. None on other stores.
+    /// Number of nodes that have its key, on a quorum (`redlock://`). None on other stores.
     pub nodes: Option<u32>,
 }
 
@@ -159,16 +161,16 @@ pub struct Holder {
 #[non_exhaustive]
 pub struct Waiter {
     /// The process, and the function whose call queued first. None if a process of an earlier
-    /// version waits, or if the store was not permitted to note it.
+    /// version waits, or if the store was not permitted to record it.
     pub owner: Option<Owner>,
-    /// Since when it waits without a break, on the store's clock. None on etcd, which does not
-    /// tell.
+    /// Start of its wait without a break, on the store's clock. None on etcd, which does not report
+    /// it.
     #[cfg_attr(feature = "serde", serde(serialize_with = "super::written::time"))]
     pub since: Option<SystemTime>,
 }
 
 impl LockInfo {
-    /// A lock that no call has.
+    /// Returns the information about a free lock.
     pub(crate) fn free(key: &str) -> Self {
         Self {
             key: key.to_owned(),
@@ -181,7 +183,7 @@ impl LockInfo {
         }
     }
 
-    /// Whether no call can take the lock alone now.
+    /// True if no call can take the lock alone now.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -196,7 +198,7 @@ impl LockInfo {
 }
 
 impl Holder {
-    /// A holder of this library, of which nothing more is known.
+    /// Returns a holder of this library without further information.
     pub(crate) fn unknown(expires_in: Option<Duration>) -> Self {
         Self {
             owner: None,
@@ -209,7 +211,7 @@ impl Holder {
         }
     }
 
-    /// Another client.
+    /// Returns another client as a holder.
     #[cfg(any(feature = "postgres", feature = "redis"))]
     pub(crate) fn foreign(expires_in: Option<Duration>) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What is told of a lock: [`info`] has the public types, and [`pattern`] chooses keys for a list.
+//! Information about locks: [`info`] has the public types, and [`pattern`] selects keys for a list.
 
 pub(crate) mod info;
 pub(crate) mod pattern;

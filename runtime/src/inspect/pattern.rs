@@ -1,6 +1,6 @@
-//! Patterns of keys: `order:*`.
+//! Patterns of keys, such as `order:*`.
 
-/// A pattern: `*` stands for any text, `?` for one character, and the character after `\` for
+/// A pattern: `*` matches any text, `?` matches one character, and the character after `\` matches
 /// itself. The same on every store.
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern(Vec<Part>);
@@ -29,7 +29,7 @@ impl Pattern {
     pub(crate) fn matches(&self, key: &str) -> bool {
         let key: Vec<char> = key.chars().collect();
         let (mut part, mut at) = (0, 0);
-        // Where the last `*` stands, and up to where it reaches.
+        // Position of the last `*`, and the end of the text that it matches.
         let mut any: Option<(usize, usize)> = None;
         while at < key.len() {
             match self.0.get(part) {
@@ -53,7 +53,8 @@ impl Pattern {
         self.0[part..].iter().all(|part| *part == Part::Any)
     }
 
-    /// As Redis matches, byte by byte: at least the keys that match. `prefix` stands for itself.
+    /// Returns a pattern for Redis, which matches byte by byte. It matches at least the same keys.
+    /// `prefix` is literal.
     #[cfg(feature = "redis")]
     pub(crate) fn for_redis(&self, prefix: &str) -> String {
         let mut text = String::new();
@@ -74,7 +75,7 @@ impl Pattern {
         text
     }
 
-    /// The text that every key begins with that matches.
+    /// Returns the text with which every matching key begins.
     #[cfg(any(feature = "postgres", feature = "__session"))]
     pub(crate) fn beginning(&self) -> String {
         let literal = |part: &Part| match part {
@@ -119,7 +120,7 @@ mod tests {
     }
 
     proptest! {
-        /// Fails if a key that matches is lost, or the search never ends.
+        /// Fails if a matching key is missed, or the search never ends.
         #[test]
         fn a_key_matches_what_it_was_made_of(
             parts in prop::collection::vec(("[ab*?é]{0,3}", "[abé]{0,3}"), 0..5),

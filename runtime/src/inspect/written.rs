@@ -1,16 +1,16 @@
-//! Times and spans, as serde writes them.
+//! Times and durations, as serde writes them.
 
 use std::time::{Duration, SystemTime};
 
 use serde::Serializer;
 
-/// A time as a text of RFC 3339, in UTC with milliseconds.
+/// Writes a time as a text of RFC 3339, in UTC with milliseconds.
 #[expect(clippy::ref_option, reason = "serde calls it so")]
 pub(super) fn time<S: Serializer>(
     time: &Option<SystemTime>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    // RFC 3339 has no later time. A key that another client wrote may end later.
+    // RFC 3339 has no later time. A key written by another client may end later.
     let latest = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
     match time.filter(|time| *time <= latest) {
         Some(time) => serializer.collect_str(&humantime::format_rfc3339_millis(time)),
@@ -18,7 +18,7 @@ pub(super) fn time<S: Serializer>(
     }
 }
 
-/// A span in milliseconds.
+/// Writes a duration in milliseconds.
 #[expect(clippy::ref_option, reason = "serde calls it so")]
 pub(super) fn millis<S: Serializer>(
     span: &Option<Duration>,

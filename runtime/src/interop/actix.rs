@@ -5,8 +5,8 @@ use actix_web::{HttpResponse, ResponseError};
 
 use crate::error::LockError;
 
-/// The status, headers and body that the feature `axum` gives: see [`LockError::http_status`]. The
-/// body is `application/problem+json` (RFC 9457) and names no key.
+/// Responds with the same status, headers and body as the feature `axum`: see
+/// [`LockError::http_status`]. The body is `application/problem+json` (RFC 9457) and names no key.
 ///
 /// ```
 /// use actix_web::ResponseError;

@@ -1,13 +1,13 @@
-//! What a service says of a [`LockError`] to its client, whatever the framework.
+//! The answer of a service to its client for a [`LockError`], with any framework.
 
 use std::time::Duration;
 
 use crate::error::LockError;
 
-/// What a client is told where it is not known how long to wait.
+/// Delay for a client if the actual time is not known.
 const USUAL_DELAY: Duration = Duration::from_secs(1);
 
-/// The classes of errors that a client can tell apart.
+/// Classes of errors that a client can distinguish.
 enum Class {
     Contention,
     Unavailable,
@@ -18,14 +18,17 @@ enum Class {
     Setup,
 }
 
-/// What a client gets of an error. None of these names the key: keys can contain what only one user
-/// should see.
+/// Conversions of an error for a client. None of them names the key: keys can contain what only one
+/// user should see.
 impl LockError {
-    /// The HTTP status of a response.
+    /// Returns the HTTP status of a response.
     ///
-    /// It is 409 for contention, 503 if the lock service cannot serve, 400 for a value that makes
-    /// no key, 422 for a key that was used before for another request, else 500. `Lost` is 500:
-    /// proxies and clients repeat a 503 by themselves, and the body did run.
+    /// - 409 for contention.
+    /// - 503 if the lock service cannot serve.
+    /// - 400 for a value that makes no key.
+    /// - 422 for a key that was used before for another request.
+    /// - 500 for all other errors. This includes `Lost`: proxies and clients repeat a 503
+    ///   automatically, and the body did run.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -43,12 +46,14 @@ impl LockError {
         }
     }
 
-    /// The number of the gRPC status.
+    /// Returns the number of the gRPC status.
     ///
-    /// It is 10 (`ABORTED`) for contention, 14 (`UNAVAILABLE`) if the lock service cannot serve,
-    /// and 3 (`INVALID_ARGUMENT`) for a value that makes no key and for a key that was used before
-    /// for another request. For a lost lease it is 2 (`UNKNOWN`), because a part of the work may be
-    /// done. Else it is 13 (`INTERNAL`).
+    /// - 10 (`ABORTED`) for contention.
+    /// - 14 (`UNAVAILABLE`) if the lock service cannot serve.
+    /// - 3 (`INVALID_ARGUMENT`) for a value that makes no key, and for a key that was used before
+    ///   for another request.
+    /// - 2 (`UNKNOWN`) for a lost lease, because a part of the work may be done.
+    /// - 13 (`INTERNAL`) for all other errors.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -64,14 +69,15 @@ impl LockError {
         }
     }
 
-    /// The value of a `Retry-After` header, in whole seconds and at least 1. None where the same
-    /// request had better not be repeated.
+    /// Returns the value of a `Retry-After` header, in whole seconds and at least 1. Returns none
+    /// if the same request should not be repeated.
     ///
     /// - For contention it is [`retry_after`](Self::retry_after), rounded up: a client that comes
-    ///   back earlier would be refused again. It is 1 if that is not known.
+    ///   back earlier would be refused again. It is 1 if this time is unknown.
     /// - It is 1 if the lock service cannot serve.
     ///
-    /// All clients are told the same; a client that tries again by itself adds a random time.
+    /// All clients get the same value. A client that tries again automatically should add a random
+    /// time.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -86,8 +92,8 @@ impl LockError {
         Some(u64::try_from(seconds).unwrap_or(u64::MAX).max(1))
     }
 
-    /// How long a client is to wait before it sends the same request again; none where it had
-    /// better not.
+    /// Returns the time that a client must wait before it sends the same request again. Returns
+    /// none if it should not send it again.
     pub(super) fn client_delay(&self) -> Option<Duration> {
         match self.class() {
             Class::Contention => Some(self.retry_after().unwrap_or(USUAL_DELAY)),
@@ -96,8 +102,8 @@ impl LockError {
         }
     }
 
-    /// A text for clients: it names no key, no server and no advice for the program's author, which
-    /// `Display` does.
+    /// Returns a text for clients. Unlike `Display`, it names no key and no server, and has no
+    /// advice for the program's author.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -106,7 +112,7 @@ impl LockError {
     /// ```
     pub fn public_message(&self) -> &'static str {
         match self.class() {
-            // A call that was to queue may have queued behind another client's request.
+            // A call that should queue may have queued behind another client's request.
             Class::Contention if !matches!(self, Self::Contended { .. }) => {
                 "busy at the moment; try again later"
             }
@@ -119,15 +125,15 @@ impl LockError {
         }
     }
 
-    /// A problem document (RFC 9457).
+    /// Returns a problem document (RFC 9457).
     #[cfg(any(feature = "axum", feature = "actix"))]
     pub(super) fn problem(&self) -> String {
         let (title, status) = (self.public_message(), self.http_status());
         format!(r#"{{"type":"about:blank","title":"{title}","status":{status}}}"#)
     }
 
-    /// Logs a mistake of the program, which the answer hides. A refused call is no mistake, and is
-    /// not logged.
+    /// Logs a mistake of the program, which the answer hides. A refused call is not a mistake, and
+    /// is not logged.
     #[cfg(any(feature = "axum", feature = "actix", feature = "tonic"))]
     pub(super) fn log_a_mistake(&self) {
         if let Class::Setup = self.class() {
@@ -173,7 +179,7 @@ mod tests {
         assert_eq!(LockError::ShuttingDown.retry_after_secs(), Some(1));
     }
 
-    /// Fails if a client is told to repeat what may be done in part, or can never work.
+    /// Fails if a client is advised to repeat work that may be done in part, or can never succeed.
     #[test]
     fn a_client_is_not_told_to_come_back_in_vain() {
         for error in [

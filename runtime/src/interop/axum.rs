@@ -11,8 +11,9 @@ use crate::error::LockError;
 /// - 409 for contention, with [`Retry-After`](LockError::retry_after_secs).
 /// - 503 if the lock service cannot serve, with `Retry-After: 1`.
 /// - 400 for a value that makes no key.
-/// - 500 for a lease that was lost, because the work may have been done in part.
-/// - 500 for a program that is set up wrongly.
+/// - 422 for a key that was used before for another request.
+/// - 500 for a lost lease, because the work may have been done in part.
+/// - 500 for a misconfigured program.
 ///
 /// The body is `application/problem+json` (RFC 9457). It names no key: keys can contain what only
 /// one user should see.

@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(json, expected);
         let read: Baggage = serde_json::from_str(&json).expect("it is baggage");
         assert_eq!(read, baggage());
-        // A later version may have more to say, and an earlier one has less.
+        // A later version may have more fields, and an earlier one has fewer.
         let more = json.replace("\"max_hold\":null", "\"reserved\":[1]");
         assert_eq!(serde_json::from_str::<Baggage>(&more).expect("read"), read);
     }

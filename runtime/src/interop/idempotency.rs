@@ -17,13 +17,13 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// The longest key, in characters.
 const LONGEST: usize = 255;
 
-/// The key by which a client names its request, from the header `Idempotency-Key` (IETF draft
+/// Key with which a client identifies its request, from the header `Idempotency-Key` (IETF draft
 /// `draft-ietf-httpapi-idempotency-key-header`). An extractor for axum.
 ///
-/// With `replay` the first request of a key runs, and each repetition gets its result. Put it into
-/// the lock's key, together with the user: `key = "order:<user>:<key>"`.
+/// With `replay` the first request with a key runs, and each repetition gets its result. Put this
+/// key into the lock's key, together with the user: `key = "order:<user>:<key>"`.
 ///
-/// The header is a string of 1 to 255 visible characters. The draft wants it in quotes, as in
+/// The header is a string of 1 to 255 visible characters. The draft requires quotes, as in
 /// `Idempotency-Key: "8e03978e-40d5"`; without them it is the same key. A request without the
 /// header, or with another form, gets 400: see [`IdempotencyKeyRejection`].
 ///
@@ -54,7 +54,7 @@ const LONGEST: usize = 255;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey(String);
 
-/// Why a request has no [`IdempotencyKey`]. As a response it is 400, with a body of
+/// Reason why a request has no [`IdempotencyKey`]. As a response it is 400, with a body of
 /// `application/problem+json` (RFC 9457) that names no key.
 ///
 /// ```
@@ -71,13 +71,13 @@ pub enum IdempotencyKeyRejection {
     /// The request has no header of this name.
     #[error("the header Idempotency-Key is missing; send a new random key with each new request")]
     Missing,
-    /// The header is twice there, or is no string of 1 to 255 visible characters.
+    /// The header occurs twice, or is not a string of 1 to 255 visible characters.
     #[error("the header Idempotency-Key is not one string of 1 to 255 visible characters")]
     Invalid,
 }
 
 impl IdempotencyKey {
-    /// The key in the value of the header.
+    /// Parses the value of the header.
     ///
     /// ```
     /// use leasehold::IdempotencyKey;
@@ -101,7 +101,7 @@ impl IdempotencyKey {
             .ok_or(IdempotencyKeyRejection::Invalid)
     }
 
-    /// The key without its quotes.
+    /// Returns the key without its quotes.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -114,10 +114,10 @@ impl IdempotencyKey {
         &self.0
     }
 
-    /// The response of `call`. It has the header `Idempotency-Replayed: true` if a call with
-    /// `replay` in there got a kept result.
+    /// Returns the response of `call`. It has the header `Idempotency-Replayed: true` if a call
+    /// with `replay` inside of `call` got a kept result.
     ///
-    /// Cancel safe if `call` is. [`IdempotencyKey`] has a whole handler.
+    /// Cancel safe if `call` is. See [`IdempotencyKey`] for a whole handler.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -144,7 +144,7 @@ impl IdempotencyKey {
     }
 }
 
-/// What is in the quotes that have begun: a string of RFC 8941.
+/// Returns the text up to the closing quote: a string of RFC 8941.
 fn unquoted(rest: &str) -> Option<String> {
     let mut key = String::with_capacity(rest.len());
     let mut characters = rest.chars();
@@ -162,7 +162,7 @@ fn unquoted(rest: &str) -> Option<String> {
     characters.next().is_none().then_some(key)
 }
 
-/// Whether a key without quotes may have this character: one that is not the syntax of a list.
+/// True if a key without quotes may have this character. The syntax of a list is not allowed.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b',' | b';')
 }
@@ -190,8 +190,8 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
     }
 }
 
-/// `Option<IdempotencyKey>`: none for a request without the header. A header of another form is
-/// refused all the same.
+/// `Option<IdempotencyKey>` is none for a request without the header. A header of another form is
+/// still refused.
 impl<S: Send + Sync> OptionalFromRequestParts<S> for IdempotencyKey {
     type Rejection = IdempotencyKeyRejection;
 

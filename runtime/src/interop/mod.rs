@@ -1,4 +1,4 @@
-//! leasehold's types in other crates' traits, one feature each.
+//! Implementations of other crates' traits, one feature for each crate.
 
 #[cfg(feature = "actix")]
 mod actix;

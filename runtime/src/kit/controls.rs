@@ -1,4 +1,4 @@
-//! What a test does to the locks of its kit, and what it is told of them.
+//! Methods by which a test changes the locks of its kit and reads their history.
 
 use std::panic::Location;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use super::point::Point;
 use super::target::SharedStore;
 
 impl Kit {
-    /// Another process takes the lock `key`, and holds it until the [`Held`](super::Held) that this
-    /// gives is released or dropped. See [`Hold`] for shares, permits and times.
+    /// Lets another process take the lock `key`. It holds the lock until the resulting
+    /// [`Held`](super::Held) is released or dropped. See [`Hold`] for shares, permits and times.
     ///
-    /// The other process has a pool and an engine of its own on the kit's store, with a watchdog.
-    /// The kit's outages and delays do not reach it.
+    /// The other process has a separate pool and engine on the kit's store, with a watchdog. The
+    /// kit's outages and delays do not affect it.
     ///
     /// ```
     /// # use leasehold::testing::Kit;
@@ -31,18 +31,18 @@ impl Kit {
     ///
     /// # Panics
     ///
-    /// When it is awaited and the lock is not free, with the history of the key. And as
-    /// [`pool`](Self::pool).
+    /// If the lock is not free when this is awaited. The message contains the history of the key.
+    /// See also [`pool`](Self::pool).
     #[track_caller]
     pub fn hold(&self, key: impl Into<String>) -> Hold {
         Hold::new(self.clone(), key.into(), Location::caller())
     }
 
     /// Takes a lock of the kit's pool away at this point: from the call that holds `key`, or else
-    /// the next that does. The store loses the lock, and the engine is told.
+    /// from the next call that does. The store loses the lock, and the engine is notified.
     ///
     /// A loss happens once. If the call ends before its point, the loss waits for the next call.
-    /// Holders by [`hold`](Self::hold) are not meant.
+    /// Holders by [`hold`](Self::hold) are not affected.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -66,7 +66,7 @@ impl Kit {
     ///
     /// # Panics
     ///
-    /// On a server ([`on`](Self::on)) for every point but [`Point::After`]. And as
+    /// On a server ([`on`](Self::on)) for every point except [`Point::After`]. See also
     /// [`pool`](Self::pool).
     #[track_caller]
     pub fn lose_when(&self, key: &str, point: Point) {
@@ -80,13 +80,13 @@ impl Kit {
         running.line.lose_when(key, point);
     }
 
-    /// The store cannot be reached any more. Requests fail at once, as those of a connection that
-    /// is refused; requests without an answer fail as well, and the store may have carried them
-    /// out. Locks that are held live on until their leases end.
+    /// Makes the store unreachable. Requests fail at once, like those of a refused connection.
+    /// Requests without an answer fail as well, although the store may have carried them out. Held
+    /// locks last until their leases end.
     ///
-    /// A call that tries once asks again until the pool's `io_timeout`, one second by default,
-    /// and then gets [`LockError::Unavailable`][unavailable]: no time at all where time is paused.
-    /// Other holders ([`hold`](Self::hold)) still reach the store.
+    /// A call that tries once asks again until the pool's `io_timeout`, one second by default, and
+    /// then gets [`LockError::Unavailable`][unavailable]. With paused time this takes no time at
+    /// all. Other holders ([`hold`](Self::hold)) still reach the store.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -104,7 +104,7 @@ impl Kit {
     ///
     /// # Panics
     ///
-    /// As [`pool`](Self::pool).
+    /// See [`pool`](Self::pool).
     ///
     /// [unavailable]: crate::LockError::Unavailable
     #[track_caller]
@@ -112,7 +112,7 @@ impl Kit {
         self.running().line.cut();
     }
 
-    /// The store can be reached again, and the engine is told so. See
+    /// Makes the store reachable again and notifies the engine. See
     /// [`store_down`](Self::store_down).
     ///
     /// ```
@@ -130,16 +130,16 @@ impl Kit {
     ///
     /// # Panics
     ///
-    /// As [`pool`](Self::pool).
+    /// See [`pool`](Self::pool).
     #[track_caller]
     pub fn store_up(&self) {
         self.running().line.restore();
     }
 
-    /// From now on each answer of the store comes so much later. The store carries the request out
-    /// at once. [`Duration::ZERO`] ends the delay for requests to come.
+    /// Delays each answer of the store by this time from now on. The store still carries the
+    /// requests out at once. [`Duration::ZERO`] ends the delay for later requests.
     ///
-    /// An answer that takes longer than the pool's `io_timeout` is none: the call gets
+    /// An answer that takes longer than the pool's `io_timeout` does not count: the call gets
     /// [`LockError::Unavailable`][unavailable], and the engine removes what the request may have
     /// set.
     ///
@@ -160,7 +160,7 @@ impl Kit {
     ///
     /// # Panics
     ///
-    /// As [`pool`](Self::pool).
+    /// See [`pool`](Self::pool).
     ///
     /// [unavailable]: crate::LockError::Unavailable
     #[track_caller]
@@ -168,7 +168,7 @@ impl Kit {
         self.running().line.delay(delay);
     }
 
-    /// What happened to the locks so far: to those of the kit's pool, and to those of other
+    /// Returns the history of the locks so far: of those of the kit's pool, and of those of other
     /// holders.
     ///
     /// ```
@@ -187,7 +187,7 @@ impl Kit {
     ///
     /// # Panics
     ///
-    /// As [`pool`](Self::pool).
+    /// See [`pool`](Self::pool).
     #[track_caller]
     pub fn history(&self) -> History {
         self.running().log.history()

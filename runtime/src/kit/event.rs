@@ -1,4 +1,4 @@
-//! The events of a history, and how they are shown.
+//! Events of a history, and their display.
 
 use std::fmt;
 use std::time::Duration;
@@ -25,20 +25,20 @@ use crate::fence::Fence;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Event {
-    /// When, counted from the kit's first use, on the clock of the leases.
+    /// Time since the kit's first use, on the clock of the leases.
     pub at: Duration,
     /// The key without the namespace.
     pub key: String,
-    /// Whose lock it is, or is not.
+    /// Caller that has the lock, or did not get it.
     pub caller: Caller,
-    /// What happened.
+    /// Kind of event.
     pub kind: EventKind,
     /// The end of the lease that the event confirms.
     pub(super) until: Option<Duration>,
 }
 
 /// A call that asks for a lock, or a holder by [`Kit::hold`](super::Kit::hold). A call for several
-/// locks has one for each.
+/// locks has one caller for each.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -58,15 +58,16 @@ pub struct Event {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Caller {
-    /// Counted from 1 in the order of the first events: the kit's calls, and its other holders.
+    /// Number from 1, in the order of the first events. The kit's calls and its other holders are
+    /// counted separately.
     pub number: u32,
-    /// Whether it is a holder by [`Kit::hold`](super::Kit::hold), in the place of another process.
+    /// True if it is a holder by [`Kit::hold`](super::Kit::hold), which stands for another process.
     pub other: bool,
-    /// The path of the annotated function. Empty for locks that are taken by hand.
+    /// Path of the annotated function. Empty for locks taken by hand.
     pub function: &'static str,
 }
 
-/// What happened to a lock.
+/// A change to a lock, or a refused call.
 ///
 /// ```
 /// use leasehold::testing::{EventKind, Kit};
@@ -85,31 +86,33 @@ pub struct Caller {
 pub enum EventKind {
     /// The caller holds the lock from now on.
     Granted {
-        /// Which holders it excludes.
+        /// Mode of the lock, which decides which other holders it excludes.
         mode: Mode,
-        /// The number of the acquisition, if the store has such.
+        /// Fence of the acquisition, if the store has fences.
         fence: Option<Fence>,
     },
-    /// The store has confirmed a renewal: the lease runs its full ttl from when that was sent.
+    /// The store has confirmed a renewal. The lease runs its full ttl from the time of that
+    /// request.
     Renewed,
     /// An exclusive lock has become a share.
     Downgraded,
-    /// The lease was lost, and the caller is told: it was not renewed in time, or taken away.
+    /// The lease was lost, and the caller is notified. It was not renewed in time, or was taken
+    /// away.
     Lost,
-    /// The caller asks for the release: nothing runs inside the lock from now on.
+    /// The caller asks for the release. Nothing runs inside the lock from now on.
     Released,
     /// The caller's future or guard was dropped while it held the lock, which releases it.
     Dropped,
     /// The holder's process has died ([`Held::expire`](super::Held::expire)). The store keeps the
     /// lock until its ttl is over.
     Died,
-    /// The store did not have the lock any more when it was released: it had been lost before.
+    /// The store no longer had the lock at its release: it had been lost before.
     GoneAtRelease,
     /// The caller did not get the lock.
     Refused(LockError),
 }
 
-/// Which holders of a lock exclude each other.
+/// Mode of a lock, which decides which other holders it excludes.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -132,7 +135,7 @@ pub enum Mode {
     Exclusive,
     /// Any number of holders that share.
     Shared,
-    /// At most so many holders with permits.
+    /// At most this many holders with permits.
     Permit(u32),
 }
 
@@ -163,7 +166,7 @@ impl fmt::Display for EventKind {
     }
 }
 
-/// The kind of error, without times and numbers that may differ between two runs.
+/// Returns the kind of error, without times and numbers that may differ between two runs.
 fn reason(error: &LockError) -> &str {
     match error {
         LockError::Contended { .. } => "contended",

@@ -1,4 +1,4 @@
-//! What happened to the locks of a kit's store.
+//! History of the locks of a kit's store.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::event::{Caller, Event, EventKind, Mode};
 
-/// What happened to the locks of a kit's store, in order, up to the time of
+/// Events of the locks of a kit's store, in order, up to the call of
 /// [`Kit::history`](super::Kit::history).
 ///
-/// `Display` and `Debug` are a table, one line for each event, that marks what overlaps. It is
-/// meant for the text of an assertion:
+/// `Display` and `Debug` show a table with one line for each event, which marks overlaps. Use it as
+/// the text of an assertion:
 ///
 /// ```
 /// # use std::time::Duration;
@@ -51,7 +51,7 @@ struct Holder<'a> {
     until: Duration,
 }
 
-/// Whether a lock of this mode can be granted beside the holders `others`.
+/// True if a lock of this mode can be granted beside the holders `others`.
 fn fits(mode: Mode, others: &[Holder<'_>]) -> bool {
     others.iter().all(|other| match (mode, other.mode) {
         (Mode::Shared, Mode::Shared) => true,
@@ -65,10 +65,10 @@ impl History {
         Self { events }
     }
 
-    /// Whether no two holders had a lock at the same time that exclude each other: a second holder
-    /// of an exclusive lock, a reader beside a writer, one permit too many.
+    /// True if no two holders that exclude each other had a lock at the same time. Overlaps are a
+    /// second holder of an exclusive lock, a reader beside a writer, and one permit too many.
     ///
-    /// A holder has its lock from the grant to the release, the loss or the end of its lease,
+    /// A holder has its lock from the grant until the release, the loss or the end of its lease,
     /// whichever comes first.
     ///
     /// ```
@@ -85,7 +85,7 @@ impl History {
         self.overlaps().is_empty()
     }
 
-    /// The events of one key, without its namespace.
+    /// Returns the events of one key, given without its namespace.
     ///
     /// ```
     /// # use leasehold::testing::Kit;
@@ -101,7 +101,7 @@ impl History {
         Self::new(self.events.iter().filter(of_key).cloned().collect())
     }
 
-    /// The events, in order.
+    /// Returns an iterator over the events, in order.
     ///
     /// ```
     /// # use leasehold::testing::Kit;
@@ -117,7 +117,7 @@ impl History {
         self.events.iter()
     }
 
-    /// How many events there are.
+    /// Returns the number of events.
     ///
     /// ```
     /// # use leasehold::testing::Kit;
@@ -130,7 +130,7 @@ impl History {
         self.events.len()
     }
 
-    /// Whether nothing has happened.
+    /// True if there are no events.
     ///
     /// ```
     /// # use leasehold::testing::Kit;
@@ -143,7 +143,7 @@ impl History {
         self.events.is_empty()
     }
 
-    /// How often a lock was granted.
+    /// Returns the number of grants.
     ///
     /// ```
     /// # use leasehold::testing::Kit;
@@ -158,7 +158,7 @@ impl History {
         self.count(|kind| matches!(kind, EventKind::Granted { .. }))
     }
 
-    /// How often a lease was renewed.
+    /// Returns the number of lease renewals.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -175,7 +175,7 @@ impl History {
         self.count(|kind| *kind == EventKind::Renewed)
     }
 
-    /// How often a lease was lost, or was found to be gone at its release.
+    /// Returns the number of lost leases, including those found missing at their release.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -193,7 +193,7 @@ impl History {
         self.count(|kind| matches!(kind, EventKind::Lost | EventKind::GoneAtRelease))
     }
 
-    /// How often a lock was given back: by a release, or by a drop.
+    /// Returns the number of locks given back, by a release or by a drop.
     ///
     /// ```
     /// # use leasehold::testing::Kit;
@@ -208,7 +208,7 @@ impl History {
         self.count(|kind| matches!(kind, EventKind::Released | EventKind::Dropped))
     }
 
-    /// How often a call did not get its lock, for whatever reason.
+    /// Returns the number of calls that did not get their lock, for any reason.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -230,8 +230,8 @@ impl History {
         self.iter().filter(|event| counts(&event.kind)).count()
     }
 
-    /// Each grant that does not fit a holder from before, by the index of its event, with the event
-    /// of that holder's grant.
+    /// Returns the grants that conflict with an earlier holder. Maps the index of each grant's
+    /// event to that of the holder's grant.
     fn overlaps(&self) -> BTreeMap<usize, usize> {
         let mut overlaps = BTreeMap::new();
         let mut held: BTreeMap<&str, Vec<Holder<'_>>> = BTreeMap::new();

@@ -12,7 +12,7 @@ fn caller(number: u32) -> Caller {
     }
 }
 
-/// Events of one key, one each second: the caller, and what happened.
+/// Returns a history of one key with one event a second: the caller, and what happened.
 fn history(events: &[(u32, EventKind)]) -> History {
     let events = events.iter().zip(0..).map(|((number, kind), at)| Event {
         at: Duration::from_secs(at),
@@ -28,7 +28,7 @@ fn granted(mode: Mode) -> EventKind {
     EventKind::Granted { mode, fence: None }
 }
 
-/// Fails if a second holder is not seen, or a holder that has ended is taken to hold on.
+/// Fails if a second holder is not detected, or an ended holder still counts.
 #[test]
 fn a_second_holder_overlaps_until_the_first_one_ends() {
     let take = || granted(Mode::Exclusive);
@@ -57,7 +57,7 @@ fn a_second_holder_overlaps_until_the_first_one_ends() {
     assert!(!beside.is_exclusive(), "{beside}");
 }
 
-/// Fails if a lease that is over excludes, or a renewal does not prolong it.
+/// Fails if an ended lease still excludes, or a renewal does not prolong it.
 #[test]
 fn a_holder_ends_with_its_lease() {
     let take = || granted(Mode::Exclusive);
@@ -71,7 +71,7 @@ fn a_holder_ends_with_its_lease() {
     assert!(!renewed.is_exclusive(), "{renewed}");
 }
 
-/// Fails if kinds of locks that exclude each other are taken to share, or the other way round.
+/// Fails if modes that exclude each other count as sharing, or the other way round.
 #[test]
 fn modes_share_and_exclude() {
     use Mode::{Exclusive, Permit, Shared};
@@ -100,7 +100,7 @@ fn modes_share_and_exclude() {
     assert!(downgraded.is_exclusive(), "{downgraded}");
 }
 
-/// Fails if two keys are taken for one, or callers of one number for each other.
+/// Fails if two keys are taken for one, or two callers with the same number.
 #[test]
 fn other_keys_and_callers_do_not_count() {
     let take = || granted(Mode::Exclusive);
@@ -112,7 +112,7 @@ fn other_keys_and_callers_do_not_count() {
     assert!(!other.is_exclusive(), "{other}");
 }
 
-/// Fails if the history of real calls misses an overlap: this store gives its locks to all.
+/// Fails if the history of real calls misses an overlap: this store grants its locks to all.
 #[cfg(feature = "__test")]
 #[tokio::test]
 async fn a_store_that_excludes_no_call_is_found_out() {

@@ -1,4 +1,4 @@
-//! Other holders: they stand for other processes.
+//! Other holders, which stand for other processes.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -19,7 +19,7 @@ use crate::lock::request::LockRequest;
 
 const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
-/// Another process that is to take a lock; see [`Kit::hold`]. Await it.
+/// Another process that will take a lock; see [`Kit::hold`]. Await this to take the lock.
 ///
 /// ```
 /// use std::time::Duration;
@@ -66,7 +66,7 @@ impl Hold {
         }
     }
 
-    /// Takes a share, beside other readers, as `shared` does in the attribute.
+    /// Takes a share beside other readers, like `shared` in the attribute.
     ///
     /// ```
     /// # use leasehold::testing::Kit;
@@ -81,7 +81,7 @@ impl Hold {
         self
     }
 
-    /// Takes one of `permits` permits, as `permits` does in the attribute. All holders of a key
+    /// Takes one of `permits` permits, like `permits` in the attribute. All holders of a key should
     /// give the same number.
     ///
     /// ```
@@ -97,7 +97,7 @@ impl Hold {
         self
     }
 
-    /// The ttl of the holder's lease, which its watchdog renews. Default 10 s. It matters to
+    /// Sets the ttl of the holder's lease, which its watchdog renews. Default 10 s. It matters for
     /// [`Held::expire`].
     ///
     /// ```
@@ -115,7 +115,7 @@ impl Hold {
         self
     }
 
-    /// Queues for the lock for so long. Default zero: the lock is to be free.
+    /// Queues for the lock for this long. Default zero: the lock must be free.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -132,7 +132,7 @@ impl Hold {
         self
     }
 
-    /// Releases the lock so long after the grant by itself. Default: never.
+    /// Releases the lock automatically this long after the grant. Default: never.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -165,7 +165,7 @@ impl Hold {
         };
         let (guard, line) = match taken.await {
             Ok(taken) => taken,
-            // As `Kit::hold` documents: a test without the lock that it asked for cannot go on.
+            // Documented at `Kit::hold`: a test cannot go on without the lock that it asked for.
             Err::<_, LockError>(error) => panic!(
                 "`kit.hold(\"{key}\")` at {at} did not get the lock: {error}\n{history}",
                 key = self.key,
@@ -196,8 +196,8 @@ impl fmt::Debug for Hold {
     }
 }
 
-/// A lock that another process holds; see [`Kit::hold`]. Dropping this releases the lock, as the
-/// end of that process's call does. [`expire`](Self::expire) lets the process die instead.
+/// A lock held by another process; see [`Kit::hold`]. Dropping this releases the lock, like the end
+/// of that process's call. [`expire`](Self::expire) lets the process die instead.
 ///
 /// ```
 /// # use leasehold::testing::Kit;
@@ -217,7 +217,7 @@ pub struct Held {
     guard: Arc<Mutex<Option<LockGuard>>>,
     line: Arc<Line>,
     clock: Clock,
-    /// Releases the lock after a time.
+    /// Task that releases the lock after a time.
     release: Option<JoinHandle<()>>,
 }
 
@@ -235,7 +235,7 @@ impl Held {
             tokio::spawn(async move {
                 tokio::time::sleep(time).await;
                 if let Some(guard) = taken(&guard) {
-                    // A lease that is lost needs no release.
+                    // A lost lease needs no release.
                     let _ = guard.release().await;
                 }
             })
@@ -250,10 +250,10 @@ impl Held {
         }
     }
 
-    /// Releases the lock. It is free when this returns. Nothing happens if the holder has released
-    /// it by itself.
+    /// Releases the lock. It is free when this returns. Does nothing if the holder has already
+    /// released it automatically.
     ///
-    /// Cancel safe: from the first poll on the release goes on even if this is dropped.
+    /// Cancel safe: after the first poll, the release continues even if this is dropped.
     ///
     /// ```
     /// # use leasehold::testing::Kit;
@@ -267,16 +267,16 @@ impl Held {
     /// ```
     pub async fn release(mut self) {
         if let Some(guard) = taken(&self.guard) {
-            // A lease that is lost needs no release.
+            // A lost lease needs no release.
             let _ = guard.release().await;
         } else if let Some(release) = self.release.take() {
-            // Its panic would be one of the kit's.
+            // A panic of the task would be the kit's own.
             let _ = release.await;
         }
     }
 
-    /// The process dies: it renews no more and does not release. The store keeps the lock for what
-    /// is left of its ttl ([`Hold::ttl`]).
+    /// Lets the process die: it no longer renews, and does not release. The store keeps the lock
+    /// for the rest of its ttl ([`Hold::ttl`]).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -295,7 +295,7 @@ impl Held {
         self.line.die(self.clock.now());
     }
 
-    /// The key, without its namespace.
+    /// Returns the key without its namespace.
     ///
     /// ```
     /// # use leasehold::testing::Kit;
@@ -308,8 +308,8 @@ impl Held {
         &self.key
     }
 
-    /// The number of the acquisition, if the store has such: that of the kit's pool is greater
-    /// when it gets the lock later.
+    /// Returns the fence of the acquisition, if the store has fences. The kit's pool gets a greater
+    /// fence when it takes the lock later.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -1,4 +1,4 @@
-//! One pool's line to the store of a kit: what the test does to it, and what the engine tells.
+//! One pool's line to the store of a kit, with the test's changes and the engine's events.
 
 use std::collections::HashMap;
 use std::mem;
@@ -17,10 +17,10 @@ use crate::engine::driver::command::Command;
 use crate::engine::driver::observer::Watch;
 
 /// One pool's line to the store of a kit. The test changes it, the pool's
-/// [`KitStore`](super::store::KitStore) follows, and its engine tells it of each call.
+/// [`KitStore`](super::store::KitStore) follows, and its engine reports each call to it.
 pub(crate) struct Line {
     log: Arc<Log>,
-    /// Whether the pool stands for another process.
+    /// True if the pool stands for another process.
     other: bool,
     state: Mutex<State>,
 }
@@ -28,31 +28,31 @@ pub(crate) struct Line {
 #[derive(Default)]
 struct State {
     is_down: bool,
-    /// The requests without an answer are yet to be failed.
+    /// True if the requests without an answer must still fail.
     is_cut: bool,
-    /// The engine is yet to be told that the store is back.
+    /// True if the engine must still be notified that the store is back.
     is_back: bool,
     delay: Duration,
     rules: Rules,
     /// Keys to take away at the store's next poll.
     taken_away: Vec<FullKey>,
-    /// Keys that were taken away. The engine has yet to hear of them.
+    /// Keys taken away, but not yet reported to the engine.
     lost: Vec<FullKey>,
     calls: HashMap<TicketId, Call>,
     /// Wakes the engine, so that it polls the store.
     waker: Option<Waker>,
 }
 
-/// What the store is to do at a poll.
+/// Orders to the store for one poll.
 #[derive(Debug)]
 pub(super) struct Orders {
-    /// Fail the requests without an answer.
+    /// True if the requests without an answer must fail.
     pub(super) cut: bool,
-    /// Tell the engine that the store can be reached again.
+    /// True if the engine must be notified that the store can be reached again.
     pub(super) back: bool,
     pub(super) delay: Duration,
     pub(super) taken_away: Vec<FullKey>,
-    /// When the next lease is lost by time.
+    /// Time of the next loss by [`Point::After`].
     pub(super) next_loss: Option<Instant>,
 }
 
@@ -61,9 +61,9 @@ struct Call {
     key: FullKey,
     mode: Mode,
     function: &'static str,
-    /// Given with its first event.
+    /// Assigned at its first event.
     caller: Option<Caller>,
-    /// Whether a refusal is the call's last word, and not a first try.
+    /// True if a refusal ends the call, and not only its first try.
     is_final: bool,
     stage: Stage,
 }
@@ -85,7 +85,7 @@ impl Line {
         Arc::new(Self { log, other, state })
     }
 
-    /// The store cannot be reached any more.
+    /// Makes the store unreachable.
     pub(super) fn cut(&self) {
         self.change(|state| {
             state.is_cut |= !state.is_down;
@@ -94,7 +94,7 @@ impl Line {
         });
     }
 
-    /// The store can be reached again.
+    /// Makes the store reachable again.
     pub(super) fn restore(&self) {
         self.change(|state| {
             state.is_back |= state.is_down;
@@ -110,7 +110,7 @@ impl Line {
         self.change(|state| state.rules.add(key, point));
     }
 
-    /// The process of this line has died: nothing of it reaches the store any more.
+    /// Lets the process of this line die. Nothing from it reaches the store afterwards.
     pub(super) fn die(&self, now: Instant) {
         self.change(|state| {
             (state.is_down, state.is_cut) = (true, true);
@@ -121,7 +121,7 @@ impl Line {
         });
     }
 
-    /// Changes the state, and wakes the engine to follow.
+    /// Changes the state, and wakes the engine so that it follows.
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state();
         change(&mut state);
@@ -132,7 +132,7 @@ impl Line {
         }
     }
 
-    /// What the store is to do at this poll; `waker` is woken for the next change.
+    /// Returns the orders to the store for this poll. Wakes `waker` at the next change.
     pub(super) fn orders(&self, waker: &Waker, now: Instant) -> Orders {
         let mut state = self.state();
         match &mut state.waker {
@@ -149,7 +149,7 @@ impl Line {
         }
     }
 
-    /// The store has lost this key.
+    /// Records that the store has lost this key.
     pub(super) fn lost(&self, key: FullKey) {
         self.state().lost.push(key);
     }
@@ -158,13 +158,13 @@ impl Line {
         self.state().is_down
     }
 
-    /// Whether `key` is lost now, at `point`.
+    /// Returns true if `key` is lost now, at `point`. The loss then counts as done.
     pub(super) fn loses(&self, key: &FullKey, point: Point) -> bool {
         let mut state = self.state();
         state.rules.take(key.name(), |planned| planned == point)
     }
 
-    /// The call holds its lock no more, if it did.
+    /// Records that the call no longer holds its lock, if it did.
     fn ends(&self, state: &mut State, id: TicketId, kind: EventKind, now: Instant) {
         if let Some(call) = state.held_call(id) {
             call.stage = match kind {
@@ -310,7 +310,7 @@ impl State {
         calls.filter(move |(_, call)| held(call))
     }
 
-    /// The held locks, each with the time of its grant.
+    /// Returns the held locks, each with the time of its grant.
     fn held_since(&self) -> impl Iterator<Item = (&str, Instant)> {
         self.calls.values().filter_map(|call| match call.stage {
             Stage::Held { since } => Some((call.key.name(), since)),

@@ -1,4 +1,4 @@
-//! The record of a kit: what happened to all locks of its store.
+//! The record of a kit: the events of all locks of its store.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,12 +7,12 @@ use super::event::{Caller, Event, EventKind};
 use super::history::History;
 use crate::base::clock::Instant;
 
-/// What happened to all locks of a kit's store, in order.
+/// Events of all locks of a kit's store, in order.
 ///
-/// Each engine notes its events under its mutex: a release before its request leaves, a grant when
-/// its answer has come. So a release stands before the grant that it makes possible.
+/// Each engine records its events under its mutex: a release before its request is sent, a grant
+/// after its answer has come. So a release precedes the grant that it makes possible.
 pub(super) struct Log {
-    /// When the kit began.
+    /// Start of the kit.
     start: Instant,
     record: Mutex<Record>,
 }
@@ -32,7 +32,7 @@ impl Log {
         }
     }
 
-    /// The next caller, with a number of its own.
+    /// Returns a new caller, with the next number.
     pub(super) fn caller(&self, other: bool, function: &'static str) -> Caller {
         let mut record = self.record();
         let count = if other {
@@ -48,7 +48,7 @@ impl Log {
         }
     }
 
-    /// `until`: the end of the lease that the event confirms.
+    /// Records an event. `until` is the end of the lease that the event confirms.
     pub(super) fn note(
         &self,
         key: &str,

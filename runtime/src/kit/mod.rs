@@ -1,4 +1,4 @@
-//! Tests of code that locks: without a server, and without waiting.
+//! Tests of code that takes locks, without a server and without waiting.
 //!
 //! For `[dev-dependencies]`:
 //!
@@ -7,10 +7,10 @@
 //! tokio = { version = "1", features = ["macros", "rt", "test-util"] }
 //! ```
 //!
-//! A [`Kit`] has a pool on a store of its own. The engine, the gate and the errors are those of
+//! A [`Kit`] has a pool on a separate store. The engine, the gate and the errors are those of
 //! production; the kit stands between the engine and the store. It adds other holders
-//! ([`Kit::hold`]), losses ([`Kit::lose_when`]), outages ([`Kit::store_down`]), slowness
-//! ([`Kit::delay`]), and a record of what happened ([`Kit::history`]).
+//! ([`Kit::hold`]), losses ([`Kit::lose_when`]), outages ([`Kit::store_down`]), delays
+//! ([`Kit::delay`]), and a history ([`Kit::history`]).
 //!
 //! ```
 //! use std::time::Duration;
@@ -45,13 +45,13 @@
 //! # Time
 //!
 //! Leases are counted on the clock of the test's tokio runtime. A test that pauses it
-//! (`start_paused = true`) waits for nothing: hours of leases pass in milliseconds, and each run
-//! goes the same way. Without paused time the kit works as well, on both kinds of runtime, and
-//! waits as production does.
+//! (`start_paused = true`) does not wait: hours of leases pass in milliseconds, and each run takes
+//! the same course. Without paused time the kit works as well, on both kinds of runtime, and waits
+//! like production.
 //!
 //! # Two tests
 //!
-//! Kits share nothing. Tests with the same keys run side by side, each with a kit of its own.
+//! Kits share nothing. Tests with the same keys run side by side, each with a separate kit.
 
 mod controls;
 mod event;

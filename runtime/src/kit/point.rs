@@ -1,10 +1,10 @@
-//! When a lease is lost, and the losses that are still to come.
+//! Points at which leases are lost, and the pending losses.
 
 use std::time::Duration;
 
 use crate::base::clock::{Instant, earlier};
 
-/// When [`Kit::lose_when`](super::Kit::lose_when) takes a lock away.
+/// Point at which [`Kit::lose_when`](super::Kit::lose_when) takes a lock away.
 ///
 /// ```
 /// use std::time::Duration;
@@ -23,36 +23,37 @@ use crate::base::clock::{Instant, earlier};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Point {
-    /// After the body has been polled so often: it is dropped at its next await, and not polled
-    /// again. With 0 the body does not begin. A poll ends where the body waits for something; a
-    /// body that does not wait ends in its first poll, and is not interrupted.
+    /// After this many polls of the body: it is dropped at its next await, and not polled again.
+    /// With 0 the body does not begin. A poll ends where the body waits for something. A body that
+    /// does not wait ends in its first poll, and is not interrupted.
     ///
-    /// Counts the bodies of annotated functions and of [`LockRequest::run`], which have polls.
-    /// Not a [`LockGuard`](crate::LockGuard) by hand, and not on a server ([`Kit::on`]).
+    /// Applies to the bodies of annotated functions and of [`LockRequest::run`], which have polls.
+    /// Does not apply to a [`LockGuard`](crate::LockGuard) taken by hand, nor on a server
+    /// ([`Kit::on`]).
     ///
     /// [`LockRequest::run`]: crate::LockRequest::run
     /// [`Kit::on`]: super::Kit::on
     AfterPolls(u32),
-    /// So long after the grant. A lock that is held for longer already is lost at once.
+    /// This long after the grant. A lock already held for longer is lost at once.
     After(Duration),
     /// At the next renewal: the store answers that it does not have the lock. Needs a watchdog.
     /// Not on a server ([`Kit::on`](super::Kit::on)).
     NextRenewal,
-    /// After the body has returned and before the store hears of the release, which finds nothing.
-    /// The function's result stays as it is, and [`LockGuard::release`] answers `Lost`. Not on a
+    /// After the body has returned, and before the store receives the release, which finds nothing.
+    /// The function's result stays as it is, and [`LockGuard::release`] returns `Lost`. Not on a
     /// server ([`Kit::on`](super::Kit::on)).
     ///
     /// [`LockGuard::release`]: crate::LockGuard::release
     BeforeRelease,
 }
 
-/// The losses that are still to come. Each one happens once.
+/// The pending losses. Each one happens once.
 #[derive(Debug, Default)]
 pub(super) struct Rules(Vec<Rule>);
 
 #[derive(Debug)]
 struct Rule {
-    /// As callers give it.
+    /// As given by callers, without the namespace.
     key: String,
     point: Point,
 }
@@ -63,14 +64,15 @@ impl Rules {
         self.0.push(Rule { key, point });
     }
 
-    /// Whether a loss of `key` happens now. It is then not to come any more.
+    /// Removes a loss of `key` that happens now. Returns true if there was one.
     pub(super) fn take(&mut self, key: &str, now: impl Fn(Point) -> bool) -> bool {
         let due = |rule: &Rule| rule.key == key && now(rule.point);
         let found = self.0.iter().position(due);
         found.map(|at| self.0.remove(at)).is_some()
     }
 
-    /// When the next of these leases is lost by time: each has a key and the time of its grant.
+    /// Returns the time of the next [`Point::After`] among these leases. Each has a key and the
+    /// time of its grant.
     pub(super) fn next_due<'a>(
         &self,
         held: impl Iterator<Item = (&'a str, Instant)>,

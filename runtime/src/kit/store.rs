@@ -1,4 +1,4 @@
-//! The store of a kit's pool: another store, with what the test does on the way to it.
+//! The store of a kit's pool: another store, with the test's interventions on the way to it.
 
 use std::collections::{HashSet, VecDeque};
 use std::pin::Pin;
@@ -17,13 +17,13 @@ use crate::error::LockError;
 use crate::store::memory::space::Space;
 use crate::store::{Failure, LockStore, Op, OpId, Request, Retry, Socket, StoreEvent};
 
-/// For how long the store may take to answer a request of the kit's own.
+/// Time that the store may take to answer one of the kit's requests.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The requests of the kit's own are counted downwards from here, and the engine's upwards from 1.
+/// The kit's requests are numbered downwards from here, and the engine's upwards from 1.
 const LAST_OP: u64 = u64::MAX;
 
-/// Another store, with what the test does on the way to it.
+/// Another store, with the test's interventions on the way to it.
 pub(crate) struct KitStore {
     inner: Box<dyn LockStore>,
     line: Arc<Line>,
@@ -34,7 +34,7 @@ pub(crate) struct KitStore {
     tokens: KeyMap<Vec<Token>>,
     /// Events for the engine's next polls.
     ready: VecDeque<StoreEvent>,
-    /// Events that are delayed, with the time at which the engine hears of each.
+    /// Delayed events, each with the time at which the engine receives it.
     late: VecDeque<(Instant, StoreEvent)>,
     timer: Option<Pin<Box<Sleep>>>,
     own_requests: u64,
@@ -55,8 +55,8 @@ impl KitStore {
         }
     }
 
-    /// Notes what the request says of the keys that this pool holds. Takes away first what is to be
-    /// lost just before it.
+    /// Records the keys that this pool holds after the request. First takes away the locks that
+    /// must be lost just before it.
     fn look_at(&mut self, op: &Op) {
         match op {
             Op::Acquire { key, token, .. }
@@ -116,7 +116,7 @@ impl KitStore {
         self.inner.submit(&mut vec![Request { id, op, patience }]);
     }
 
-    /// Whether the request is one of the kit's own, and not the engine's.
+    /// True if the request is one of the kit's, and not the engine's.
     fn is_own(&self, id: OpId) -> bool {
         LAST_OP - self.own_requests < id.0
     }
@@ -138,7 +138,7 @@ impl KitStore {
         }
     }
 
-    /// The inner store's next event that the engine is to hear of, now or later.
+    /// Polls the inner store for the next event that the engine must receive, now or later.
     fn poll_inner(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         loop {
             let event = match self.inner.poll_event(cx) {
@@ -155,7 +155,7 @@ impl KitStore {
         }
     }
 
-    /// The next delayed event, if its time has come.
+    /// Returns the next delayed event, if its time has come.
     fn pop_late(&mut self, now: Instant) -> Option<StoreEvent> {
         let due = self.late.front().is_some_and(|(at, _)| *at <= now);
         due.then(|| self.late.pop_front())?.map(|(_, event)| event)
@@ -168,7 +168,7 @@ impl KitStore {
         Poll::Ready(event)
     }
 
-    /// Whether the timer has gone off. It is set to `at` first.
+    /// Sets the timer to `at`. Returns true if it has gone off.
     fn timer_is_over(&mut self, at: Option<Instant>, now: Instant, cx: &mut Context<'_>) -> bool {
         let Some(at) = at else {
             self.timer = None;
@@ -242,8 +242,8 @@ impl LockStore for KitStore {
     }
 }
 
-/// The answer to a request while the store cannot be reached. `executed`: whether the store may
-/// have carried it out.
+/// Returns the answer to a request while the store cannot be reached. `executed` is true if the
+/// store may have carried it out.
 fn failed(id: OpId, executed: bool) -> StoreEvent {
     let failure = Failure {
         error: LockError::unavailable("io", "the test kit has cut the line to the store"),

@@ -26,25 +26,25 @@ use crate::engine::driver::command::Command;
 use crate::error::LockError;
 use crate::pool::LockPool;
 
-/// A call that takes its locks.
+/// A call in the process of taking its locks.
 ///
-/// Cancel safety: dropping this lets go of every lock that the call got or asked for.
+/// Cancel safety: dropping this gives up every lock that the call got or requested.
 pub(crate) struct Acquisition {
-    /// Nearly every call wants one lock that no enclosing call holds. It has been asked for, and is
-    /// in here.
+    /// For nearly every call: its only lock, already requested, which no enclosing call holds. For
+    /// other calls: empty until `others` is ready.
     held: HeldLocks,
-    /// How every other call takes its locks, which are then put into `held`.
+    /// The future that takes the locks of every other call. They are then moved into `held`.
     others: Option<Taken>,
-    /// For how long the locks stay from when the call has all of them.
+    /// Minimum time for which the locks stay at the store, from the moment when all are taken.
     at_least: Option<Duration>,
-    /// What is told of the call, until it has its locks.
+    /// Span and metrics of the pending acquire.
     asking: Option<Asking>,
 }
 
 type Taken = Pin<Box<dyn Future<Output = Result<OneOrMany<HeldLock>, LockError>> + Send>>;
 
-/// Begins to take or enter every lock. The caller polls the acquisition next, and does nothing in
-/// between.
+/// Begins to take or enter every lock. The caller must poll the acquisition next, without doing
+/// anything in between.
 pub(crate) fn begin(
     pool: LockPool,
     locks: Locks,
@@ -119,8 +119,8 @@ fn ask(
     })
 }
 
-/// Begins to adopt a lock that another process has given away. The caller polls the acquisition
-/// next.
+/// Begins to adopt a lock that another process has handed over. The caller must poll the
+/// acquisition next.
 pub(crate) fn begin_adoption(
     pool: LockPool,
     locks: Locks,
@@ -156,7 +156,7 @@ impl Acquisition {
         Poll::Ready(taken.map(drop))
     }
 
-    /// Gives the present time, where it is known.
+    /// Returns the current time, if it is known.
     fn poll_asking(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Instant>, LockError>> {
         let now = match &mut self.others {
             None => ready!(self.held.poll_taken(cx))?,
@@ -166,14 +166,14 @@ impl Acquisition {
                 None
             }
         };
-        // The body begins now: locks that the call gave back before are not kept.
+        // The body begins now. Locks that the call gave back earlier are not kept.
         if let Some(at_least) = self.at_least.take() {
             self.held.keep_at_least(at_least);
         }
         Poll::Ready(Ok(now))
     }
 
-    /// The locks, once they are all taken.
+    /// Returns the locks. Call this once all are taken.
     pub(crate) fn into_held(self) -> HeldLocks {
         self.held
     }
@@ -185,14 +185,14 @@ impl Acquisition {
     }
 }
 
-/// One lock that a call wants.
+/// One lock that a call requests.
 struct Want {
     key: FullKey,
-    /// The lease of an enclosing call that holds the lock.
+    /// The lease of an enclosing call that holds the lock, if any.
     holder: Option<Box<LeaseRef>>,
 }
 
-/// How a call takes its locks.
+/// Parameters of a call that locks several keys or enters a lock.
 struct Taking {
     pool: LockPool,
     plan: Plan,
@@ -252,7 +252,7 @@ fn lease(lock: &PendingLock, plan: &Plan, at: At) -> LeaseRef {
 }
 
 impl Taking {
-    /// Takes or enters every lock of a call that is not the ordinary one.
+    /// Takes or enters every lock of a call that locks several keys or enters a lock.
     async fn taken(
         self,
         locks: Locks,
@@ -278,10 +278,10 @@ impl Taking {
         }
     }
 
-    /// Takes all locks in one request. That needs every key free, no call of this process that
-    /// wants one of them, and a store that can take all in one step.
+    /// Takes all locks in one request. This requires that every key is free, and that the store can
+    /// take all in one step. No other call of this process may want one of the keys.
     ///
-    /// Returns none if the call is to take its locks individually.
+    /// Returns none if the call must take its locks individually.
     async fn at_once(&self, wants: &[Want]) -> Result<Option<OneOrMany<HeldLock>>, LockError> {
         if self.plan.share.is_some() || wants.iter().any(|want| want.holder.is_some()) {
             return Ok(None);
@@ -290,8 +290,7 @@ impl Taking {
         match PendingLock::take_all(&self.pool, acquires, self.plan.wait).await {
             Ok(locks) => Ok(locks.map(|locks| locks.into_iter().map(HeldLock::Held).collect())),
             Err(error) if self.plan.wait.is_zero() => Err(error),
-            // Individually, the call can wait for a lock that is held, and for a store that is
-            // away.
+            // Individually, the call can wait for a held lock, and for an unreachable store.
             Err(_) if !self.left().is_zero() => Ok(None),
             Err(LockError::Contended {
                 key,
@@ -308,10 +307,10 @@ impl Taking {
     }
 
     /// Takes the locks individually, in the order of the keys. If one lock cannot be taken, the
-    /// locks before it are let go. The engine carries out a release that is asked for now before
-    /// any later request of this process.
+    /// locks before it are released. The engine executes these releases before any later request of
+    /// this process.
     ///
-    /// Returns none if the first leases would be too old by now. The call then starts again.
+    /// Returns none if the first leases have become too old. The call then starts again.
     async fn individually(&self, wants: &[Want]) -> Result<Option<OneOrMany<HeldLock>>, LockError> {
         let mut held = OneOrMany::default();
         for want in wants {
@@ -331,7 +330,7 @@ impl Taking {
         }
     }
 
-    /// The permit of a nested call, within the call's budget if it has one.
+    /// Takes the permit of a nested call, within the call's budget if it has one.
     async fn nested_permit(
         &self,
         want: &Want,
@@ -355,8 +354,8 @@ impl Taking {
         permit.ok_or_else(|| self.timed_out(want, self.retry_nested(holder)))
     }
 
-    /// When to try again for a lock that another branch of the enclosing body has entered. It is
-    /// not known how long that branch takes.
+    /// Estimates `retry_after` for a lock that another branch of the enclosing body has entered.
+    /// The run time of that branch is unknown.
     fn retry_nested(&self, holder: &LeaseRef) -> Duration {
         let unknown = || holder.cell.remaining().min(UNKNOWN);
         self.pool.retry_hint().unwrap_or_else(unknown)
@@ -367,7 +366,7 @@ impl Taking {
         let (caller, mut woken) = oneshot::channel();
         let at = self.since + budget;
         let engine = self.pool.engine();
-        // An engine that is gone drops `caller`. It has told the lease cell that the lease is over.
+        // A stopped engine drops `caller`. It has already marked the lease as over.
         let _ = engine.send(Command::Wake { at, caller });
         poll_fn(|cx| {
             // The task may be polled for another reason before the engine wakes it.
@@ -379,7 +378,8 @@ impl Taking {
         .await;
     }
 
-    /// One of the locks, after those in `before`; none if their leases would be too old by now.
+    /// Takes one lock, after those in `before`. Returns none if the leases in `before` would become
+    /// too old.
     async fn one(
         &self,
         want: &Want,
@@ -418,7 +418,7 @@ impl Taking {
         acquire(key, &self.pool, &self.plan, self.at, self.label, budget)
     }
 
-    /// What is left of the `wait` that the call has for all its keys.
+    /// Returns the rest of the call's `wait`, one budget for all its keys.
     fn left(&self) -> Duration {
         if seeded!(BudgetPerKey) {
             return self.plan.wait;
@@ -431,8 +431,8 @@ impl Taking {
         self.pool.engine().clock().now().since(self.since)
     }
 
-    /// For how long the leases taken so far may still age. Without a watchdog the engine does not
-    /// renew them. The body is to begin with at least half a ttl.
+    /// Returns how long the leases taken so far may still age. Without a watchdog the engine does
+    /// not renew them, and the body must begin with at least half a ttl left.
     fn fresh(&self, held: &[HeldLock]) -> Duration {
         let own = held.iter().filter(|lock| matches!(lock, HeldLock::Held(_)));
         let least = own.map(|lock| lock.cell().remaining()).min();

@@ -13,17 +13,17 @@ use crate::error::LockError;
 use crate::pool::LockPool;
 
 impl LockGuard {
-    /// Ends this guard without a release: the lock stays at the store, for another process to
-    /// [adopt](LockPool::adopt). From here on this process neither renews nor releases it. Nothing
-    /// is sent.
+    /// Ends this guard without a release. The lock stays at the store, and another process can
+    /// [adopt](LockPool::adopt) it. This process no longer renews or releases the lock, and sends
+    /// nothing to the store.
     ///
-    /// For a handler that queues a job, and wants the order locked until the job is done. The lease
-    /// goes on as it is: the job must be adopted before it ends, at most a ttl from now. Without a
-    /// watchdog that is what [`remaining`](Self::remaining) says. Not adopted in time, the lock
-    /// expires, as if this process had died.
+    /// Use this in a handler that queues a job and keeps the order locked until the job is done.
+    /// The lease continues to run, so the lock must be adopted before its end, at most a ttl from
+    /// now. Without a watchdog, [`remaining`](Self::remaining) returns that time. A lock that is
+    /// not adopted in time expires, as if this process had died.
     ///
-    /// The adopted lock has the same key, fence, ttl and watchdog. A `max_hold` begins anew. What
-    /// [`at_least`](crate::LockRequest::at_least) has promised does not go along.
+    /// The adopted lock has the same key, fence, ttl and watchdog. A `max_hold` starts again. An
+    /// [`at_least`](crate::LockRequest::at_least) is not handed over.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -46,7 +46,7 @@ impl LockGuard {
     ///
     /// - [`LockError::Lost`] if the lease is over.
     /// - [`LockError::Config`] for a share, for several keys, for a lock that a nested call has
-    ///   entered, and on `redlock://`. The lock is released.
+    ///   entered, and on `redlock://`, `etcd://` and `zookeeper://`. The lock is released.
     pub fn hand_over(self) -> Result<Baggage, LockError> {
         self.check()?;
         if self.is_share() {
@@ -71,15 +71,15 @@ impl LockGuard {
 }
 
 impl LockPool {
-    /// Takes over a lock that another process has [handed over](LockGuard::hand_over). The guard is
-    /// on the same lease, with the same fence, and is renewed if the first one was.
+    /// Takes over a lock that another process has [handed over](LockGuard::hand_over). The returned
+    /// guard has the same lease and the same fence, and is renewed if the first guard was.
     ///
-    /// One request to the store checks that the lock is still the one that was handed over, gives
-    /// it a new token, and renews it. So of two that adopt the same baggage one is refused. The
-    /// pool has the same store and namespace as the first process's.
+    /// One request to the store checks that the lock is still the handed-over one, gives it a new
+    /// token, and renews it. So if two calls adopt the same baggage, one of them is refused. The
+    /// pool must have the same store and namespace as that of the first process.
     ///
-    /// Takes at most the pool's `io_timeout`. Cancel safe: a future that is dropped leaves no lock,
-    /// unless nothing was sent.
+    /// Takes at most the pool's `io_timeout`. Cancel safe: a dropped future leaves no lock. If
+    /// nothing was sent yet, the lock stays as it was.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -96,11 +96,12 @@ impl LockPool {
     ///
     /// # Errors
     ///
-    /// - [`LockError::Lost`] if the lock is not there any more: it expired, was adopted already, or
-    ///   was released. The job's work may be done: take the lock anew and look.
-    /// - [`LockError::Unavailable`] if the store does not serve. A lock that may have been adopted
-    ///   is then removed in the background.
-    /// - [`LockError::Config`] for baggage of another namespace, and on `redlock://`.
+    /// - [`LockError::Lost`] if the lock no longer exists: it expired, was already adopted, or was
+    ///   released. The job's work may be done, so take the lock again and check.
+    /// - [`LockError::Unavailable`] if the store does not serve. A lock that this call may have
+    ///   adopted is then removed in the background.
+    /// - [`LockError::Config`] for baggage of another namespace, and on `redlock://`, `etcd://` and
+    ///   `zookeeper://`.
     /// - [`LockError::ShuttingDown`].
     #[track_caller]
     pub fn adopt(

@@ -1,4 +1,4 @@
-//! What one process gives another with a held lock.
+//! The data with which another process adopts a held lock.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use crate::base::token::Token;
 use crate::fence::Fence;
 
-/// A held lock on its way to another process, by [`LockGuard::hand_over`]. That process takes it
-/// with [`LockPool::adopt`].
+/// A held lock on its way to another process, made by [`LockGuard::hand_over`]. That process takes
+/// it over with [`LockPool::adopt`].
 ///
-/// It can be used once. Until it is adopted no process renews the lock, so it must be adopted
-/// within the rest of the lease: a ttl at most, counted from the last renewal. After that the lock
+/// Baggage can be used once. No process renews the lock until it is adopted, so it must be adopted
+/// within the rest of the lease: at most a ttl, counted from the last renewal. After that the lock
 /// expires, as if the process had died.
 ///
-/// With the feature `serde` it is a map: `key`, `namespace`, `token`, `fence`, and `ttl`,
-/// `watchdog` and `max_hold` in milliseconds. A client that knows the token can release the lock,
-/// so send the baggage where the job goes, and nowhere else. `Debug` does not show the token.
+/// With the feature `serde` it is serialized as a map: `key`, `namespace`, `token`, `fence`, and
+/// `ttl`, `watchdog` and `max_hold` in milliseconds. A client that knows the token can release the
+/// lock, so send the baggage only where the job goes. `Debug` does not show the token.
 ///
 /// Baggage may be altered on its way. The key and the token must be those of a held lock. A fence
-/// that the store has not given to this lock is replaced by the greatest that it has given. The
-/// times are believed, within the bounds of a usual call.
+/// that the store has not given to this lock is replaced by the greatest that the store has given
+/// to it. The durations are trusted, within the bounds of a usual call.
 ///
 /// [`LockGuard::hand_over`]: crate::LockGuard::hand_over
 /// [`LockPool::adopt`]: crate::LockPool::adopt
@@ -45,7 +45,7 @@ pub struct Baggage {
     pub(crate) token: Token,
     pub(crate) fence: Option<Fence>,
     pub(crate) ttl: Duration,
-    /// How often the lock was renewed, if it was.
+    /// Renewal interval, if the lock was renewed.
     pub(crate) watchdog: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
 }
@@ -66,7 +66,8 @@ impl Baggage {
         &self.key
     }
 
-    /// The fence that the lock keeps, as [`LockGuard::fence`](crate::LockGuard::fence).
+    /// The fence of the lock, which stays the same when the lock is adopted. See
+    /// [`LockGuard::fence`](crate::LockGuard::fence).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -83,7 +84,7 @@ impl Baggage {
         self.fence
     }
 
-    /// The lock's ttl, which is also the longest time until it must be adopted.
+    /// The lock's ttl, which is also the maximum time until the lock must be adopted.
     ///
     /// ```
     /// # use std::time::Duration;

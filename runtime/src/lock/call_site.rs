@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use crate::base::label::Label;
 use crate::engine::core::ticket::SiteId;
 
-/// Where an annotated function stands.
+/// The place of an annotated function in the program.
 #[derive(Debug)]
 pub struct Site {
     function: &'static str,
@@ -19,8 +19,8 @@ pub struct Site {
 }
 
 impl Site {
-    /// `function` is its path, such as `shop::orders::create_order`. `template` is that of its
-    /// keys, such as `order:<id>`.
+    /// `function` is the function's path, such as `shop::orders::create_order`. `template` is the
+    /// template of its keys, such as `order:<id>`.
     pub const fn new(
         function: &'static str,
         file: &'static str,
@@ -37,7 +37,7 @@ impl Site {
     }
 }
 
-/// Where a lock is asked for; shown as `file:line`.
+/// The place in the program that requests a lock. Shown as `file:line`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum At {
     /// An annotated function.
@@ -56,8 +56,8 @@ impl At {
         }
     }
 
-    /// The template of the function's keys. That of a call of
-    /// [`LockPool::lock`](crate::LockPool::lock) is not known.
+    /// The template of the function's keys. It is not known for a call of
+    /// [`LockPool::lock`](crate::LockPool::lock).
     pub(crate) fn label(self) -> Label {
         match self {
             Self::Function(site) => *site.label.get_or_init(|| Label::of(site.template)),
@@ -65,7 +65,7 @@ impl At {
         }
     }
 
-    /// The place's own number: its address, which no other place has.
+    /// The unique number of the place: its address.
     pub(crate) fn site(self) -> SiteId {
         let address = match self {
             Self::Function(site) => ptr::from_ref(site).addr(),

@@ -1,4 +1,4 @@
-//! Bodies that run to their end even if their caller goes away.
+//! Bodies that run to their end even if the caller's future is dropped.
 
 use std::future::{Future, poll_fn};
 use std::panic::resume_unwind;
@@ -29,14 +29,14 @@ impl Future for Inside {
     }
 }
 
-/// Takes the locks, and then runs the body inside them in a task of its own.
+/// Takes the locks, and then runs the body inside them in a separate task.
 ///
-/// Cancel safety: a future that is dropped while it takes the locks leaves none, and the body does
-/// not run. There is no await between the grant and the spawn. From the spawn on the task owns the
-/// locks and the body, and dropping this future drops only the result.
+/// Cancel safety: if the future is dropped while it takes the locks, it leaves none, and the body
+/// does not run. There is no await between the grant and the spawn. After the spawn, the task owns
+/// the locks and the body, and dropping this future drops only the result.
 ///
-/// A call that is nested in the holder of a lock is a part of that body. A task of its own could
-/// outlive the lock that it runs inside of. A call that a kept result answers needs no task.
+/// A nested call is a part of the holder's body and gets no separate task: the task could outlive
+/// the lock around it. A call answered by a kept result needs no task.
 pub(super) fn run(
     section: HiddenSection,
     body: Box<dyn Body + Send>,
@@ -64,7 +64,7 @@ async fn taken_and_run(
         Ok(result) => result,
         Err(ended) => match ended.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
-            // Only the shutdown of the runtime aborts the task. The body did not come to its end.
+            // Only the shutdown of the runtime aborts the task. The body has not finished.
             Err(_) => Err(locks.lost_error()),
         },
     }

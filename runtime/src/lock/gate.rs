@@ -14,25 +14,25 @@ use crate::error::LockError;
 
 /// Polls the body of a call that holds its locks.
 ///
-/// The clock is read before each poll. A time-out or a `select!` beside the body misses the
-/// deadline after a pause. Measured with 100 pauses past the end: `timeout` let the body run on 100
-/// times, a biased `select!` 10 times, this gate never.
+/// The clock is read before each poll. A time-out or a `select!` around the body misses the
+/// deadline after a pause. Measured with 100 pauses past the end of the lease: with `timeout` the
+/// body continued 100 times, with a biased `select!` 10 times, and with this gate never.
 pub(crate) struct Gate {
     held: HeldLocks,
     on_lost: OnLost,
-    /// Ends when a lease that the call has entered is over.
+    /// Ends when an entered lease is over.
     entered_over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// How often the body has been polled.
+    /// Number of times that the body has been polled.
     polls: u32,
 }
 
-/// What happens to the body of a lost lease.
+/// Treatment of a body whose lease is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum OnLost {
     /// The body is dropped at its next poll.
     #[default]
     Cancel,
-    /// The body runs on, and can ask its handle.
+    /// The body continues, and can check its handle.
     Continue,
 }
 
@@ -54,8 +54,8 @@ impl Gate {
         self.held
     }
 
-    /// Ready when the body has returned or panicked, or when a lease is lost. For a body that has
-    /// returned it says whether a lock with `hold` stays.
+    /// Ready when the body has returned or panicked, or when a lease is lost. If the body has
+    /// returned, the result is true if a lock with `hold` stays.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -77,16 +77,16 @@ impl Gate {
         }
         self.polls = self.polls.saturating_add(1);
         let poll = || nesting::inside(locks, || body.poll(cx));
-        // The subscriber hears of the body's end after a panic of the body has been caught: two
-        // panics at a time would end the process.
+        // The span is exited only after a panic of the body has been caught. A panic of the
+        // subscriber during a panic of the body would end the process.
         let observed = || {
             let _entered = self.held.enter_span();
             catch_unwind(AssertUnwindSafe(poll))
         };
         match catch_unwind(AssertUnwindSafe(observed)).unwrap_or_else(Err) {
             Ok(Poll::Ready(good)) => Poll::Ready(Ok(Ok(good))),
-            // A loss from here on must wake this task. `register` returns false for an earlier
-            // loss, which woke no task.
+            // A later loss must wake this task. For an earlier loss, which woke no task, `register`
+            // returns false.
             Ok(Poll::Pending) => {
                 self.held.polled(self.polls);
                 let live = self.held.register(cx);
@@ -121,7 +121,7 @@ mod tests {
         let mut polls = 0;
         let body = poll_fn(|_| {
             polls += 1;
-            // The body keeps its thread for longer than the lease lasts.
+            // The body blocks its thread for longer than the lease lasts.
             std::thread::sleep(3 * ttl);
             Poll::<()>::Pending
         });

@@ -1,22 +1,22 @@
-//! Whether the running code is inside a lock.
+//! Checks that the running code is inside a lock.
 
 use std::fmt;
 
 use super::nesting::{self, Inside};
 use crate::pool::LockPool;
 
-/// Whether the running code is inside of the lock `key`: in the body of a call that holds it, with
-/// a lease that lasts. For code that must never run outside of its lock; see
+/// Returns true if the running code is inside the lock `key`: in the body of a call that holds it,
+/// and whose lease lasts. Use it in code that must never run outside its lock. See also
 /// [`assert_held!`](crate::assert_held).
 ///
 /// The answer follows the call path: through awaits, nested calls, `join!` and `select!`, and into
-/// tasks by [`leasehold::spawn`](crate::spawn). A task that is spawned otherwise is outside. It is
-/// true for every kind of lock, a share and a permit too, and whichever pool has it
-/// ([`LockPool::is_held`] asks about one). It asks no store, and takes about as long as reading the
+/// tasks spawned by [`leasehold::spawn`](crate::spawn). Any other spawned task is outside. Every
+/// kind of lock counts, including shares and permits, and so does every pool ([`LockPool::is_held`]
+/// checks one pool). The check sends nothing to the store, and takes about as long as reading the
 /// clock.
 ///
-/// A [`LockGuard`](crate::LockGuard) from [`acquire`](crate::LockRequest::acquire) has no body, and
-/// does not count: pass the guard on.
+/// A [`LockGuard`](crate::LockGuard) from [`acquire`](crate::LockRequest::acquire) has no body and
+/// does not count. Pass the guard to the code instead.
 ///
 /// ```
 /// use leasehold::{LockError, distributed_lock, is_held};
@@ -39,9 +39,8 @@ pub fn is_held(key: &str) -> bool {
 }
 
 impl LockPool {
-    /// Whether the running code is inside of this pool's lock `key`: as
-    /// [`leasehold::is_held`](crate::is_held), for programs that have a key of one name in two
-    /// pools.
+    /// Returns true if the running code is inside this pool's lock `key`. Like
+    /// [`leasehold::is_held`](crate::is_held), for programs that use the same key in two pools.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -59,13 +58,13 @@ impl LockPool {
     }
 }
 
-/// Panics unless the running code is inside of the lock of this key, with a lease that lasts. In
-/// debug and in release builds.
+/// Panics unless the running code is inside the lock of this key, and its lease lasts. The check
+/// runs in debug and release builds.
 ///
-/// The first argument is a key: a `&str`, a `String`, or whatever is `AsRef<str>`. A text for the
-/// panic may follow, as in [`assert!`]. See [`is_held`](crate::is_held()) for what counts.
+/// The first argument is the key: a `&str`, a `String`, or any other `AsRef<str>`. A panic message
+/// may follow, as in [`assert!`]. See [`is_held`](crate::is_held()) for the exact condition.
 ///
-/// Values stand in the key as the attribute writes them: [`encode`](crate::encode) those that may
+/// Write values into the key like the attribute does: [`encode`](crate::encode) those that may
 /// contain `:`, `%`, braces or white space.
 ///
 /// ```
@@ -113,11 +112,11 @@ macro_rules! assert_held {
     };
 }
 
-/// What [`assert_held!`](crate::assert_held) does.
+/// Implements [`assert_held!`](crate::assert_held).
 ///
 /// # Panics
 ///
-/// Outside of the lock.
+/// If the code is outside of the lock, or its lease is over.
 #[track_caller]
 pub fn assert_held(key: &str, text: Option<fmt::Arguments<'_>>) {
     let reason = match nesting::inside_of(key) {

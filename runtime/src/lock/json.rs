@@ -1,8 +1,8 @@
-//! One JSON for every build of a program.
+//! The same JSON in every build of a program.
 //!
-//! Cargo switches the features of `serde_json` on for all crates of a program if one asks for them.
-//! `preserve_order` changes the order of a `Value`'s fields, and `arbitrary_precision` the digits of
-//! its numbers and how a number is read where its type is not known.
+//! If one crate of a program enables a feature of `serde_json`, Cargo enables it for all crates.
+//! `preserve_order` changes the order of a `Value`'s fields. `arbitrary_precision` changes the
+//! digits of its numbers, and the reading of a number of unknown type.
 
 use std::io;
 
@@ -22,15 +22,15 @@ pub(crate) fn checked<T: Serialize + DeserializeOwned>(value: &T) -> Result<Stri
     Err(Error::custom("another value comes back from its JSON"))
 }
 
-/// A value from its JSON.
+/// A value read from its JSON.
 pub(crate) struct Reading<T> {
     pub(crate) value: T,
     /// True if its JSON is the same again.
     is_same: bool,
 }
 
-/// Reads a value. With `arbitrary_precision`, an untagged enum and a flattened field cannot take a
-/// number from a text, but can take it from a `Value`. An integer of 128 bits is only in a text.
+/// Reads a value. With `arbitrary_precision`, an untagged enum and a flattened field can take a
+/// number from a `Value`, but not from a text. A 128-bit integer can be read only from a text.
 pub(crate) fn read<T: Serialize + DeserializeOwned>(json: &str) -> Result<Reading<T>, Error> {
     let read = |value: T| Reading {
         is_same: portable(&value).is_ok_and(|again| is_same(&again, json)),
@@ -82,20 +82,20 @@ fn is_exact(number: &str) -> bool {
     shortest.is_some() && shortest == decimal(number)
 }
 
-/// True if both are the JSON of one value. A `HashMap` and a `HashSet` have another order each
-/// time, so no order counts.
+/// True if both are the JSON of the same value. The order of a `HashMap` and a `HashSet` varies, so
+/// any order is ignored.
 fn is_same(one: &str, other: &str) -> bool {
     let sorted = |json| rewritten(json, Rules::COMPARISON);
     one == other || sorted(one) == sorted(other)
 }
 
-/// Returns one text for all JSON of one request: without spaces, with the fields of maps in the
-/// order of their names, and with one form of each number.
+/// Returns the same text for all JSON of the same request: without spaces, with the fields of maps
+/// in the order of their names, and with one form of each number.
 pub(crate) fn canonical(json: &str) -> String {
     rewritten(json, Rules::REQUEST)
 }
 
-/// Rules by which JSON is written again. Maps are always sorted.
+/// Rules for rewriting JSON. Maps are always sorted.
 #[derive(Clone, Copy)]
 struct Rules {
     sorts_lists: bool,
@@ -188,8 +188,8 @@ fn end_of_string(json: &str) -> usize {
     end.map_or(json.len(), |end| end + 2)
 }
 
-/// The number in its shortest form: a sign, the digits without zeros at either end, and the power
-/// of ten. None if `text` is not a number.
+/// Returns the number in its shortest form: a sign, the digits without zeros at either end, and the
+/// power of ten. None if `text` is not a number.
 fn decimal(text: &str) -> Option<String> {
     let (sign, number) = match text.strip_prefix('-') {
         Some(number) => ("-", number),

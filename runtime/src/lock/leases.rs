@@ -20,7 +20,7 @@ use crate::fence::Fence;
 use crate::key;
 use crate::pool::PoolId;
 
-/// The most keys of one call; the attribute draws the same line.
+/// Maximum number of keys of one call. The attribute has the same limit.
 const MAX_KEYS: usize = 16;
 
 /// The keys of one call: sorted, each once, at least one. Clones share the leases.
@@ -30,7 +30,7 @@ pub(crate) struct Locks(Arc<[Lock]>);
 /// One key of a call.
 pub(crate) struct Lock {
     name: String,
-    /// Set when the call has asked for its only key, or holds all of several.
+    /// Set when the call has requested its only key, or holds all of several.
     lease: OnceLock<LeaseRef>,
 }
 
@@ -39,12 +39,13 @@ pub(crate) struct Lock {
 pub(crate) struct LeaseRef {
     pub(crate) pool: PoolId,
     pub(crate) cell: Arc<LeaseCell>,
-    /// Where the lock was taken.
+    /// The place in the program where the lock was taken.
     pub(crate) at: At,
-    /// Whether it is a share of the lock.
+    /// True for a share of the lock.
     pub(crate) shared: bool,
     permit: OnceLock<Arc<Semaphore>>,
-    /// Place of a call that waited for this lock in a task of the body's, until it is logged.
+    /// Place of a call that waited for this lock in a task spawned by the body. Removed when it is
+    /// logged.
     own_task: OnceLock<Arc<Mutex<Option<At>>>>,
 }
 
@@ -53,8 +54,8 @@ impl Locks {
         Self(Arc::new([Lock::new(name)]))
     }
 
-    /// Sorts the names and drops repeats. Two calls that share keys then ask for them in the same
-    /// order, and never wait for each other in a circle.
+    /// Sorts the names and drops repeats. Two calls that share keys then request them in the same
+    /// order, and cannot deadlock.
     pub(crate) fn all(mut names: Vec<String>) -> Result<Self, LockError> {
         names.sort_unstable();
         names.dedup();
@@ -67,7 +68,7 @@ impl Locks {
         Ok(Self(names.into_iter().map(Lock::new).collect()))
     }
 
-    /// As [`all`](Self::all), and checks each key first.
+    /// Like [`all`](Self::all), but checks each key first.
     pub(crate) fn checked(names: Vec<String>) -> Result<Self, LockError> {
         let names = names.into_iter().map(key::check);
         Self::all(names.collect::<Result<_, _>>()?)
@@ -77,10 +78,11 @@ impl Locks {
         self.0.iter()
     }
 
-    /// Sets the leases: of several when the call has all of them. The views show them from then on.
+    /// Sets the leases, which makes them visible to guards and handles. A call with several keys
+    /// sets them when it has all of them.
     pub(crate) fn fill(&self, leases: impl IntoIterator<Item = LeaseRef>) {
         for (lock, lease) in self.iter().zip(leases) {
-            // A call takes its locks once, so no lease is set before.
+            // A call takes its locks only once, so no lease is already set.
             let _ = lock.lease.set(lease);
         }
     }
@@ -93,13 +95,13 @@ impl Locks {
         &self.0[0].name
     }
 
-    /// The keys as the store knows them; none while the call does not hold them.
+    /// The keys at the store, with their namespace. Empty while the call does not hold them.
     pub(crate) fn full_keys(&self) -> impl Iterator<Item = &str> {
         let leases = self.iter().filter_map(Lock::lease);
         leases.map(|lease| &**lease.cell.key())
     }
 
-    /// The fence of a call that has one key.
+    /// The fence of a call with one key. None for several keys.
     pub(crate) fn fence(&self) -> Option<Fence> {
         match &*self.0 {
             [only] => only.fence(),
@@ -107,7 +109,7 @@ impl Locks {
         }
     }
 
-    /// As [`fence`](Self::fence), for spans: the program does not see it.
+    /// Like [`fence`](Self::fence), for spans: the program is not considered to have read it.
     pub(crate) fn peek_fence(&self) -> Option<Fence> {
         match &*self.0 {
             [only] => only.lease().and_then(|lease| lease.cell.peek_fence()),
@@ -119,7 +121,7 @@ impl Locks {
         self.iter().map(|lock| (lock.name.as_str(), lock.fence()))
     }
 
-    /// How long the lease that ends first lasts.
+    /// The remaining time of the lease that ends first.
     pub(crate) fn remaining(&self) -> Duration {
         let remaining = self.iter().map(Lock::remaining);
         if seeded!(LatestEndTold) {
@@ -128,19 +130,20 @@ impl Locks {
         remaining.min().unwrap_or_default()
     }
 
-    /// The end of the lease that ends first, for the oracle of the tests; zero when it is over.
+    /// The end of the lease that ends first, or zero if that lease is over. For the oracle of the
+    /// tests.
     #[cfg(feature = "__test")]
     pub(crate) fn deadline(&self) -> crate::base::clock::Instant {
         self.first(LeaseCell::deadline)
     }
 
-    /// As `deadline`, and also when the lease is over.
+    /// Like `deadline`, but also available when the lease is over.
     #[cfg(feature = "__test")]
     pub(crate) fn confirmed(&self) -> crate::base::clock::Instant {
         self.first(LeaseCell::confirmed)
     }
 
-    /// As `confirmed`, for one of the keys.
+    /// Like `confirmed`, for one of the keys.
     #[cfg(feature = "__test")]
     pub(crate) fn confirmed_of(&self, name: &str) -> crate::base::clock::Instant {
         let lock = self.iter().find(|lock| lock.name == name);
@@ -162,7 +165,7 @@ impl Locks {
         ends.min().unwrap_or(crate::base::clock::Instant::ZERO)
     }
 
-    /// Whether one of the leases is a share, or has become one.
+    /// True if one of the leases is a share, or has become one.
     pub(crate) fn are_shared(&self) -> bool {
         let shared = |lease: &LeaseRef| lease.shared || lease.cell.is_shared();
         self.iter().filter_map(Lock::lease).any(shared)
@@ -182,7 +185,7 @@ impl Locks {
         }
     }
 
-    /// The error of the lease that was lost.
+    /// Returns the error of the lost lease.
     pub(crate) fn lost_error(&self) -> LockError {
         let lost = self.iter().find(|lock| !lock.is_live());
         lost.unwrap_or(&self.0[0]).lost_error()
@@ -274,7 +277,7 @@ impl LeaseRef {
         self.pool == pool && self.cell.key() == key
     }
 
-    /// A call at `at` waits for this lock in a task of the body's.
+    /// Records that a call at `at` waits for this lock in a task spawned by the body.
     pub(crate) fn awaited_in_task(&self, at: At) {
         let _ = self.own_task.set(Arc::new(Mutex::new(Some(at))));
     }
@@ -284,19 +287,21 @@ impl LeaseRef {
         task.unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The same lease as nested calls see it.
+    /// Returns the same lease for nested calls.
     pub(crate) fn view(&self) -> Self {
         // Create the semaphore now, so that all views share it.
         let _ = self.permit();
         self.clone()
     }
 
-    /// The same lease for a nested call, with a permit of its own for the calls nested in that one.
+    /// Returns the same lease for a nested call, with a separate permit for the calls nested in
+    /// that one.
     pub(crate) fn entered(&self) -> Self {
         Self::new(self.pool, Arc::clone(&self.cell), self.at, self.shared)
     }
 
-    /// One permit for the calls nested directly in this one: they run one at a time.
+    /// Returns the permit for the calls nested directly in this one. There is only one, so they run
+    /// one at a time.
     pub(crate) fn permit(&self) -> Arc<Semaphore> {
         if seeded!(TurnsIgnored) {
             return Arc::new(Semaphore::new(1));

@@ -1,4 +1,5 @@
-//! One call's life: its settings, how it takes its locks, and how its body runs inside them.
+//! The life of one call: its settings, the acquire of its locks, and the run of its body inside
+//! them.
 
 pub(crate) mod acquire;
 pub(crate) mod adopt;

@@ -1,7 +1,7 @@
-//! The call path: the locks that the running code is inside of.
+//! The call path: the locks around the running code.
 //!
 //! The path follows the future, not the thread. A gate puts its locks on the path while it polls
-//! its body, and then takes them off again. So the path holds across awaits, in `join!` and
+//! its body, and then takes them off again. So the path is correct across awaits, in `join!` and
 //! `select!`, and through boxes and trait objects. A task that the body spawns is polled outside of
 //! the gate, and is not on the path.
 
@@ -21,8 +21,8 @@ thread_local! {
 }
 
 tokio::task_local! {
-    /// The path of the code that spawned this task. The task is on it for questions whether a lock
-    /// is held, and not as a nested call: it can outlive these locks.
+    /// The path of the code that spawned this task. It is used to check for held locks, but not for
+    /// nesting, because the task can outlive these locks.
     static SPAWNED_ON: Vec<Locks>;
 }
 
@@ -36,14 +36,13 @@ pub(crate) fn inside<T>(locks: &Locks, poll: impl FnOnce() -> T) -> T {
             }
         }
     }
-    // A thread that is being torn down has no path any more. Code that it still polls is inside no
-    // lock.
+    // A thread in its teardown no longer has a path. Code that it still polls is inside no lock.
     let entered = PATH.try_with(|path| path.borrow_mut().push(locks.clone()));
     let _leave = entered.is_ok().then_some(Leave);
     poll()
 }
 
-/// Where the running code stands with a key.
+/// Position of the running code relative to the lock of a key.
 pub(crate) enum Standing {
     /// No call on the path holds the key.
     Outside,
@@ -59,10 +58,10 @@ pub(crate) fn standing(pool: PoolId, key: &FullKey) -> Standing {
     found.unwrap_or(Standing::Outside)
 }
 
-/// Records that the running code waits at `at` for keys that the spawner of its task holds. The
-/// spawner's body may await the task, and then waits for its own lock.
+/// Records that the running code waits at `at` for keys that the spawner of its task holds. If the
+/// spawner's body awaits the task, it waits for its own lock.
 pub(crate) fn waits_in_task<'a>(pool: PoolId, keys: impl Iterator<Item = &'a FullKey>, at: At) {
-    // Outside of a task by `leasehold::spawn` there is no such path.
+    // Only a task spawned by `leasehold::spawn` has such a path.
     let _ = SPAWNED_ON.try_with(|path| {
         for key in keys {
             let leases = path.iter().flat_map(Locks::iter).filter_map(Lock::lease);
@@ -85,17 +84,18 @@ fn look(path: &[Locks], pool: PoolId, key: &FullKey) -> Standing {
     lost.map_or(Standing::Outside, Standing::Lost)
 }
 
-/// Whether the running code is inside of a lock.
+/// Position of the running code relative to the locks of a name.
 pub(crate) enum Inside {
-    /// It is, and the lease lasts.
+    /// Inside such a lock, and the lease lasts.
     Held,
-    /// It is, and the lease is over.
+    /// Inside such a lock, but the lease is over.
     Lost,
-    /// It is not; it is inside of these.
+    /// Outside, with the names of the locks around the code.
     Outside(Vec<String>),
 }
 
-/// Whether the running code is inside of the lock that callers call `name`, in whichever pool.
+/// Returns the position of the running code relative to the lock that callers name `name`, in any
+/// pool.
 pub(crate) fn inside_of(name: &str) -> Inside {
     let (mut known, mut others) = (false, Vec::new());
     let held = any_lock(|lock| {
@@ -113,7 +113,7 @@ pub(crate) fn inside_of(name: &str) -> Inside {
     }
 }
 
-/// Whether the running code is inside of this lock, and its lease lasts.
+/// True if the running code is inside this lock, and its lease lasts.
 pub(crate) fn is_inside(pool: PoolId, key: &FullKey) -> bool {
     any_lock(|lock| {
         let lease = lock.lease();
@@ -121,7 +121,8 @@ pub(crate) fn is_inside(pool: PoolId, key: &FullKey) -> bool {
     })
 }
 
-/// Whether one of the locks is meant that the running code is inside of, from outside inwards.
+/// True if `meant` accepts one of the locks around the running code, from the outermost to the
+/// innermost.
 fn any_lock(mut meant: impl FnMut(&Lock) -> bool) -> bool {
     let mut in_path = |path: &[Locks]| path.iter().flat_map(Locks::iter).any(&mut meant);
     SPAWNED_ON.try_with(|path| in_path(path)).unwrap_or(false)
@@ -130,7 +131,7 @@ fn any_lock(mut meant: impl FnMut(&Lock) -> bool) -> bool {
             .unwrap_or(false)
 }
 
-/// The future of a task, with the locks that the running code is inside of.
+/// Wraps the future of a task, so that it keeps the path of the running code.
 pub(crate) fn spawned_here<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let mut path = SPAWNED_ON.try_with(Vec::clone).unwrap_or_default();
     let _ = PATH.try_with(|here| path.extend(here.borrow().iter().cloned()));

@@ -1,25 +1,25 @@
-//! Whether a call got a kept result instead of running its body.
+//! Detects calls that got a kept result instead of running their body.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 
 thread_local! {
-    /// Whether a call has got a kept result since the innermost future that watches was polled.
+    /// True if a call got a kept result during the current poll of the innermost watching future.
     static REPLAYED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A call got a kept result.
+/// Records that a call got a kept result.
 pub(crate) fn replayed() {
-    // A thread that is being torn down has no future that watches.
+    // A thread in its teardown has no watching future.
     let _ = REPLAYED.try_with(|replayed| replayed.set(true));
 }
 
-/// Runs `future`. Says whether a call that it made got a kept result instead of running its body.
+/// Runs `future`. Also returns true if a call in it got a kept result instead of running its body.
 ///
-/// A call is one of [`LockRequest::run_replayed`](crate::LockRequest::run_replayed), or of a
-/// function with `replay`. What the future spawns is not seen. For the header
-/// `Idempotency-Replayed` of a response, for a log, for a test.
+/// This covers calls of [`LockRequest::run_replayed`](crate::LockRequest::run_replayed) and of
+/// functions with `replay`. It does not cover tasks that the future spawns. Use it for the response
+/// header `Idempotency-Replayed`, in logs, or in tests.
 ///
 /// Cancel safe if `future` is.
 ///
@@ -55,7 +55,7 @@ pub async fn watch_replays<F: Future>(future: F) -> (F::Output, bool) {
     (output, replayed)
 }
 
-/// One poll of a future that watches. What it saw counts for the future around it, too.
+/// One poll of a watching future. A kept result counts for the watching future around it, too.
 struct Watch {
     outer: bool,
 }

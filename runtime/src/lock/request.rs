@@ -1,4 +1,4 @@
-//! A lock to take: the attribute's options, as a builder.
+//! Requests for locks: the attribute's options, as a builder.
 
 use std::panic::Location;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::engine::core::ticket::Share;
 use crate::pool::LockPool;
 
 impl LockPool {
-    /// A request for the lock `key`. It needs a [`ttl`](LockRequest::ttl), and takes nothing before
-    /// [`acquire`](LockRequest::acquire) or [`run`](LockRequest::run).
+    /// Creates a request for the lock `key`. It needs a [`ttl`](LockRequest::ttl). Nothing is
+    /// locked before [`acquire`](LockRequest::acquire) or [`run`](LockRequest::run).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -29,7 +29,7 @@ impl LockPool {
         LockRequest::new(self.clone(), vec![key.into()], Location::caller())
     }
 
-    /// A request for several locks, from 1 to 16: all of them or none.
+    /// Creates a request for several locks, from 1 to 16. The call takes all of them or none.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -43,24 +43,24 @@ impl LockPool {
     /// # }
     /// ```
     ///
-    /// Each key is locked once. If all keys are free, one request takes them. If one is not, that
-    /// request takes nothing. A call that waits then asks for its keys individually, in their order
-    /// as strings. So two calls never wait for each other in a circle. If one key cannot be taken,
-    /// the call lets go of the keys that it has.
+    /// Repeated keys are locked once. If all keys are free, one request takes them. If one is not,
+    /// that request takes nothing. A call with a `wait` then requests its keys individually, in
+    /// their order as strings, so that calls cannot deadlock. If one key cannot be taken, the call
+    /// releases those that it has.
     ///
-    /// These calls always ask individually:
+    /// These calls always request their keys individually:
     ///
-    /// - on Redlock, and in a cluster if the keys are in several slots
-    /// - for shares, and if one key is entered as [`reentrant`](LockRequest::reentrant)
-    /// - if other calls of this process want one of the keys
+    /// - calls on Redlock, and in a cluster if the keys are in several slots
+    /// - calls for shares, and calls that enter one key as [`reentrant`](LockRequest::reentrant)
+    /// - calls for a key that other calls of this process want
     ///
-    /// `wait` is one budget for all keys. There is one guard for all: its lease is over when the
-    /// first lease is, and then the body is dropped. Every key has its own
+    /// `wait` is one budget for all keys. All keys have one guard. Its lease is over when the first
+    /// of their leases is, and then the body is dropped. Every key has its own
     /// [fence](crate::LockGuard::fences).
     ///
-    /// Without a watchdog the engine does not renew the first leases while the call waits for the
-    /// other keys. The body is to begin with at least half a ttl. So a call whose first lease gets
-    /// older than that begins again, for as long as its `wait` lasts.
+    /// Without a watchdog, the engine does not renew the first leases while the call waits for the
+    /// other keys. The body must begin with at least half a ttl left. So if the first lease gets
+    /// older than that, the call starts again, as long as its `wait` lasts.
     #[track_caller]
     pub fn lock_all<K: Into<String>>(&self, keys: impl IntoIterator<Item = K>) -> LockRequest {
         let keys = keys.into_iter().map(K::into).collect();
@@ -68,7 +68,7 @@ impl LockPool {
     }
 }
 
-/// A lock to take, made by [`LockPool::lock`] and [`LockPool::lock_all`].
+/// A request for a lock, created by [`LockPool::lock`] and [`LockPool::lock_all`].
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -98,7 +98,7 @@ impl LockRequest {
         }
     }
 
-    /// How long the lock outlives a holder that dies, from 100 ms to 24 h. Required.
+    /// Sets the time for which the lock outlives a holder that dies, from 100 ms to 24 h. Required.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -129,9 +129,8 @@ impl LockRequest {
         self
     }
 
-    /// Renews the lease at this interval: at least 10 ms, and less than the time after which a
-    /// lease without renewal is given up. That is the ttl less its safety margins. Default: not
-    /// renewed.
+    /// Renews the lease at this interval. It must be at least 10 ms, and less than the ttl minus
+    /// its safety margins, after which a lease without renewal is given up. Default: not renewed.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -144,8 +143,8 @@ impl LockRequest {
         self
     }
 
-    /// With a watchdog: gives the lock up after this time, even if the lease could be renewed. At
-    /// least the ttl. Default: no bound.
+    /// Gives up a lock with a watchdog after this time, even if the lease could be renewed. Must be
+    /// at least the ttl. Default: no limit.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -158,12 +157,12 @@ impl LockRequest {
         self
     }
 
-    /// The lock stays at the store for at least this long, counted from when it is taken, however
-    /// its call ends: by `Ok`, `Err`, a panic or a drop. From 1 ms to 24 h. Without a watchdog at
-    /// most the ttl. Default: off, and the lock is free at its call's end.
+    /// Keeps the lock at the store for at least this long after it is taken, however its call ends:
+    /// by `Ok`, `Err`, a panic or a drop. From 1 ms to 24 h, and without a watchdog at most the
+    /// ttl. Default: off, and the lock is free when its call ends.
     ///
-    /// For a job that several machines start at the same time. The machine whose clock is late
-    /// finds the lock taken, even if the job was done in a moment.
+    /// Use this for a job that several machines start at the same time. The machine whose clock is
+    /// late finds the lock taken, even if the job was done in a moment.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -179,21 +178,22 @@ impl LockRequest {
     /// # }
     /// ```
     ///
-    /// The lease and the guard end as without this. Calls that come meanwhile are refused, or wait:
-    /// those of this process, too. With several keys, the time begins when the call has all of
-    /// them. A call that gives up before it has them keeps none. Shares and permits stay as well.
+    /// The lease and the guard end as usual. In the remaining time, other calls are refused or
+    /// wait, including those of this process. With several keys, the time begins when the call has
+    /// all of them. A call that gives up before that keeps none. Shares and permits stay as well.
     ///
-    /// With a watchdog this may be longer than the ttl. If the process dies then, the lock is free
+    /// With a watchdog, this may be longer than the ttl. If the process then dies, the lock is free
     /// after the ttl. If the lease is lost, the lock stays only if no other holder has it already.
-    /// A call that enters a lock as [`reentrant`](Self::reentrant) does not keep it.
+    /// A call that enters a lock as [`reentrant`](Self::reentrant) does not keep it. On
+    /// `zookeeper://` each call is refused with [`LockError::Config`].
     pub fn at_least(mut self, at_least: Duration) -> Self {
         self.settings.at_least = Some(at_least);
         self
     }
 
-    /// Takes a share of the lock: many readers hold it, or one call that takes it without this. A
-    /// reader that comes while a writer queues, queues behind the writer. Each reader has a lease
-    /// of its own. Default: exclusive.
+    /// Takes a share of the lock. The lock is held by many readers, or by one call without this
+    /// option, the writer. A reader that comes while a writer queues, queues behind the writer.
+    /// Each reader has a separate lease. Default: exclusive.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -212,8 +212,8 @@ impl LockRequest {
         self
     }
 
-    /// Takes one of `permits` places; each has a lease of its own. All calls for the key should
-    /// give the same number. Where the numbers differ, as in a rolling deploy, each call enters
+    /// Takes one of `permits` places, each with a separate lease. All calls for the key should
+    /// specify the same number. If the numbers differ, as in a rolling deploy, each call enters
     /// while fewer calls than its own number are inside. Zero fails with
     /// [`LockError::Config`](crate::LockError::Config). Default: exclusive.
     ///
@@ -234,8 +234,8 @@ impl LockRequest {
         self
     }
 
-    /// How long to queue for a lock that is held: a hard budget, I/O included. Zero tries once.
-    /// Default: the pool's [`wait`](crate::LockPoolBuilder::wait).
+    /// Sets the maximum time to queue for a held lock. This is a hard budget that includes I/O.
+    /// Zero tries once. Default: the pool's [`wait`](crate::LockPoolBuilder::wait).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -255,19 +255,20 @@ impl LockRequest {
         self
     }
 
-    /// If this call is nested in a body that holds the key, enters that body's lock. Without this,
-    /// such a call is refused with [`LockError::WouldDeadlock`](crate::LockError::WouldDeadlock).
-    /// Entering costs no round trip. The call runs on the body's lease, with its deadline and
-    /// fence, whatever `ttl`, `watchdog` and `max_hold` say here. A call that is not nested takes
-    /// the lock as any other. Default: off.
+    /// Enters the lock of the enclosing body, if this call is nested in a body that holds the key.
+    /// Without this, such a call is refused with
+    /// [`LockError::WouldDeadlock`](crate::LockError::WouldDeadlock). Entering costs no round trip.
+    /// The call runs on the body's lease, with its deadline and fence, regardless of the call's own
+    /// `ttl`, `watchdog` and `max_hold`. A call that is not nested takes the lock like any other.
+    /// Default: off.
     ///
-    /// Calls that are nested side by side in one body, as branches of a `join!`, take turns. Each
-    /// waits for as long as its [`wait`](Self::wait) says. If neither the call nor the pool has a
-    /// wait, it waits for as long as the lease lasts.
+    /// Calls nested side by side in one body, such as the branches of a `join!`, take turns. Each
+    /// waits at most for its [`wait`](Self::wait). If neither the call nor the pool has a wait, it
+    /// waits as long as the lease lasts.
     ///
-    /// Nested is what the body's future polls, and not what it spawns. Only [`run`](Self::run) and
-    /// the attribute make a body. A call that is made while a [`LockGuard`](crate::LockGuard) is
-    /// alive is not nested in it, and waits for it.
+    /// A call is nested if the body's future polls it, and not if the body spawns it. Only
+    /// [`run`](Self::run) and the attribute make a body. A call made while a
+    /// [`LockGuard`](crate::LockGuard) is alive is not nested in it, and waits for it.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -285,11 +286,12 @@ impl LockRequest {
         self
     }
 
-    /// What metrics, spans and the log call this lock: the template of its key, such as
-    /// `order:<id>`. Keys are no labels: there are too many of them, and a key can contain private
-    /// data. Of the first 1,000 labels of a program each is counted by itself. Default: `other`.
+    /// Sets the name of this lock in metrics, spans and the log: the template of its key, such as
+    /// `order:<id>`. Keys are not used as labels, because there are too many of them, and a key can
+    /// contain private data. The first 1,000 labels of a program are counted separately. Default:
+    /// `other`.
     ///
-    /// The attribute gives the template of its `key`.
+    /// The attribute uses the template of its `key`.
     ///
     /// ```
     /// # use std::time::Duration;

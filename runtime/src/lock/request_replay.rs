@@ -1,4 +1,4 @@
-//! A lock to take whose result is kept.
+//! Requests whose result is kept.
 
 use std::future::Future;
 use std::pin::pin;
@@ -12,13 +12,14 @@ use super::request::LockRequest;
 use crate::error::LockError;
 
 impl LockRequest {
-    /// What this call is asked with, such as the cart of an order. Used by
+    /// Sets the fingerprint of this call's parameters, such as the cart of an order. Used by
     /// [`run_replayed`](Self::run_replayed): a kept result answers only a call with the same
-    /// fingerprint, and else the call is refused with [`LockError::Mismatch`]. Default: none, and
-    /// the key alone counts.
+    /// fingerprint. A call with another one is refused with [`LockError::Mismatch`]. Default: none,
+    /// and only the key counts.
     ///
-    /// It is the SHA-256 of the value's JSON. The order of a map does not count, and `1.0` is `1`.
-    /// The order of a list counts, so a `HashSet` makes no fingerprint: sort it.
+    /// The fingerprint is the SHA-256 of the value's JSON. The order of a map is ignored, and `1.0`
+    /// equals `1`. The order of a list counts, so a `HashSet` has no fixed fingerprint: sort it
+    /// first.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -41,20 +42,21 @@ impl LockRequest {
         self
     }
 
-    /// As [`run`](Self::run), and what the body returns after `Ok` is kept beside the lock for
-    /// `replay`, which is from 1 ms to 30 days. A later call of this method for the key gets `Ok`
-    /// with the same value, in the round trip of its acquire, and its body does not run. While the
-    /// first call runs, a second is refused, or waits and then gets the value.
+    /// Like [`run`](Self::run), but keeps the value of `Ok` beside the lock for `replay`, from 1 ms
+    /// to 30 days. A later call of this method for the key gets `Ok` with the same value, in the
+    /// round trip of its acquire. Its body does not run. While the first call runs, a second is
+    /// refused, or waits and then gets the value.
     ///
-    /// The value is kept as JSON, in the step that releases the lock, and only if the store still
-    /// has the lock. After `Err`, a panic or a loss, and when this future is dropped, nothing is
-    /// kept. A value above [`replay_limit`](crate::LockPoolBuilder::replay_limit) is returned and
-    /// not kept, and so is a value that does not come back from its JSON. Annotated functions have
-    /// separate results for the same key. [`LockPool::forget`](crate::LockPool::forget) removes all
-    /// that is kept for a key. Calls without `replay` for the same key take the lock as ever.
+    /// The value is stored as JSON in the step that releases the lock, and only if the store still
+    /// has the lock. Nothing is kept after `Err`, a panic or a loss, or if this future is dropped.
+    /// A value above [`replay_limit`](crate::LockPoolBuilder::replay_limit) is returned but not
+    /// kept. The same applies to a value that cannot be read back from its JSON. Annotated
+    /// functions have separate results for the same key.
+    /// [`LockPool::forget`](crate::LockPool::forget) removes all results of a key. Calls without
+    /// `replay` for the same key take the lock as usual.
     ///
-    /// A process that dies between its own commit and the release has left no result, and the next
-    /// call runs its body. So let a unique key in the database have the last word.
+    /// If a process dies between its own commit and the release, no result is kept, and the next
+    /// call runs its body. So let a unique key in the database be the final check.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -75,12 +77,12 @@ impl LockRequest {
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run), and
-    /// - [`LockError::Mismatch`] if the result is that of a call with another
+    /// The errors of [`run`](Self::run), and
+    /// - [`LockError::Mismatch`] if the result belongs to a call with another
     ///   [`fingerprint`](Self::fingerprint).
-    /// - [`LockError::Config`] for a `replay` that is not possible, for a share, for several
-    ///   keys, for [`reentrant`](Self::reentrant), on `redlock://`, and for a kept value that is not
-    ///   of this type.
+    /// - [`LockError::Config`] for an invalid `replay`, a share, several keys,
+    ///   [`reentrant`](Self::reentrant), or a kept value of another type. Also on `redlock://`,
+    ///   `etcd://` and `zookeeper://`.
     #[cfg_attr(docsrs, doc(cfg(feature = "replay")))]
     pub async fn run_replayed<T, E, F>(
         mut self,

@@ -1,4 +1,4 @@
-//! What a request does: it takes its locks, and runs a body inside them.
+//! Taking the locks of a request, and running a body inside them.
 
 use std::future::Future;
 use std::pin::pin;
@@ -13,11 +13,11 @@ use super::request::LockRequest;
 use crate::error::LockError;
 
 impl LockRequest {
-    /// Takes the lock; of several keys all or none.
+    /// Takes the lock. With several keys, takes all or none.
     ///
-    /// Cancel safe: a dropped future leaves no place in the queue and no lock. After the first poll
-    /// the request need not have been sent. Now and then a call lets the other tasks of its runtime
-    /// go first, within its wait.
+    /// Cancel safe: a dropped future leaves no place in the queue and no lock. The first poll does
+    /// not always send the request. Sometimes a call lets other tasks of its runtime run first,
+    /// within its `wait`.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -42,8 +42,8 @@ impl LockRequest {
     /// - [`LockError::Lost`] if the lease was over before this call saw its grant.
     /// - [`LockError::InvalidKey`] and [`LockError::ShuttingDown`].
     /// - [`LockError::WouldDeadlock`] if this call is nested in a body that holds the key.
-    /// - [`LockError::Config`] for a ttl, interval, `max_hold`, `at_least`, `permits` or number of
-    ///   keys that is not possible.
+    /// - [`LockError::Config`] for an invalid ttl, interval, `max_hold`, `at_least`, `permits` or
+    ///   number of keys.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
         let (at, locks) = (At::Call(self.at), Locks::checked(self.keys));
         let label = self.settings.label(at);
@@ -69,25 +69,25 @@ impl LockRequest {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire), and [`LockError::Lost`] if the lease was lost before the
-    /// body's end.
+    /// The errors of [`acquire`](Self::acquire), and [`LockError::Lost`] if the lease was lost
+    /// before the body's end.
     ///
     /// # Panics
     ///
-    /// If the body panics: the panic goes on after the release.
+    /// If the body panics. The panic continues after the release.
     pub async fn run<F: Future>(self, body: F) -> Result<F::Output, LockError> {
         let mut call = self.call();
         call.run(pin!(Some(body))).await
     }
 
-    /// As [`run`](Self::run), and if the body returns `Ok` the lock stays for `hold` from then on,
-    /// by the store's clock; `hold` is from 1 ms to 24 h. A call that tries meanwhile is refused,
-    /// with the time that is left in `retry_after`. For a second click that comes after the first
-    /// one is done. After `Err`, a panic or a loss, and when this future is dropped, the lock is
-    /// released at once.
+    /// Like [`run`](Self::run), but after `Ok` the lock stays for `hold`, by the store's clock.
+    /// `hold` is from 1 ms to 24 h. A call that tries in the meantime is refused, with the
+    /// remaining time in `retry_after`. For example, this refuses a second click that comes after
+    /// the first one is done. After `Err`, a panic or a loss, or if this future is dropped, the
+    /// lock is released at once.
     ///
     /// A call that enters a lock as [`reentrant`](Self::reentrant) does not keep it. With
-    /// [`at_least`](Self::at_least) the later of both ends counts.
+    /// [`at_least`](Self::at_least), the later end counts.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -107,8 +107,8 @@ impl LockRequest {
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run), and [`LockError::Config`] for a `hold` of less than a millisecond or
-    /// more than 24 h, and for a share of a lock.
+    /// The errors of [`run`](Self::run), and [`LockError::Config`] for a `hold` of less than 1 ms
+    /// or more than 24 h, for a share, and on `zookeeper://`.
     pub async fn run_then_hold<T, E, F>(
         mut self,
         hold: Duration,
@@ -123,16 +123,16 @@ impl LockRequest {
             .await
     }
 
-    /// As [`run`](Self::run), and the body runs to its end even if this future is dropped: inside
-    /// the lock, which is then released. Once the lock is held, the body is a task of the caller's
-    /// tokio runtime.
+    /// Like [`run`](Self::run), but the body runs to its end inside the lock even if this future is
+    /// dropped. The lock is then released. Once the lock is held, the body is a task on the
+    /// caller's tokio runtime.
     ///
     /// Cancel safe while the call waits for the lock: a dropped future leaves no lock, and the body
     /// does not run. If the body panics, this future panics too, if it still exists.
     ///
-    /// The task is in the present tracing span and [`LockPool::scope`](crate::LockPool::scope); it
-    /// is nested in no lock but its own. A call that enters a lock as
-    /// [`reentrant`](Self::reentrant) is a part of that body, and ends with it.
+    /// The task has the current tracing span and [`LockPool::scope`](crate::LockPool::scope), and
+    /// is nested only in its own lock. A call that enters a lock as [`reentrant`](Self::reentrant)
+    /// is a part of the enclosing body, and ends with it.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -147,7 +147,7 @@ impl LockRequest {
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run). Also [`LockError::Config`] outside of a tokio runtime, and
+    /// The errors of [`run`](Self::run), [`LockError::Config`] outside of a tokio runtime, and
     /// [`LockError::Lost`] if the runtime shut down before the body's end.
     pub async fn run_detached<F>(self, body: F) -> Result<F::Output, LockError>
     where

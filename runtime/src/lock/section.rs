@@ -1,4 +1,4 @@
-//! One call's life, from its options to the release of its locks.
+//! The life of one call, from its options to the release of its locks.
 
 use std::mem;
 use std::panic::resume_unwind;
@@ -26,14 +26,14 @@ pub(crate) struct Section {
     /// None for the installed pool.
     pool: Option<LockPool>,
     locks: Locks,
-    /// What is wrong with the keys or the pool.
+    /// The error of invalid keys or of a missing pool.
     invalid: Option<LockError>,
     pub(crate) settings: Settings,
     stage: Stage,
 }
 
-/// A section whose type is hidden from the crates with annotated functions. They would compile how
-/// it is dropped, with all that a pool owns, in each of their codegen units.
+/// A section whose type is hidden from the crates with annotated functions. Otherwise each of their
+/// codegen units would compile its drop code, with all that a pool owns.
 pub(crate) type HiddenSection = Box<dyn Hidden + Send>;
 
 pub(crate) trait Hidden {
@@ -51,13 +51,13 @@ impl Hidden for Section {
     }
 }
 
-/// How far a call has come. Each stage has what the call lets go of if it is dropped.
+/// Progress of a call. Each stage owns everything that the call gives up when it is dropped.
 enum Stage {
-    /// Nothing is asked for.
+    /// Nothing is requested yet.
     New,
     Taking(Acquisition),
     Inside(Gate),
-    /// A result is kept for the call, and no lock was taken.
+    /// A kept result answers the call, and no lock was taken.
     Recalled(
         #[cfg_attr(
             not(feature = "replay"),
@@ -65,13 +65,13 @@ enum Stage {
         )]
         Arc<Kept>,
     ),
-    /// The body is dropped, and the release is asked for. The call ends as its body did.
+    /// The body is dropped, and the release is requested. The call ends like its body.
     Releasing(HeldLocks, Result<thread::Result<()>, LockError>),
     Over,
 }
 
 impl Section {
-    /// A call for these locks; nothing is sent yet.
+    /// Creates a call for these locks. Nothing is sent yet.
     pub(crate) fn new(at: At, locks: Result<Locks, LockError>, settings: Settings) -> Self {
         let (locks, invalid) = match locks {
             Ok(locks) => (locks, None),
@@ -99,8 +99,8 @@ impl Section {
         &self.locks
     }
 
-    /// Whether an enclosing call holds one of the locks that this call has taken, or a result is
-    /// kept for the call. Then the call does not begin a task of its own.
+    /// True if an enclosing call holds one of the call's locks, or a kept result answers the call.
+    /// Such a call does not start a separate task.
     pub(crate) fn is_nested_or_recalled(&self) -> bool {
         match &self.stage {
             Stage::Inside(gate) => gate.held().is_nested(),
@@ -109,7 +109,8 @@ impl Section {
         }
     }
 
-    /// What the release is to keep of a body that has returned.
+    /// Builds the record that the release stores. None without `replay`, or if the result is not
+    /// kept.
     #[cfg(feature = "replay")]
     fn record(&self, body: &mut dyn Body) -> Option<Arc<Record>> {
         let stays = self.settings.replay?;
@@ -131,7 +132,7 @@ impl Section {
         }))
     }
 
-    /// Gives the body the value that is kept.
+    /// Sets the kept value as the result of the body.
     #[cfg(feature = "replay")]
     fn fill(&mut self, body: &mut dyn Body) -> Result<(), LockError> {
         let Stage::Recalled(kept) = mem::replace(&mut self.stage, Stage::Over) else {
@@ -143,10 +144,10 @@ impl Section {
     }
 
     /// Takes the locks, runs the body inside them, and releases them. Ready with `Ok` when the body
-    /// has returned. A panic of the body goes on after the release.
+    /// has returned. A panic of the body continues after the release.
     ///
-    /// The body is dropped before the release, however it ends. If this is dropped, the caller has
-    /// dropped the body before.
+    /// The body is dropped before the release, however it ends. If this section is dropped, the
+    /// caller has already dropped the body.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -177,7 +178,7 @@ impl Section {
 
     /// Takes the locks. Ready at once if the call has them.
     ///
-    /// Cancel safety: [`Acquisition`] lets go of what it got if it is dropped.
+    /// Cancel safety: a dropped [`Acquisition`] gives up what it got.
     pub(crate) fn poll_taken(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
         if !matches!(self.stage, Stage::New | Stage::Taking(_)) {
             return Poll::Ready(Ok(()));
@@ -210,7 +211,7 @@ impl Section {
         begin(pool, self.locks.clone(), &self.settings, self.at)
     }
 
-    /// Asks for the release. If the lease is lost, there is no answer to wait for.
+    /// Requests the release. If the lease is lost, there is no answer to wait for.
     fn begin_release(
         &mut self,
         end: Result<thread::Result<bool>, LockError>,
@@ -225,8 +226,8 @@ impl Section {
                 let keeps = good || seeded!(KeptAfterErr);
                 (self.settings.hold.filter(|_| keeps), Ok(Ok(())))
             }
-            // Caught, so that the release is awaited here. If the panic ended the runtime, no
-            // caller would wait until the release is sent.
+            // The panic is caught, so that the release is awaited here. If the panic ended the
+            // runtime, no caller would wait until the release is sent.
             Ok(Err(panic)) => {
                 held.ends(End::Panicked);
                 (None, Ok(Err(panic)))
@@ -247,10 +248,10 @@ impl Section {
 
     fn poll_released(&mut self, cx: &Context<'_>) -> Poll<Result<(), LockError>> {
         let Stage::Releasing(held, _) = &mut self.stage else {
-            // As a future of the compiler does, which it may: `Future::poll` allows no more polls.
+            // Panics like a compiler-generated future: `Future::poll` allows no poll after the end.
             panic!("a call was polled after its end");
         };
-        // The work is done. A lease that the release finds lost does not change its result. The
+        // The work is done. If the release finds the lease lost, the result does not change. The
         // engine logs and counts that loss.
         let _ = ready!(held.poll_released(cx));
         match mem::replace(&mut self.stage, Stage::Over) {

@@ -11,7 +11,7 @@ use crate::error::LockError;
 use crate::pool::LockPool;
 use crate::store::kept::Fingerprint;
 
-/// How to take and keep a lock.
+/// The options of a call.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) ttl: Option<Duration>,
@@ -23,25 +23,25 @@ pub(crate) struct Settings {
     pub(crate) reentrant: bool,
     pub(crate) hold: Option<Duration>,
     pub(crate) at_least: Option<Duration>,
-    /// The label of a lock that is taken by hand.
+    /// The label of a lock taken without the attribute.
     pub(crate) label: Option<Label>,
-    /// For how long the result stays.
+    /// Time for which the result is kept.
     pub(crate) replay: Option<Duration>,
-    /// Of what the call was asked with, or why it has none.
+    /// Fingerprint of the call's parameters, or the reason why there is none.
     pub(crate) fingerprint: Option<Result<Fingerprint, LockError>>,
 }
 
-/// How long a lock lasts that is handed over.
+/// Durations that belong to a handed-over lock.
 #[derive(Clone, Copy)]
 pub(crate) struct Lasts {
     pub(super) ttl: Duration,
-    /// How often it is renewed, if it is.
+    /// Renewal interval, if the lock is renewed.
     pub(super) watchdog: Option<Duration>,
     pub(super) max_hold: Option<Duration>,
 }
 
 impl Lasts {
-    /// How long locks last that are taken with these settings.
+    /// Returns the durations of locks taken with these settings.
     pub(super) fn of(settings: &Settings) -> Self {
         let ttl = settings.ttl.unwrap_or_default();
         let interval = |beat| match beat {
@@ -62,14 +62,15 @@ pub(crate) struct Plan {
     pub(crate) terms: Terms,
     pub(crate) watchdog: Option<Watchdog>,
     pub(crate) wait: Duration,
-    /// For how long a nested call waits for its permit; none for as long as the lease lasts.
+    /// Maximum time for which a nested call waits for its permit. None: as long as the lease lasts.
     pub(crate) nested_wait: Option<Duration>,
-    /// How long the lock stays after success.
+    /// Time for which the lock stays after success.
     pub(crate) hold: Duration,
     pub(crate) share: Option<Share>,
-    /// For how long the lock stays at the store, counted from when the call has all its locks.
+    /// Minimum time for which the lock stays at the store, counted from the moment when the call
+    /// has all its locks.
     pub(crate) at_least: Option<Duration>,
-    /// For a call that a kept result answers.
+    /// Parameters of a `replay` call.
     pub(crate) replay: Option<Replay>,
 }
 
@@ -82,12 +83,12 @@ pub(crate) enum Beat {
 }
 
 impl Settings {
-    /// The template of the call's keys.
+    /// Returns the label: the template of the call's keys.
     pub(crate) fn label(&self, at: At) -> Label {
         self.label.unwrap_or_else(|| at.label())
     }
 
-    /// The plan, or an error that says what is wrong with the settings.
+    /// Checks and completes the settings.
     pub(crate) fn plan(&self, pool: &LockPool) -> Result<Plan, LockError> {
         let ttl = self.ttl.ok_or_else(|| {
             LockError::config("the lock has no ttl; add `.ttl(Duration::from_secs(10))`")
@@ -117,8 +118,9 @@ impl Settings {
             terms,
             watchdog: self.watchdog(terms)?,
             wait: self.wait.unwrap_or(pools),
-            // Trying once is for locks that another call holds. Branches of one body take turns,
-            // for as long as it takes if neither the call nor the pool sets a wait.
+            // The default of trying once is for locks that another call holds. Branches of one body
+            // take turns. They wait as long as necessary if neither the call nor the pool sets a
+            // wait.
             nested_wait: self.wait.or((!pools.is_zero()).then_some(pools)),
             hold: self.hold.unwrap_or_default(),
             share: self.share,
@@ -127,7 +129,8 @@ impl Settings {
         })
     }
 
-    /// A result belongs to one key, and to a call that has that key alone.
+    /// Checks the options of a `replay` call. A result belongs to one key, and to a call that has
+    /// that key alone.
     fn replay(&self) -> Result<Option<Replay>, LockError> {
         let Some(replay) = self.replay else {
             return Ok(None);
@@ -162,8 +165,8 @@ impl Settings {
         Ok(Some(Replay { fingerprint }))
     }
 
-    /// Without a watchdog at most the ttl, and then the lock stays even if the process dies: the
-    /// store has the ttl from the start.
+    /// Checks `at_least`. Without a watchdog it is at most the ttl. The lock then stays even if the
+    /// process dies, because the store has the ttl from the start.
     fn at_least(&self, terms: Terms) -> Result<Option<Duration>, LockError> {
         let Some(at_least) = self.at_least else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Tasks that take along the pool of a scope, and the locks of the code that spawns them.
+//! Tasks that inherit the pool of a scope, and know the locks of the code that spawns them.
 
 use std::future::Future;
 
@@ -7,8 +7,8 @@ use tokio::task::JoinHandle;
 use super::nesting;
 use crate::pool::scope;
 
-/// As [`tokio::spawn`]. The task has the pool of the [`scope`](crate::LockPool::scope) that this is
-/// called in. Outside of a scope it uses the installed pool, as every task does.
+/// Like [`tokio::spawn`], but the task uses the pool of the [`scope`](crate::LockPool::scope) in
+/// which this is called. Outside of a scope it uses the installed pool, like every task.
 ///
 /// ```
 /// use leasehold::{LockError, LockPool, distributed_lock};
@@ -34,21 +34,21 @@ use crate::pool::scope;
 /// # }
 /// ```
 ///
-/// The task has no locks of its caller, because it can outlive them. For a key that the caller
-/// holds, the task is any other call: it is refused or waits, and `reentrant` enters nothing. A
-/// body that waits for such a task waits for itself, until the task's `wait` or the body's lease is
-/// over. The log then has the event `own-lock` with the place of the task's call. The task is also
-/// not dropped with a body whose lease is lost. [`is_held`](crate::is_held()) is true in the task
-/// for the locks of its caller, as long as their leases last.
+/// The task does not have the locks of its caller, because it can outlive them. For a key that the
+/// caller holds, the task is like any other call: it is refused or waits, and `reentrant` enters
+/// nothing. A body that awaits such a task waits for itself, until the task's `wait` or the body's
+/// lease is over. The log then has the event `own-lock` with the place of the task's call. A body
+/// whose lease is lost is dropped, but the task is not. In the task, [`is_held`](crate::is_held())
+/// is true for the locks of its caller, as long as their leases last.
 ///
-/// Cancel safe as [`tokio::spawn`] is: the task runs on when its handle is dropped. If the task is
-/// aborted, its future is dropped, which releases its locks. Until its end the task keeps the pool
-/// of its scope running.
+/// Cancel safe like [`tokio::spawn`]: the task continues when its handle is dropped. If the task is
+/// aborted, its future is dropped, which releases its locks. The task keeps the pool of its scope
+/// running until it ends.
 ///
 /// # Panics
 ///
-/// Outside of a tokio runtime, as [`tokio::spawn`] does. A panic of the future is in the handle's
-/// [`JoinError`](tokio::task::JoinError).
+/// Outside of a tokio runtime, like [`tokio::spawn`]. A panic of the future is returned in the
+/// handle's [`JoinError`](tokio::task::JoinError).
 #[track_caller]
 pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
@@ -58,7 +58,7 @@ where
     tokio::spawn(taken_along(future))
 }
 
-/// The future of a task, in the scope of the running code and with its locks for
+/// Wraps the future of a task, so that it keeps the scope of the running code, and its locks for
 /// [`is_held`](crate::is_held()).
 pub(super) fn taken_along<F: Future>(future: F) -> impl Future<Output = F::Output> {
     scope::taken_along(nesting::spawned_here(future))

@@ -1,4 +1,4 @@
-//! The pools that annotated functions find: installed for the process, or by name.
+//! The pools of annotated functions: installed for the process, or by name.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -13,14 +13,14 @@ use super::scope::scoped;
 use crate::engine::core::drain::ShutdownReport;
 use crate::error::LockError;
 
-/// Set once. The pool in it is replaced when it gives no locks any more.
+/// Set once. The pool in it is replaced when it no longer gives locks.
 static INSTALLED: OnceCell<RwLock<LockPool>> = OnceCell::new();
 static NAMED: Mutex<BTreeMap<String, LockPool>> = Mutex::new(BTreeMap::new());
 
 impl LockPool {
     /// Makes this the pool of all annotated functions that name no other pool. It replaces an
-    /// installed pool that gives no locks any more: its [shutdown](Self::shutdown) has begun, or
-    /// its engine has stopped. Locks that the former pool still holds stay with it.
+    /// installed pool that no longer gives locks: its [shutdown](Self::shutdown) has begun, or its
+    /// engine has stopped. Locks that the former pool still holds stay with it.
     ///
     /// ```
     /// use leasehold::{LockError, LockPool};
@@ -42,8 +42,8 @@ impl LockPool {
         install(self.clone())
     }
 
-    /// Makes this the pool of annotated functions with `pool = "name"`, as
-    /// [`install`](Self::install) does without a name.
+    /// Makes this the pool of annotated functions with `pool = "name"`, like
+    /// [`install`](Self::install) without a name.
     ///
     /// ```
     /// use leasehold::{LockError, LockPool, distributed_lock};
@@ -80,16 +80,17 @@ impl LockPool {
 ///
 /// # Errors
 ///
-/// [`LockError::Config`] for a URL that is not understood, and if a pool is installed already that
-/// has not [ended](LockPool::install). [`LockError::Unavailable`] if the store cannot be reached
-/// within about a second.
+/// [`LockError::Config`] for an invalid URL, and if an installed pool has not
+/// [ended](LockPool::install). [`LockError::Unavailable`] if the store cannot be reached within
+/// about a second.
 pub async fn init(url: &str) -> Result<(), LockError> {
     refuse_second()?;
     LockPool::builder().url(url).connect().await?.install()
 }
 
-/// As [`init`], configured by the environment: `LEASEHOLD_URL` (required), `LEASEHOLD_NAMESPACE`
-/// (default `lock`), `LEASEHOLD_WAIT` (a duration such as `2s`; default `0s`, one try).
+/// Like [`init`], but configured by the environment: `LEASEHOLD_URL` (required),
+/// `LEASEHOLD_NAMESPACE` (default `lock`), `LEASEHOLD_WAIT` (a duration such as `2s`; default `0s`,
+/// one try).
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), leasehold::LockError> {
@@ -100,7 +101,7 @@ pub async fn init(url: &str) -> Result<(), LockError> {
 ///
 /// # Errors
 ///
-/// As [`init`], and [`LockError::Config`] for a variable that is missing or not understood.
+/// The errors of [`init`], and [`LockError::Config`] for a missing or invalid variable.
 pub async fn init_from_env() -> Result<(), LockError> {
     refuse_second()?;
     let url = variable("LEASEHOLD_URL")?.ok_or_else(|| {
@@ -123,10 +124,10 @@ pub async fn init_from_env() -> Result<(), LockError> {
     builder.connect().await?.install()
 }
 
-/// Shuts down all installed pools, the named ones too, and adds up their reports. The pools share
-/// `limit`; see [`LockPool::shutdown`]. Call this at the end of `main`: a process that exits takes
-/// its engine with it. If the release of a lock was not sent by then, the lock stays until its ttl
-/// ends.
+/// Shuts down all installed pools, including the named ones, and adds up their reports. The pools
+/// share `limit`; see [`LockPool::shutdown`]. Call this at the end of `main`, because a process
+/// that exits takes its engine with it. If the release of a lock was not sent by then, the lock
+/// stays until its ttl ends.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -156,7 +157,7 @@ pub async fn shutdown(limit: Duration) -> ShutdownReport {
     total
 }
 
-/// The pool that an annotated function without `pool` would use here: that of the innermost
+/// Returns the pool that an annotated function without `pool` would use here: that of the innermost
 /// [`scope`](LockPool::scope), else the installed one.
 ///
 /// ```
@@ -179,12 +180,12 @@ pub fn pool() -> Result<LockPool, LockError> {
     current()
 }
 
-/// The pool for a call that names no pool.
+/// Returns the pool for a call that names no pool.
 pub(crate) fn current() -> Result<LockPool, LockError> {
     scoped().or_else(global).ok_or(LockError::NotInstalled)
 }
 
-/// The pool for a call with `pool = "name"`.
+/// Returns the pool for a call with `pool = "name"`.
 pub(crate) fn named(name: &str) -> Result<LockPool, LockError> {
     names().get(name).cloned().ok_or_else(|| {
         LockError::config(format!(
@@ -199,8 +200,8 @@ fn install(pool: LockPool) -> Result<(), LockError> {
     };
     let pool = pool.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut present = present.write().unwrap_or_else(PoisonError::into_inner);
-    // Decided under the write lock: if several threads replace a pool that has ended, the first
-    // one's pool stays.
+    // Decided under the write lock: if several threads replace an ended pool, the pool of the first
+    // thread stays.
     let ended = replaced(&mut present, pool).ok_or_else(second)?;
     drop(present);
     // Dropped outside the lock: the engine may have work to do when its last pool is dropped.
@@ -208,8 +209,8 @@ fn install(pool: LockPool) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Replaces a pool that gives no locks any more, and returns it. Returns none if the present pool
-/// gives locks.
+/// Replaces a pool that no longer gives locks, and returns it. Returns none if the present pool
+/// still gives locks.
 fn replaced(present: &mut LockPool, pool: LockPool) -> Option<LockPool> {
     present.has_ended().then(|| mem::replace(present, pool))
 }

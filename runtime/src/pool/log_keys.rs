@@ -1,10 +1,11 @@
-//! Whether spans show keys.
+//! The option to show keys in spans.
 
 use super::builder::LockPoolBuilder;
 
 impl LockPoolBuilder {
-    /// Whether the spans of a call show its keys, as the field `lock.key`. Default `false`: they
-    /// show the template alone, `lock.template`, because a key can contain private data.
+    /// Sets whether the spans of a call show its keys, in the field `lock.key`. Default: `false`.
+    /// The spans then show only the template, in `lock.template`, because a key can contain private
+    /// data.
     ///
     /// Metrics never show keys, and the event of a lost lease always shows its key.
     ///

@@ -1,4 +1,4 @@
-//! Results that are kept beside locks: how long they may be, and how one is removed.
+//! Results kept beside locks: their maximum length, and their removal.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -14,12 +14,13 @@ use crate::error::LockError;
 use crate::key;
 
 impl LockPoolBuilder {
-    /// The longest result that calls with `replay` keep, in bytes of JSON. A longer one is returned
-    /// to its caller and not kept: the log has a warning (`result-too-large`), and the next call
-    /// runs its body again. Zero keeps none. Default: 64 KiB.
+    /// Sets the maximum length of a result that calls with `replay` keep, in bytes of JSON. A
+    /// longer one is returned to its caller but not kept. The log then has a warning
+    /// (`result-too-large`), and the next call runs its body again. Zero keeps none. Default: 64
+    /// KiB.
     ///
-    /// Every result stays in the store's memory for as long as its `replay` says. A server that
-    /// runs out of memory refuses new locks.
+    /// Every result stays in the store's memory for the time of its `replay`. A server that runs
+    /// out of memory refuses new locks.
     ///
     /// ```
     /// # use leasehold::{LockError, LockPool};
@@ -36,12 +37,12 @@ impl LockPoolBuilder {
 }
 
 impl LockPool {
-    /// Removes the results of all functions that are kept for `key`, whether or not the lock is
-    /// held. Returns true if there was one. The next call with `replay` runs its body. A result
-    /// that a call is about to keep is not removed: forget it when that call is done.
+    /// Removes the kept results of all functions for `key`, whether or not the lock is held.
+    /// Returns true if there was one. The next call with `replay` runs its body. The result of a
+    /// running call is not removed: forget it when that call is done.
     ///
-    /// Takes at most the pool's `io_timeout`. If the future is dropped, the result may be removed
-    /// or not.
+    /// Takes at most the pool's `io_timeout`. If the future is dropped, the result may or may not
+    /// be removed.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -63,7 +64,7 @@ impl LockPool {
     /// # Errors
     ///
     /// [`LockError::InvalidKey`]. [`LockError::Unavailable`] if the store does not serve.
-    /// [`LockError::Config`] on `redlock://`, which keeps no results.
+    /// [`LockError::Config`] on `redlock://`, `etcd://` and `zookeeper://`, which keep no results.
     #[cfg_attr(docsrs, doc(cfg(feature = "replay")))]
     pub async fn forget(&self, key: &str) -> Result<bool, LockError> {
         let key = self.full_key(&key::check(key.to_owned())?);

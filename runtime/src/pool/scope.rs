@@ -1,4 +1,4 @@
-//! The pool of a scope: of one future, and of the tasks that take the scope along.
+//! Scopes: the pool of one future, and of the tasks that inherit the scope.
 
 use std::future::Future;
 
@@ -10,9 +10,9 @@ tokio::task_local! {
 }
 
 impl LockPool {
-    /// Runs `future` with this pool in the place of the installed one, for tests and tenants.
+    /// Runs `future` with this pool instead of the installed one, for tests and tenants.
     ///
-    /// With a `memory://` pool for each, tests with the same keys run side by side:
+    /// With a separate `memory://` pool for each, tests with the same keys run side by side:
     ///
     /// ```
     /// use leasehold::{LockError, LockPool, distributed_lock};
@@ -31,9 +31,9 @@ impl LockPool {
     /// ```
     ///
     /// The scope follows the future, not the thread. A task that the future spawns is outside of
-    /// it, and uses the installed pool if there is one. [`leasehold::spawn`](crate::spawn) takes
-    /// the scope along. For every other way to run a future (a `JoinSet`, `spawn_local`,
-    /// `spawn_blocking`, a thread) give that future a scope of its own. What this returns borrows
+    /// it, and uses the installed pool if there is one. [`leasehold::spawn`](crate::spawn) keeps
+    /// the scope. For every other way to run a future (a `JoinSet`, `spawn_local`,
+    /// `spawn_blocking`, a thread), give that future a separate scope. The returned future borrows
     /// nothing:
     ///
     /// ```
@@ -65,19 +65,19 @@ impl LockPool {
     /// # }
     /// ```
     ///
-    /// Cancel safe: a scope does nothing but poll the future. If the scope is dropped, the future
-    /// is dropped inside of it.
+    /// Cancel safe: a scope only polls the future. If the scope is dropped, the future is dropped
+    /// inside of it.
     pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
         SCOPED.scope(Some(self.clone()), future)
     }
 }
 
-/// The future of a task, in the scope of the running code.
+/// Wraps the future of a task, so that it keeps the scope of the running code.
 pub(crate) fn taken_along<F: Future>(future: F) -> impl Future<Output = F::Output> {
     SCOPED.scope(scoped(), future)
 }
 
-/// The pool of the innermost scope.
+/// Returns the pool of the innermost scope.
 pub(super) fn scoped() -> Option<LockPool> {
     SCOPED.try_with(Option::clone).ok().flatten()
 }

@@ -1,4 +1,4 @@
-//! Fixtures that several tests use.
+//! Fixtures shared by several tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ impl Wake for Count {
     }
 }
 
-/// A waker, and a function that says how often it was called.
+/// Returns a waker, and a function that returns the number of its wake-ups.
 pub(crate) fn counting() -> (Waker, impl Fn() -> usize) {
     let count = Arc::new(Count::default());
     let waker = Waker::from(Arc::clone(&count));

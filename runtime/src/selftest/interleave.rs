@@ -10,13 +10,13 @@ use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
 use crate::store::{LockStore, Op, OpId, Renewal, Reply, Request, StoreEvent};
 
-/// Long enough that no lock expires meanwhile.
+/// Long enough that no lock expires during a run.
 const TTL: Duration = Duration::from_secs(3600);
 const KEYS: u64 = 64;
 const CLIENTS: u64 = 16;
 const BATCH: u64 = 128;
 
-/// How many requests a run has sent.
+/// Number of requests that a run has sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// All requests.
@@ -25,7 +25,7 @@ pub struct Counts {
     pub foreign: u64,
 }
 
-/// Which client has which key, and with which fence.
+/// Model of the store: the owner of each key, and its fence.
 struct Model {
     keys: Vec<FullKey>,
     clients: Vec<Token>,
@@ -34,8 +34,8 @@ struct Model {
     counts: Counts,
 }
 
-/// Sends `requests` random requests to the store. The error says where its answers differ from the
-/// model's.
+/// Sends `requests` random requests to the store. Fails with a description of the first answer that
+/// differs from the model.
 pub(crate) async fn run(
     mut store: Box<dyn LockStore>,
     seed: u64,
@@ -130,7 +130,7 @@ impl Model {
         }
     }
 
-    /// Whether the model gives the same answer. The model then does what the request asks.
+    /// True if the model gives the same answer. The model then applies the request.
     fn agrees(&mut self, op: &Op, reply: &Reply, key: usize, client: usize) -> bool {
         let owner = self.owners.get(&key).copied();
         let mine = owner.is_some_and(|(owner, _)| owner == client);
@@ -152,7 +152,7 @@ impl Model {
         }
     }
 
-    /// A number below `limit` (`SplitMix64`).
+    /// Returns a number below `limit` (`SplitMix64`).
     fn below(&mut self, limit: u64) -> usize {
         self.seed = self.seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.seed;

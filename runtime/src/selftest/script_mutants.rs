@@ -1,10 +1,10 @@
-//! Script mutants: the store's scripts with seeded bugs, for the tests that must find those.
+//! Script mutants: the store's scripts with seeded bugs, for the tests that must detect them.
 
 use std::borrow::Cow;
 
 use super::seeded_bugs::Bug;
 
-/// The script `code` with `bug`, if that is a bug of scripts.
+/// Returns the script `code` with `bug`, if that is a bug of scripts.
 pub(crate) fn spoil(code: &'static str, bug: Bug) -> Cow<'static, str> {
     let mut code = Cow::Borrowed(code);
     for (sound, broken) in changes(bug) {
@@ -13,7 +13,7 @@ pub(crate) fn spoil(code: &'static str, bug: Bug) -> Cow<'static, str> {
     code
 }
 
-/// Which texts of the scripts a bug replaces, and with what.
+/// Returns the texts of the scripts that a bug replaces, each with its replacement.
 fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
     match bug {
         Bug::NotIdempotent => &[("value and string.sub(value, 1, 32) == token", "false")],
@@ -74,7 +74,7 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// The same for what the scripts do with shares and permits.
+/// Returns the replacements in the code for shares and permits.
 fn changes_to_shares(bug: Bug) -> &'static [(&'static str, &'static str)] {
     match bug {
         Bug::WriterUnseen => &[("local room = not value or", "local room = true or")],

@@ -1,14 +1,14 @@
-//! Seeded bugs: tests switch them on, to see that they are found. Only this repository's tests
+//! Seeded bugs, which tests switch on to check that they are detected. Only this repository's tests
 //! compile them, and only in builds with debug assertions.
 
-/// The environment variable that names the bug that a process runs with.
+/// Environment variable that names the seeded bug of a process.
 const VARIABLE: &str = "LEASEHOLD_SEEDED_BUG";
 
-/// The bug that this process runs with.
+/// Returns the seeded bug of this process, if any.
 ///
 /// # Panics
 ///
-/// If the variable names no bug. A test that means to seed a bug must not pass without it.
+/// If the variable does not name a bug. A test that means to seed a bug must not pass without it.
 pub(crate) fn active() -> Option<Bug> {
     static ACTIVE: std::sync::OnceLock<Option<Bug>> = std::sync::OnceLock::new();
     *ACTIVE.get_or_init(|| {
@@ -27,7 +27,6 @@ macro_rules! bugs {
         }
 
         impl Bug {
-            /// All bugs.
             pub(crate) const ALL: [Self; [$(stringify!($name)),*].len()] = [$(Self::$name),*];
         }
     };
@@ -36,19 +35,19 @@ macro_rules! bugs {
 bugs! {
     /// The lease is counted from the reply instead of from the request.
     CountedFromReply,
-    /// A renewal that says "not yours" is taken for a passing error.
+    /// A renewal refused with "not yours" is treated as a transient error.
     LossIgnored,
     /// A renewal without a known outcome prolongs the lease.
     UnknownIsSuccess,
     /// An abandoned acquire is forgotten instead of removed.
     OrphanForgotten,
-    /// One removal is believed to settle an acquire without a known outcome.
+    /// One removal counts as settling an acquire without a known outcome.
     RemovalBelieved,
     /// The lease is given up at the end of the key's ttl instead of before.
     NoMargin,
-    /// The end of a waiter's budget comes ten times too late.
+    /// The budget of a waiting call is ten times too long.
     BudgetIgnored,
-    /// The gate polls the body at any time.
+    /// The gate polls the body even without a live lease.
     NoGate,
     /// The lock is released before the body is dropped.
     ReleasedBeforeDrop,
@@ -66,131 +65,124 @@ bugs! {
     WatchdogAsleep,
     /// A quorum is counted among the nodes that answered.
     QuorumOfAnswers,
-    /// A node that was restarted empty votes at once.
+    /// A node restarted without its data votes at once.
     NoQuarantine,
-    /// A lock that is handed over inside the process counts as acquired anew, and so outlives its
-    /// lease.
+    /// A lock handed over inside the process counts as newly acquired, and so outlives its lease.
     HandedOverWithoutEnd,
     /// A lock is handed over inside the process although a transaction of its holder may be under
     /// way.
     PinsUnminded,
-    /// A row that another transaction has locked fails the requests for other rows, again and
-    /// again.
+    /// A row locked by another transaction fails the requests for other rows, again and again.
     LockedRowFailsAll,
-    /// A lock that is handed over keeps the fence of its previous holder.
+    /// A handed-over lock keeps the fence of its previous holder.
     FenceHandedOver,
-    /// A process that queues at the store asks again only when the store tells it to, or when the
-    /// lease of the holder ends.
+    /// A process queued at the store asks again only when the store notifies it, or when the lease
+    /// of the holder ends.
     MessageBelieved,
-    /// A lock that was handed to a process stays with it although it does not ask for the lock.
+    /// A lock handed to a process stays with it although the process does not ask for it.
     HandOverBelieved,
-    /// The claim of a lock that is handed to a process has a form that the previous version does
-    /// not know.
+    /// The claim of a lock handed to a process has a form that the previous version does not know.
     ClaimReworded,
-    /// A process that does not ask for the key that was handed to it keeps its place in the queue.
+    /// A process that does not ask for the key handed to it keeps its place in the queue.
     DeadWaiterKept,
     /// A reader takes a share of a lock that another client holds alone.
     WriterUnseen,
-    /// A writer takes a lock of which readers have shares.
+    /// A writer takes a lock although readers have shares of it.
     ReadersUnseen,
-    /// The lock's key ends with the share that was taken last, and not with the share that lasts
-    /// longest.
+    /// The lock's key ends with the share taken last, and not with the share that lasts longest.
     ShareShortened,
-    /// A share that has ended is not removed while there are other shares.
+    /// An ended share is not removed while there are other shares.
     DeadShareKept,
-    /// A reader does not queue behind the writers that wait.
+    /// A reader does not queue behind waiting writers.
     WritersPassed,
-    /// A call with permits has room up to the greatest number in use, not up to its own.
+    /// A call with permits has room up to the greatest limit in use instead of its own limit.
     GreatestNumberCounts,
     /// The bound of a lock with permits is not checked.
     PermitsUncounted,
-    /// A process that queues is taken to be alive until the time of its last sign of life. The
+    /// A queued process counts as alive until the time of its last sign of life, although the
     /// server's clock was set back from that time.
     FutureBelieved,
-    /// A claim is kept as long as its key says, although the server's clock was set back since.
+    /// A claim lasts until its key expires, although the server's clock was set back since.
     OldClaimBelieved,
-    /// A lock that is kept after its release still carries its token, so that a late renewal
-    /// prolongs it.
+    /// A lock kept after its release still carries its token, so a late renewal prolongs it.
     KeptTokenStays,
-    /// A late renewal revives a share that has ended.
+    /// A late renewal revives an ended share.
     EndedShareRevived,
-    /// The lock's key ends with the share that was renewed last, and not with the share that lasts
-    /// longest.
+    /// The lock's key ends with the share renewed last, and not with the share that lasts longest.
     ShareShortenedByRenewal,
     /// A renewal of a share begins with a command that needs memory.
     ShareNeedsMemory,
-    /// A process hands a lock over for as long as its calls want it, though other clients wait.
+    /// A process keeps handing a lock over to its own calls, although other clients wait.
     WayNotMade,
-    /// The first process in the queue takes a lock that is left free for other clients.
+    /// The first process in the queue takes a lock left free for other clients.
     PauseSkipped,
-    /// The server forgets since when processes have handed a lock on.
+    /// The server forgets the start of an unbroken series of hand-overs between processes.
     MarkLost,
     /// A release that finds the lock gone counts as a release that removed it.
     GoneIsReleased,
-    /// In a cluster, leases without an answer count as renewed when another node has renewed its
-    /// leases.
+    /// In a cluster, unanswered leases count as renewed when another node has renewed its leases.
     SilenceIsKept,
     /// In a cluster, the answer to a renewal counts for the next key of the batch.
     AnswersMixed,
     /// A quorum's lease is renewed when one node has renewed it.
     RenewedByOne,
-    /// Of several keys only the first wakes the body when it is lost.
+    /// Of several keys, only the loss of the first wakes the body.
     OnlyFirstKeyWakes,
     /// The body is polled as long as one of its keys is held.
     AnyKeyIsEnough,
-    /// The time that is left of several leases is reported as that of the last to end.
+    /// The reported remaining time of several leases is that of the lease that ends last.
     LatestEndTold,
-    /// A call of several keys queues for each of them with the whole budget.
+    /// A call for several keys queues for each of them with the whole budget.
     BudgetPerKey,
-    /// An abandoned acquire of several keys removes the first only.
+    /// An abandoned acquire of several keys removes only the first.
     SecondKeyOrphaned,
-    /// The release of several keys releases the first only.
+    /// The release of several keys releases only the first.
     SecondKeyKept,
-    /// Several keys that are acquired again with the same tokens keep the rest of their ttl.
+    /// Several keys acquired again with the same tokens keep the rest of their old ttl.
     RepeatShortened,
     /// The end of a nested call ends the lease of its holder.
     InnerEndReleases,
     /// Nested calls of one body do not take turns.
     TurnsIgnored,
-    /// The locks of a body stay on the call path of its thread when its poll is over.
+    /// The locks of a body stay on the call path of its thread after its poll has ended.
     PathLeaks,
-    /// A nested call that wants the lock alone enters a share of it.
+    /// A nested call that needs the exclusive lock enters a share of it.
     ShareEntered,
     /// A downgrade removes the bound of `max_hold`.
     MaxHoldForgotten,
-    /// A lock is kept for its `hold` after an error, too.
+    /// A lock is kept for its `hold` even after an error.
     KeptAfterErr,
-    /// A lock that is to be kept is handed over inside the process.
+    /// A lock that must stay taken is handed over inside the process.
     KeptHandedOver,
-    /// A lock is released at its body's end, although its `at_least` is not over.
+    /// A lock is released at the end of its body, although its `at_least` has not passed.
     AtLeastForgotten,
-    /// A share that is to be kept still belongs to its token, so that a late renewal prolongs it.
+    /// A share kept after its release still belongs to its token, so a late renewal prolongs it.
     KeptShareStays,
-    /// A share that is to be kept is given back at once.
+    /// A share is given back at once instead of being kept.
     ShareNotKept,
     /// A reader that gives up its share removes all other shares.
     ShareReleasesAll,
-    /// The answers to renewals that leave together are taken for each other's.
+    /// Renewals sent together are given each other's answers.
     WrongLeaseExtended,
-    /// The lease of a lock that was handed over is not renewed.
+    /// The lease of a handed-over lock is not renewed.
     HandedOverNotRenewed,
-    /// A removal does not say which acquires it must follow.
+    /// A removal does not specify which acquires it must follow.
     OrderForgotten,
-    /// The end of a connection is taken for the answer to the releases on it.
+    /// The end of a connection counts as the answer to the releases on it.
     CutIsAnswer,
     /// A wake-up of the store waker is forgotten while a thread polls the store.
     WakeUpForgotten,
     /// The keeper is not woken when a listener has ended.
     ListenerEndUnheard,
-    /// No listener begins where one has ended.
+    /// No new listener starts in a lane whose listener has ended.
     LaneNeverAgain,
-    /// The keeper does not look whether listeners are late.
+    /// The keeper does not check for late listeners.
     KeeperSleeps,
-    /// The keeper does not take over from a listener that is late.
+    /// The keeper does not take over from a late listener.
     NoTakeOver,
-    /// Requests that gather after several callers were woken are not sent when those have run.
+    /// Requests gathered after several callers were woken are not sent once those callers have run.
     GatheredForever,
-    /// A command overtakes the commands that its task has deferred before.
+    /// A command overtakes the commands that its task deferred earlier.
     DeferredOvertaken,
     /// The keeper is not woken for a deferred command.
     DeferredUnheard,
@@ -198,23 +190,23 @@ bugs! {
     GrantUnheard,
     /// A loss does not wake the body.
     LossUnheard,
-    /// A dropped guard, or a future that is dropped inside its lock, does not release.
+    /// A dropped guard, or a future dropped inside its lock, does not release.
     DropForgotten,
-    /// The last waiting call of a process is dropped, and the process keeps its place.
+    /// The last waiting call of a process is dropped, but the process keeps its place in the queue.
     DroppedCallKeepsItsPlace,
-    /// The handle of a dropped call stays good until the end of the lease.
+    /// The handle of a dropped call stays valid until the end of the lease.
     HandleOutlivesItsCall,
-    /// A holder whose lock was taken away by force is not told.
+    /// A holder whose lock was taken away by force is not notified.
     RevocationUnheard,
-    /// A process does not see what tells its session that a lock is taken away by force.
+    /// A process ignores the notification to its session that a lock was taken away by force.
     RevocationUnseen,
-    /// A lock is taken away by force although its holder's session could not be told.
+    /// A lock is taken away by force although its holder's session could not be notified.
     RemovedUntold,
-    /// A failure is taken for the end of a holder whose lock is taken away by force.
+    /// A failure counts as the end of a holder whose lock is taken away by force.
     FailureIsGone,
-    /// A watch that begins does not see that its key is gone already.
+    /// A new watch does not see that its key is already gone.
     GoneUnseen,
-    /// A lock that is taken away by force is free before its holder's body has ended.
+    /// A lock taken away by force is free before its holder's body has ended.
     RevokedIsFree,
     /// A shutdown does not wait for releases that are under way.
     ShutdownHurries,
@@ -222,59 +214,60 @@ bugs! {
     TokensRepeat,
     /// The grant does not carry its fence.
     FenceUntold,
-    /// The end of a session is not told to the holders of its locks.
+    /// The end of a session is not reported to the holders of its locks.
     LostSessionUntold,
-    /// The end of a session is told only when a heartbeat has found it too.
+    /// The end of a session is reported only after a heartbeat has found it too.
     EndOfSessionDoubted,
-    /// A lock is granted or renewed although no heartbeat confirms its session for so long.
+    /// A lock is granted or renewed for longer than heartbeats have confirmed its session.
     SessionUnconfirmed,
     /// A heartbeat counts at once, although a replaced leader may have answered it.
     HeartbeatBelieved,
-    /// A connection to etcd is kept whose token is refused.
+    /// A connection to etcd is kept although its token is refused.
     OldTokenKept,
-    /// A database of etcd that is full counts as one that has carried nothing out.
+    /// A request that a full etcd database refuses counts as not carried out.
     FullIsRefused,
     /// An error in the middle of a Redis script counts as if the script had changed nothing.
     ScriptsAreWhole,
-    /// The time that a server granted a session counts although the next server grants less.
+    /// The session time granted by one server counts although the next server grants less.
     GrantedTimeReadOnce,
-    /// The end of a connection does not wake those that watch by it.
+    /// The end of a connection does not wake the tasks that watch on it.
     WatchesForgotten,
-    /// All replicas are those that are connected, and not those that the Sentinels know.
+    /// With all replicas, only the connected ones count, and not all that the Sentinels know.
     ReplicasAwayForgotten,
     /// A pool on PostgreSQL or etcd sends each request alone, however many calls are under way.
     CallsPileUp,
     /// Sessions on PostgreSQL run functions and operators of other roles.
     SearchPathTrusted,
-    /// A request that waits for calls under way does not make their connection suspect earlier.
+    /// A request that waits for running calls does not bring their deadline forward.
     GatheredPatiently,
-    /// A connection counts as silent although what a listener has not heard of lies on its socket.
+    /// A connection counts as silent although unread bytes lie on its socket, unnoticed by a
+    /// listener.
     SilenceUnread,
-    /// A lease that is not renewed goes on as long as the process lives.
+    /// An unrenewed lease lasts as long as the process.
     LeaseNeverEnds,
-    /// The node of another session is taken for one's own.
+    /// A process takes the node of another session for its own.
     NodesOfAnySession,
-    /// A place that is given up is asked for again by its token, while it is being removed.
+    /// A given-up place in the queue is requested again by its token, while it is being removed.
     PlaceGivenTwice,
-    /// A revocation is told to a node of that name in any session.
+    /// A revocation counts for a node of that name in any session.
     RevocationOfAnySession,
-    /// A place that is taken away by force is granted to the call whose turn it was.
+    /// A place taken away by force is granted to the call whose turn it was.
     RevokedPlaceKept,
-    /// A watch that is over goes on at etcd for seconds.
+    /// An ended watch continues at etcd for seconds.
     WatchesLeft,
-    /// Each node in etcd has a name of its own, which the server keeps until it compacts.
+    /// Each node in etcd gets a new name, which the server keeps until it compacts.
     NamesUsedOnce,
-    /// A request to etcd that its caller has given up is sent again with the next epoch.
+    /// A request to etcd is sent again with the next epoch although its caller has given it up.
     GivenUpSentAgain,
-    /// A place stays for the next token while a token that asked with it is released.
+    /// A place stays for the next token while a token that asked with it is being released.
     ReleasedPlaceKept,
-    /// The name of a node is given again while a request for it may be carried out yet.
+    /// The name of a node is reused while a request for the node may still be carried out.
     NamesGivenEarly,
-    /// A node is removed although an earlier request may make it yet.
+    /// A node is removed although an earlier request may still create it.
     NeverSealed,
     /// A `:` in a value of a key template is not encoded.
     ColonUnencoded,
-    /// A result is stored although its lock is not held any more.
+    /// A result is stored although its lock is no longer held.
     RecordedWithoutCheck,
     /// A kept result answers a call with another fingerprint.
     FingerprintIgnored,
@@ -282,31 +275,31 @@ bugs! {
     FunctionIgnored,
     /// One answer of the store serves the calls of all functions that wait for the key.
     AnswerForAllFunctions,
-    /// A result is kept that was not read back.
+    /// A result is kept without a check that it reads back as the same value.
     KeptUnread,
     /// An error is kept as if it were a result.
     RecordedAfterErr,
-    /// A call that a kept result would answer is handed a lock inside the process.
+    /// A call that a kept result would answer receives a lock handed over inside the process.
     ReplayHandedOver,
-    /// A lock that was adopted keeps its token, so that it can be adopted again.
+    /// An adopted lock keeps its token, so it can be adopted again.
     AdoptedTwice,
-    /// A kept lock is adopted with the constant that its value has for a token.
+    /// A kept lock is adopted with the constant that stands for a token in its value.
     ConstantAdopted,
-    /// The fence of an adopted lock is the one in its baggage, which may be altered.
+    /// The fence of an adopted lock is taken from its baggage, which may have been altered.
     BaggageBelieved,
-    /// The server refuses all locks where another client has spoilt the counter of fences.
+    /// The server refuses all locks after another client has corrupted the counter of fences.
     SpoiltCounterKept,
-    /// Fences go on where numbers of scripts are not exact any more.
+    /// Fences continue beyond the range in which the numbers of scripts are exact.
     FencesInexact,
     /// Leases whose renewals were refused together are renewed together again, at once.
     RetriedTogether,
-    /// A lock that was handed over to another process is still renewed and released by the first.
+    /// A lock handed over to another process is still renewed and released by the first process.
     RenewedAfterHandOver,
 }
 
 #[cfg(test)]
 impl Bug {
-    /// The bugs in the core, which the simulation sees.
+    /// Bugs in the core, which the simulation detects.
     pub(crate) const IN_CORE: [Self; 20] = [
         Self::CountedFromReply,
         Self::LossIgnored,
@@ -331,7 +324,7 @@ impl Bug {
     ];
 }
 
-/// Runs a test of this program with a bug.
+/// Runs a test of this program with a seeded bug.
 ///
 /// # Panics
 ///
@@ -349,7 +342,7 @@ pub(crate) fn assert_found(bug: &str, test: &str) {
 
 #[cfg(test)]
 mod tests {
-    /// The bugs that a unit test of this crate is to find.
+    /// Bugs that a unit test of this crate must detect.
     const IN_UNIT_TESTS: [(&str, &str); 11] = [
         (
             "RevocationOfAnySession",

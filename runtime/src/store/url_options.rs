@@ -2,14 +2,13 @@
 
 use crate::error::LockError;
 
-/// The options of a URL that have not been taken yet. Values are as they stand in the URL,
-/// percent-encoded.
+/// The options of a URL that remain to be taken. Values are percent-encoded, as in the URL.
 #[derive(Debug, Clone)]
 pub(crate) struct UrlOptions<'a> {
     pairs: Vec<(&'a str, &'a str)>,
 }
 
-/// A URL without its options, and the options.
+/// Splits a URL into the URL without its options, and the options.
 pub(crate) fn split(url: &str) -> (&str, UrlOptions<'_>) {
     let (base, text) = url.split_once('?').unwrap_or((url, ""));
     let pairs = text
@@ -20,7 +19,7 @@ pub(crate) fn split(url: &str) -> (&str, UrlOptions<'_>) {
     (base, UrlOptions { pairs })
 }
 
-/// `host:port` as a URL has it: an IPv6 address stands in brackets.
+/// Returns `host:port` as in a URL, where an IPv6 address stands in brackets.
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) fn authority(host: &str, port: u16) -> String {
     if host.contains(':') {
@@ -31,7 +30,8 @@ pub(crate) fn authority(host: &str, port: u16) -> String {
 }
 
 impl<'a> UrlOptions<'a> {
-    /// Takes the option `name` out. If it is given twice, the last value counts.
+    /// Removes the option `name` and returns its value. If it is given twice, the last value
+    /// counts.
     pub(crate) fn take(&mut self, name: &str) -> Option<&'a str> {
         let mut value = None;
         self.pairs.retain(|(found, given)| {
@@ -43,7 +43,7 @@ impl<'a> UrlOptions<'a> {
         value
     }
 
-    /// The options that are left, as they stand at the end of a URL.
+    /// Returns the remaining options as the end of a URL.
     pub(crate) fn rest(&self) -> String {
         let mut rest = String::new();
         for (name, value) in &self.pairs {
@@ -53,15 +53,15 @@ impl<'a> UrlOptions<'a> {
         rest
     }
 
-    /// Refuses options that have not been taken, except those in `left`. `known` are all options
-    /// that there are.
+    /// Refuses the remaining options, except those in `left`. `known` lists all options of the
+    /// store.
     pub(crate) fn finish(&self, known: &[&str], left: &[&str]) -> Result<(), LockError> {
         let mut pairs = self.pairs.iter();
         let Some((name, _)) = pairs.find(|(name, _)| !left.contains(name)) else {
             return Ok(());
         };
-        // The error shows the name only if it looks like one: a password with a `?` in it ends up
-        // here, too.
+        // The error shows the name only if it looks like one, because a password with a `?` in it
+        // also ends up here.
         let shown = name.len() <= 32 && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
         let name = if shown { name } else { "…" };
         let known: Vec<_> = known.iter().map(|known| format!("`{known}`")).collect();

@@ -1,4 +1,4 @@
-//! The cases of `leasehold-tests` in a crate of the edition before.
+//! The cases of `leasehold-tests` in a crate of the previous edition.
 #![deny(warnings)]
 #![warn(rust_2021_compatibility, rust_2024_compatibility)]
 

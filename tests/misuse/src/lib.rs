@@ -1,1 +1,1 @@
-//! What the compiler says about each misuse of the attribute; see `tests/ui`.
+//! The compiler's messages for each misuse of the attribute; see `tests/ui`.

@@ -16,12 +16,12 @@ use leasehold_tests::chaos::table::{self, Row};
 use leasehold_tests::chaos::{ONLY_BY_NAME, REQUIREMENTS, seeded, worker};
 use leasehold_tests::oracle;
 
-/// Counts what is allocated, for the soak.
+/// Counts the allocated bytes, for the soak.
 #[global_allocator]
 static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Faults against real servers and processes, with an oracle that watches: every requirement of
-/// docs/reliability/results.md with its full number. Exit code 1: a promise was broken.
+/// Injects faults into real servers and processes while an oracle watches. Runs every requirement
+/// of docs/reliability/results.md with its full numbers. Exit code 1: a promise was broken.
 #[derive(Parser)]
 #[command(name = "chaos", args_conflicts_with_subcommands = true)]
 struct Command {
@@ -35,7 +35,7 @@ struct Command {
 enum Other {
     /// Checks the history of an earlier run again.
     Check {
-        /// A `history.jsonl`.
+        /// The path of a `history.jsonl`.
         file: PathBuf,
     },
     /// Plays the scenario of each seeded bug, with the bug and without.
@@ -50,33 +50,33 @@ enum Other {
 
 #[derive(Args)]
 struct Full {
-    /// How long the whole run may take, about. The exclusion run gets the time that is left, and
-    /// goes on for up to twenty minutes until it has reached its numbers.
+    /// Approximate time for the whole run. The exclusion run gets the remaining time, and continues
+    /// for up to twenty minutes until it has reached its numbers.
     #[arg(long, default_value_t = 15.0)]
     minutes: f64,
-    /// How many sections the exclusion run wants.
+    /// Number of sections for the exclusion run.
     #[arg(long, default_value_t = 1_000_000)]
     sections: u64,
     /// Repeats the schedule of an earlier run.
     #[arg(long)]
     seed: Option<u64>,
-    /// Only these requirements, as `1,5,6`; 28 is run in no other way.
+    /// Runs only these requirements, such as `1,5,6`; 28 runs only if it is named here.
     #[arg(long, value_delimiter = ',')]
     requirement: Vec<u8>,
-    /// Only this store, of the two that are no deployment of several servers.
+    /// Runs only on this store, one of the two without several servers.
     #[arg(long)]
     store: Option<Only>,
-    /// The requirements of another deployment, and nothing else: of several servers, `sentinel`,
-    /// `redlock`, `replicas`, `cluster`, `etcd` or `zookeeper`, or `postgres`.
+    /// Runs only the requirements of another deployment: `postgres`, or with several servers
+    /// `sentinel`, `redlock`, `replicas`, `cluster`, `etcd` or `zookeeper`.
     #[arg(long, value_parser = deployment, conflicts_with = "store")]
     deployment: Option<Store>,
-    /// How many requirements run at a time; most of them wait most of the time.
+    /// Number of requirements that run at a time; most of them wait most of the time.
     #[arg(long, default_value_t = 3)]
     lanes: u32,
-    /// The small numbers of the test suite.
+    /// Uses the small numbers of the test suite.
     #[arg(long)]
     small: bool,
-    /// Where histories are kept.
+    /// Folder for histories.
     #[arg(long, default_value = "target/chaos")]
     folder: PathBuf,
 }
@@ -132,7 +132,7 @@ fn check(file: &std::path::Path) -> bool {
     }
 }
 
-/// How many scenarios are played at a time; they wait most of the time.
+/// Number of scenarios that run at a time; they wait most of the time.
 const PLAYED_AT_ONCE: usize = 4;
 
 fn bugs(options: &Full) -> bool {
@@ -169,7 +169,7 @@ fn bugs(options: &Full) -> bool {
     well
 }
 
-/// Whether a bug is caught, and its row.
+/// Plays the scenario with and without the bug. Returns `true` if the bug is caught, and its row.
 fn bug(case: &seeded::Case, folder: &Path) -> (bool, String) {
     let program = program();
     let bad = case.play(&program, folder, true);
@@ -183,8 +183,8 @@ fn bug(case: &seeded::Case, folder: &Path) -> (bool, String) {
     (caught, row)
 }
 
-/// The groups of a run: the soak beside everything else, most requirements with some at a time, the
-/// exclusion last.
+/// The groups of a run: the soak beside everything else, most requirements with some at a time, and
+/// the exclusion last.
 struct Plan {
     beside: Vec<Part>,
     first: Mutex<VecDeque<Part>>,
@@ -245,7 +245,8 @@ impl Plan {
             .pop_front()
     }
 
-    /// Plays all groups. `time` is that of the whole run, and `rest` what is left of it.
+    /// Plays all groups. `time` is the length of the whole run, and `rest` returns the remaining
+    /// time.
     fn play(
         &self,
         lanes: u32,

@@ -20,10 +20,10 @@ use tokio::task::JoinSet;
 
 static JOB: OnceLock<Job> = OnceLock::new();
 
-/// When the present poll of the task began.
+/// Start of the present poll of the task.
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 
-/// How often a holding body wakes up.
+/// Interval at which a holding body wakes up.
 const TICK: Duration = Duration::from_millis(2);
 
 fn job() -> &'static Job {
@@ -57,7 +57,8 @@ fn main() {
     }
 }
 
-/// A line lets the body return. The end of standard input means that the test is gone.
+/// Lets the body return for each line of standard input. The end of the input means that the test
+/// is gone.
 fn listen(leave: &Notify) {
     for _ in std::io::stdin().lock().lines().map_while(Result::ok) {
         leave.notify_one();
@@ -154,7 +155,7 @@ async fn hold_renewed(key: &str, leave: &Notify) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Notes when each poll of `future` begins.
+/// Records the start of each poll of `future`.
 async fn stamped<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| {

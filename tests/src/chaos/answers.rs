@@ -1,4 +1,4 @@
-//! Calls whose result is kept, and the notes about what they were answered.
+//! Calls with `replay`, and the notes about their answers.
 
 use std::sync::Arc;
 
@@ -11,18 +11,19 @@ use super::errand::Errand;
 use super::job::Work;
 use crate::oracle::Note;
 
-/// What a body returns, and later calls get.
+/// The result of a body, which later calls get as well.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Answer {
-    /// The body.
+    /// The body that returned it.
     ran: u64,
-    /// The body that made the order; the same one unless a table has a unique key.
+    /// The body that made the order. Equals `ran`, unless a unique key kept the order of an earlier
+    /// body.
     from: u64,
-    /// What its request was.
+    /// Fingerprint of the request.
     print: u64,
 }
 
-/// Makes the call, and notes what it was answered.
+/// Makes the call, and notes its answer.
 pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError> {
     let (desk, key, asked) = (
         Arc::clone(&errand.desk),
@@ -38,7 +39,7 @@ pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError
         }
     };
     let (answer, replayed) = watch_replays(call).await;
-    // None for an error that was kept, which no call may get.
+    // `None` only for a kept error, which no call may get.
     let answer = answer?.unwrap_or(Answer {
         ran: 0,
         from: 0,
@@ -56,8 +57,8 @@ pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError
     Ok(())
 }
 
-/// Calls without a watchdog. A result belongs to the function's path, which is the same for
-/// [`Renewed`]: the path has the module and the name.
+/// Calls without a watchdog. A result belongs to the path of a function, which consists of its
+/// module and its name. So [`Renewed`] shares the results.
 struct Plain;
 
 impl Plain {

@@ -1,8 +1,8 @@
 //! The tables of requirement 36, the transactions on them, and the SQL that finds a lost update.
 //!
-//! A transaction reads the last number of its key, and commits the next one. A key with an even
-//! number is read from its counter. One with an odd number is read from the commits themselves, so
-//! that no isolation level has a row in which two of its transactions meet.
+//! A transaction reads the last number of its key and commits the next one. An even key is read
+//! from its counter. An odd key is read from the commits themselves, so no isolation level has a
+//! row in which two of its transactions meet.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,10 +16,10 @@ use crate::postgres::{Database, Postgres, PostgresProbe};
 use crate::proxy::Proxy;
 use crate::wait;
 
-/// How many keys there are.
+/// Number of keys.
 pub(super) const KEYS: u64 = 2;
 
-/// A transaction whose answer is lost is given up after this.
+/// Time after which an unanswered transaction is given up.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(30);
 
@@ -32,18 +32,18 @@ pub(super) struct Deal {
     pub(super) isolation: IsolationLevel,
     /// True if it begins with `verify`; otherwise `verify` is its last statement.
     pub(super) verifies_first: bool,
-    /// Between reading and writing, and before the second phase of a commit in two phases.
+    /// Pause between reading and writing, and before the second phase of a two-phase commit.
     pub(super) pause: Duration,
 }
 
-/// The counts of a run that SQL does not show.
+/// Counts of a run that SQL cannot provide.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// Transactions with `LH001` or `40001`.
+    /// Transactions with `LH001`, `40001` or `40P01`.
     pub(super) refused: AtomicU64,
-    /// Transactions without an answer to their commit.
+    /// Transactions with any other error, or without an answer in time.
     pub(super) unanswered: AtomicU64,
-    /// Transactions that were committed in two phases.
+    /// Transactions committed in two phases.
     pub(super) prepared: AtomicU64,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Bank {
 }
 
 impl Bank {
-    /// Makes the tables of locks and of numbers.
+    /// Creates the tables of locks and of numbers.
     pub(super) fn open(server: &Postgres) -> Self {
         let database = server.migrated();
         let bank = Self {
@@ -77,7 +77,7 @@ impl Bank {
         bank
     }
 
-    /// The URL of the locks.
+    /// Returns the URL of the locks.
     pub(super) fn url(&self) -> String {
         self.database.url()
     }
@@ -86,7 +86,7 @@ impl Bank {
         self.database.probe("lock:")
     }
 
-    /// Commits in one phase, over the network. Each way to end is counted.
+    /// Commits in one phase, over the network. Counts a refusal or a missing answer.
     pub(super) async fn commit(self: Arc<Self>, deal: Deal) {
         let ended = tokio::time::timeout(PATIENCE, async {
             let over = self.database.url_over(self.proxy.address());
@@ -99,7 +99,8 @@ impl Bank {
             let transaction = transaction.start().await?;
             write(&transaction, &deal).await?;
             transaction.commit().await?;
-            // A client that is dropped in the middle of a transaction ends with it.
+            // Only clients with a completed transaction are reused. Any other client closes on
+            // drop.
             self.idle().push_back(client);
             Ok(())
         });
@@ -109,7 +110,7 @@ impl Bank {
         }
     }
 
-    /// Prepares a transaction. It is committed a little later, also if the caller goes away.
+    /// Prepares a transaction. It is committed a little later, even if the caller goes away.
     pub(super) async fn prepare(self: Arc<Self>, deal: Deal) {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let id = format!("deal-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -141,7 +142,7 @@ impl Bank {
                 self.counts.prepared.fetch_add(1, Ordering::Relaxed);
                 return;
             }
-            // It was refused, or its first phase is under way.
+            // The transaction was refused, or its first phase is still under way.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -161,8 +162,8 @@ impl Bank {
         self.counts.unanswered.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Commits what was prepared and never finished, and ends what else is open. No client is left
-    /// that could commit it.
+    /// Commits the prepared transactions that no client is left to commit, and ends all other open
+    /// ones.
     pub(super) fn finish(&self) {
         let probe = self.probe();
         wait::until("all transactions have ended", LONG, || {
@@ -175,17 +176,17 @@ impl Bank {
         });
     }
 
-    /// How many transactions were committed, by SQL.
+    /// Returns the number of committed transactions, by SQL.
     pub(super) fn committed(&self) -> u64 {
         self.number("SELECT count(*) FROM commits")
     }
 
-    /// How many of them have the number of an earlier one, by SQL.
+    /// Returns the number of commits that repeat the number of an earlier one, by SQL.
     pub(super) fn lost(&self) -> u64 {
         self.number("SELECT count(*) - count(DISTINCT (key, value)) FROM commits")
     }
 
-    /// How many counters are not what was committed, by SQL.
+    /// Returns the number of counters that do not match the commits, by SQL.
     pub(super) fn wrong(&self) -> u64 {
         self.number("SELECT count(*) FROM counters c WHERE c.key % 2 = 0 AND c.value <> (SELECT count(*) FROM commits m WHERE m.key = c.key)")
     }
@@ -199,7 +200,8 @@ impl Bank {
     }
 }
 
-/// The second phase of a commit, which comes whatever becomes of the first one's caller.
+/// Starts the second phase of a commit on drop, so it runs even if the caller of the first phase
+/// goes away.
 struct SecondPhase {
     bank: Arc<Bank>,
     id: String,

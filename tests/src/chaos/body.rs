@@ -1,4 +1,4 @@
-//! What happens inside the locks of a worker process, and the notes about it.
+//! The bodies of a worker process, and their notes.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -18,7 +18,7 @@ use crate::random::Random;
 
 static NEXT_HOLDER: AtomicU64 = AtomicU64::new(0);
 
-/// How many bodies have begun in this process.
+/// Returns the number of bodies that have begun in this process.
 pub(super) fn begun() -> u64 {
     NEXT_HOLDER.load(Ordering::Relaxed)
 }
@@ -34,7 +34,7 @@ pub(super) async fn inside(errand: &Errand, lock: LockHandle) -> Result<(), Lock
     ran(errand, lock).await.map(drop)
 }
 
-/// The same. Returns which body it was, and which has made the order.
+/// Like `inside`, but returns the number of this body and of the body that made the order.
 pub(super) async fn ran(errand: &Errand, lock: LockHandle) -> Result<(u64, u64), LockError> {
     let body = Body::enter(errand, lock);
     let mut work = pin!(body.ends());
@@ -74,9 +74,9 @@ struct Body<'a> {
     holder: u64,
     /// The lease on each of its keys.
     stakes: Vec<Stake>,
-    /// Whether the body ended well.
+    /// True once the body has ended with `Ok`.
     good: AtomicBool,
-    /// The body that has made the order.
+    /// The body that made the order.
     made_by: AtomicU64,
 }
 
@@ -84,7 +84,7 @@ struct Body<'a> {
 struct Stake {
     key: String,
     fence: Option<Fence>,
-    /// The end of the lease as confirmed last.
+    /// The last confirmed end of the lease.
     deadline: Arc<AtomicU64>,
 }
 
@@ -110,7 +110,7 @@ impl Stake {
 
 impl<'a> Body<'a> {
     fn enter(errand: &'a Errand, lock: LockHandle) -> Self {
-        // Before the body reads the clock.
+        // The leases are read before the clock.
         let stakes = errand.keys.iter().map(|key| Stake::of(key, &lock));
         let stakes: Vec<_> = stakes.collect();
         let at = now();
@@ -175,12 +175,12 @@ impl<'a> Body<'a> {
         Ok(())
     }
 
-    /// Makes two nested calls at once, which take turns.
+    /// Makes two concurrent nested calls, which take turns.
     async fn nest(&self) {
         let nested = || Box::pin(nested(self.errand.nested_in(self.holder)));
-        // A call that is refused or lost: the body goes on, and the gate knows.
+        // After a refused or lost call the body goes on, and the gate notices the loss.
         let _ = tokio::join!(nested(), nested());
-        // Both may have ended in one poll. The gate looks before the next.
+        // Both may have ended in one poll. The gate checks the lease before the next one.
         tokio::task::yield_now().await;
     }
 
@@ -225,7 +225,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Commits, and then has other things to do before the release.
+    /// Commits the order, and then has other work before the release.
     async fn order(&self, pause: Duration) {
         let orders = self.errand.desk.orders.as_ref();
         let orders = orders.expect("a job that makes orders has a table");

@@ -16,7 +16,7 @@ use super::job::Form;
 use super::span::nanos;
 use crate::oracle::{Mode, Note};
 
-/// How many places there are, as the attribute of [`place`] says.
+/// Number of places, as in the attribute of [`place`].
 pub(super) const PLACES: u32 = 3;
 
 /// Makes the call and notes how it ended.
@@ -35,12 +35,12 @@ pub(super) async fn run(errand: Errand, watchdog: bool, wait: Duration) {
             wait: nanos(wait),
         }),
         Ok(()) => {}
-        // The store does not answer; a loop of calls leaves it some time.
+        // The store does not answer. The pause gives it some time when calls run in a loop.
         Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
     }
 }
 
-/// Notes when each poll of `future` begins.
+/// Records the start of each poll of `future`.
 async fn stamped<F: Future>(began: &AtomicU64, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| {
@@ -173,7 +173,8 @@ async fn by_hand(errand: Errand) -> Result<(), LockError> {
     ended.and(guard.release().await)
 }
 
-/// Only a guard can be downgraded. It has no gate: its body checks the lease itself.
+/// Takes the lock by a guard, since only a guard can be downgraded. It has no gate, so the body
+/// checks the lease itself.
 async fn downgrading(errand: Errand, watchdog: bool) -> Result<(), LockError> {
     let mut request = errand.pool.lock(errand.key()).ttl(errand.ttl);
     if watchdog {

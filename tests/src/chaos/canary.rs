@@ -1,4 +1,4 @@
-//! Collects every logged and counted text, and searches it for secrets.
+//! Collects all texts of the log and the metrics, and searches them for secrets.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -8,11 +8,11 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata};
 
-/// Whole texts, as logged and counted.
+/// The whole collected texts.
 static HEARD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 const KEPT: usize = 1_000_000;
 
-/// Collects from now on, in the whole process.
+/// Starts collecting, in the whole process.
 pub(super) fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -23,7 +23,7 @@ pub(super) fn listen() {
     });
 }
 
-/// Returns how many texts there were, and those with one of the words.
+/// Returns the number of texts, and the texts that contain one of the words.
 pub(super) fn scan(words: &[String]) -> (usize, Vec<String>) {
     let heard = heard();
     let hits = heard

@@ -12,12 +12,12 @@ use crate::oracle::{self, History, Note, Reader, Report};
 use crate::process::Leashed;
 use crate::wait;
 
-/// How long a worker may take to end when it is told to, network faults included.
+/// Time limit for a worker to end after a request, network faults included.
 const END: Duration = Duration::from_secs(25);
 
-/// For a process with resident pages to be measured, under glibc's allocator. Freed memory goes
-/// back to the system at once, and all threads share one heap. Otherwise pages stay resident for
-/// the fullest moment of each thread, in steps of 132 KiB.
+/// Settings of glibc's allocator for a process whose resident pages are measured. Freed memory
+/// returns to the system at once, and all threads share one heap. Otherwise each thread keeps the
+/// pages of its peak, in steps of 132 KiB.
 const NOTHING_KEPT: [(&str, &str); 5] = [
     ("MALLOC_ARENA_MAX", "1"),
     ("MALLOC_MMAP_THRESHOLD_", "4096"),
@@ -26,7 +26,7 @@ const NOTHING_KEPT: [(&str, &str); 5] = [
     ("MALLOC_TRIM_THRESHOLD_", "4096"),
 ];
 
-/// A run: where its history is, and how to start workers.
+/// A run: its history, and the program of its workers.
 #[derive(Debug)]
 pub struct Crew {
     program: PathBuf,
@@ -36,11 +36,11 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// Starts a history in `folder`, which is made, or emptied.
+    /// Starts a history in `folder`, which is created or emptied.
     ///
     /// # Panics
     ///
-    /// When the folder cannot be made.
+    /// Panics if the folder cannot be created.
     pub fn new(program: &Path, folder: &Path, what: &str, seed: u64) -> Self {
         // The folder may not exist.
         let _ = fs::remove_dir_all(folder);
@@ -58,7 +58,7 @@ impl Crew {
         }
     }
 
-    /// A job with these lanes.
+    /// Returns a job with these lanes.
     pub fn job(&self, url: &str, lanes: Vec<Lane>) -> Job {
         Job {
             url: url.to_owned(),
@@ -81,7 +81,7 @@ impl Crew {
     ///
     /// # Panics
     ///
-    /// When the program does not start.
+    /// Panics if the program does not start.
     pub fn spawn(&self, job: &Job, bug: Option<&str>) -> Hand {
         let mut command = Command::new(&self.program);
         command.env_remove("LEASEHOLD_SEEDED_BUG");
@@ -107,12 +107,11 @@ impl Crew {
         }
     }
 
-    /// Starts a process, and calls `prepare` when the process has connected and before its first
-    /// call.
+    /// Starts a process, and calls `prepare` between its connecting and its first call.
     ///
     /// # Panics
     ///
-    /// When it does not connect.
+    /// Panics if the process does not connect.
     pub fn spawn_gated(&self, mut job: Job, bug: Option<&str>, prepare: impl FnOnce()) -> Hand {
         let gate = self.folder.join("gate");
         job.gate = Some(gate.clone());
@@ -141,7 +140,7 @@ impl Crew {
     ///
     /// # Panics
     ///
-    /// When the file is gone.
+    /// Panics if the file is gone.
     pub fn watch(&self) -> Watch {
         Watch {
             reader: Reader::open(self.history.path()).expect("the history is there"),
@@ -152,29 +151,29 @@ impl Crew {
     ///
     /// # Panics
     ///
-    /// When it cannot be read.
+    /// Panics if it cannot be read.
     pub fn report(&self) -> Report {
         oracle::check_file(self.history.path()).expect("the history is there")
     }
 
-    /// The folder with all files.
+    /// Returns the folder with all files.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The folder of what the locks protect.
+    /// Returns the folder of the resources that the locks protect.
     pub fn ledger(&self) -> PathBuf {
         self.folder.join("ledger")
     }
 
-    /// The file of the history.
+    /// Returns the path of the history.
     pub fn history(&self) -> &Path {
         self.history.path()
     }
 
-    /// Removes all files. For a history without violations.
+    /// Removes all files. Intended for a history without violations.
     pub fn remove(self) {
-        // A folder that stays is in a temporary place.
+        // A remaining folder does no harm, as it is temporary.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -187,12 +186,12 @@ pub struct Hand {
 }
 
 impl Hand {
-    /// Its process, to be stopped and killed.
+    /// Returns the process, to stop or kill it.
     pub fn process(&mut self) -> &mut Leashed {
         &mut self.process
     }
 
-    /// Whether the process has ended.
+    /// True if the process has ended.
     pub fn has_ended(&mut self) -> bool {
         self.process.exited().is_some()
     }
@@ -202,8 +201,8 @@ impl Hand {
         self.input = None;
     }
 
-    /// Waits until the job is done, and kills the process if that takes too long. Returns whether
-    /// it ended well.
+    /// Asks the process to end and waits for that, and kills it if that takes too long. Returns
+    /// true if it ended successfully.
     pub fn finish(&mut self) -> bool {
         self.ask_to_end();
         let ended = wait::try_until(END, || self.has_ended()).is_some();
@@ -220,16 +219,16 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The next note; `None` when there is none yet.
+    /// Returns the next note, or `None` if there is none yet.
     ///
     /// # Panics
     ///
-    /// When the file cannot be read.
+    /// Panics if the file cannot be read.
     pub fn next_note(&mut self) -> Option<Note> {
         self.reader.next_note().expect("the history can be read")
     }
 
-    /// Waits for the first note that `wanted` accepts, and skips those before it.
+    /// Waits for the first note that `wanted` accepts, and skips the notes before it.
     pub fn wait_for(&mut self, limit: Duration, wanted: impl Fn(&Note) -> bool) -> Option<Note> {
         let mut found = None;
         wait::try_until(limit, || {
@@ -245,7 +244,7 @@ impl Watch {
         found
     }
 
-    /// Waits until `count` bodies have begun.
+    /// Waits until `count` more bodies have begun.
     pub fn entered(&mut self, limit: Duration, count: usize) -> bool {
         let entered = |note: &Note| matches!(note, Note::Enter { .. });
         (0..count).all(|_| self.wait_for(limit, entered).is_some())

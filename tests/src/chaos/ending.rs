@@ -1,4 +1,4 @@
-//! The checks at the end of a run: all workers end when they are told to, and no key stays locked.
+//! The checks at the end of a run: all workers end on request, and no key stays locked.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::oracle::Note;
 use crate::redis_probe::RedisProbe;
 use crate::wait;
 
-/// Ends all workers; each must end well.
+/// Ends all workers. Each must end successfully.
 pub(super) fn end_all(sheet: &Sheet, mut hands: Vec<Hand>) {
     for hand in &mut hands {
         hand.ask_to_end();
@@ -23,7 +23,7 @@ pub(super) fn end_all(sheet: &Sheet, mut hands: Vec<Hand>) {
     }
 }
 
-/// No holder is left: all keys are free after a ttl.
+/// Checks that no holder is left: all keys must be free after a ttl.
 pub(super) fn all_free(crew: &Crew, probe: &RedisProbe, ttl: Duration) {
     free_after(crew, ttl, || {
         let mut keys = probe.keys("lock:*");
@@ -32,7 +32,7 @@ pub(super) fn all_free(crew: &Crew, probe: &RedisProbe, ttl: Duration) {
     });
 }
 
-/// After a ttl there is none `left` of the keys that are locked.
+/// Waits for up to a ttl and 200 ms until no locked key is `left`, and notes the result.
 pub(super) fn free_after(crew: &Crew, ttl: Duration, left: impl Fn() -> Option<String>) {
     let due = now();
     let within = ttl + Duration::from_millis(200);

@@ -1,4 +1,4 @@
-//! Clusters whose locks belong to sessions: those of etcd and of ZooKeeper, as the faults see them.
+//! Clusters of etcd or ZooKeeper, whose locks belong to sessions, as targets of faults.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,32 +11,32 @@ use crate::probe::Probe;
 use crate::session_server::{SessionProbe, SessionServer};
 use crate::zookeeper::{Network, Settings, Zookeeper};
 
-/// Where the locks are.
+/// Prefix of all locks.
 const PREFIX: &str = "chaos";
 
-/// Sessions for the longest ttls of the requirements.
+/// The longest session of ZooKeeper, enough for the longest ttls of the requirements.
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// A cluster whose members can be made to fail.
 pub(super) enum Ensemble {
     Etcd(Vec<Etcd>),
-    /// The network is between its members, if there are several.
+    /// The servers, and the network between them if there are several.
     Zookeeper(Vec<Zookeeper>, Option<Network>),
 }
 
-/// What a cluster's sessions take.
+/// Durations of a cluster's sessions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
-    /// How long the session for a ttl of four seconds lasts.
+    /// Duration of the session for a ttl of four seconds.
     pub(super) session: Duration,
-    /// How late the leader notices its end.
+    /// Delay until the leader notices the end of a session.
     pub(super) noticed: Duration,
-    /// How long an orphan may live that has a ttl of a second, while its network fails.
+    /// The longest life of an orphan with a ttl of one second while its network fails.
     pub(super) orphan: Duration,
 }
 
 impl Ensemble {
-    /// A cluster of so many members, with a network between each two of them.
+    /// Starts a cluster of this many members, with a network between each two of them.
     pub(super) fn start(store: Store, members: usize) -> Self {
         match (store, members) {
             (Store::Zookeeper, 1) => {
@@ -58,14 +58,14 @@ impl Ensemble {
                 session: Duration::from_secs(6),
                 noticed: Duration::from_secs(1),
                 // The session lasts 2 s, and its end is noticed within a second. A session that
-                // goes on has a connection, by which a removal is tried each second.
+                // goes on has a connection, over which the removal is tried each second.
                 orphan: Duration::from_millis(4_200),
             },
             Self::Zookeeper(..) => Times {
                 session: Duration::from_secs(8),
                 noticed: Duration::from_secs(1),
-                // The session lasts 2.5 s, and its end is noticed within half a second. One that
-                // goes on has another connection after a second of silence.
+                // The session lasts 2.5 s, and its end is noticed within half a second. A session
+                // that goes on has another connection after a second of silence.
                 orphan: Duration::from_secs(6),
             },
         }
@@ -78,7 +78,7 @@ impl Ensemble {
         }
     }
 
-    /// A network between one client and each member.
+    /// Starts a network between one client and each member.
     pub(super) fn pipes(&self) -> Vec<Pipe> {
         let members = 0..self.members();
         members
@@ -93,7 +93,7 @@ impl Ensemble {
         }
     }
 
-    /// The URL of the locks over these networks.
+    /// Returns the URL of the locks over these networks.
     pub(super) fn url_over(&self, pipes: &[Pipe]) -> String {
         let addresses = pipes.iter().map(Pipe::address);
         match self {
@@ -102,7 +102,7 @@ impl Ensemble {
         }
     }
 
-    /// The URL of the locks.
+    /// Returns the URL of the locks.
     pub(super) fn url(&self) -> String {
         match self {
             Self::Etcd(servers) => Etcd::url_of(servers, PREFIX),
@@ -110,7 +110,7 @@ impl Ensemble {
         }
     }
 
-    /// A look at the locks.
+    /// Returns a probe of the locks.
     pub(super) fn probe(&self) -> Arc<dyn Probe> {
         match self {
             Self::Etcd(servers) => Arc::new(servers[0].probe(PREFIX, "lock:")),
@@ -118,7 +118,7 @@ impl Ensemble {
         }
     }
 
-    /// The nodes of all locks.
+    /// Returns the remaining nodes of all locks.
     pub(super) fn left(&self) -> Vec<String> {
         match self {
             Self::Etcd(servers) => servers[0].probe(PREFIX, "lock:").left(),
@@ -169,8 +169,8 @@ impl Ensemble {
         }
     }
 
-    /// Nothing that the other members send reaches this one, and so nothing that they ask it for.
-    /// Clients reach it.
+    /// Drops everything that the other members send to this one, so it answers none of their
+    /// requests. Clients still reach it.
     pub(super) fn cut_off(&self, member: usize) {
         match self {
             Self::Etcd(servers) => servers[member].network().set(Flow::BlackHole),
@@ -181,7 +181,7 @@ impl Ensemble {
         }
     }
 
-    /// The other members reach this one again.
+    /// Lets the other members reach this one again.
     pub(super) fn heal(&self, member: usize) {
         match self {
             Self::Etcd(servers) => {

@@ -1,4 +1,4 @@
-//! One call of a worker process, and what the process has for its calls.
+//! One call of a worker process, and the state that all its calls share.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -27,7 +27,7 @@ pub(super) struct Desk {
 pub(super) struct Errand {
     pub(super) desk: Arc<Desk>,
     pub(super) pool: LockPool,
-    /// Two for a call of two keys.
+    /// One key, or two for a call of two keys.
     pub(super) keys: Vec<String>,
     pub(super) ttl: Duration,
     pub(super) mode: Mode,
@@ -36,11 +36,11 @@ pub(super) struct Errand {
     pub(super) fails: bool,
     pub(super) block: Option<Duration>,
     pub(super) asked: u64,
-    /// When the present poll of the whole call began, before it reached the lock's gate.
+    /// Start of the current poll of the whole call, before it reached the lock's gate.
     pub(super) began: Arc<AtomicU64>,
     /// The body whose lock this call enters.
     pub(super) within: Option<u64>,
-    /// What the request is, for a call whose result is kept.
+    /// Fingerprint of the request, for a call with `replay`.
     pub(super) print: u64,
 }
 
@@ -49,12 +49,12 @@ impl Errand {
         &self.keys[0]
     }
 
-    /// The second key of a call of two.
+    /// Returns the second key of a call of two keys.
     pub(super) fn second(&self) -> &str {
         &self.keys[1]
     }
 
-    /// How long the key stays locked after the body's end.
+    /// Returns the time for which the key stays locked after the body's end.
     pub(super) fn hold(&self) -> Duration {
         match self.form {
             Form::Kept { ms } => Duration::from_millis(ms),
@@ -62,7 +62,7 @@ impl Errand {
         }
     }
 
-    /// How long the result stays.
+    /// Returns the time for which the result is kept.
     pub(super) fn replay(&self) -> Duration {
         match self.form {
             Form::Replayed { ms, .. } => Duration::from_millis(ms),
@@ -70,7 +70,7 @@ impl Errand {
         }
     }
 
-    /// A call that is nested in the body of `holder`.
+    /// Returns a call nested in the body of `holder`.
     pub(super) fn nested_in(&self, holder: u64) -> Self {
         Self {
             form: Form::Plain,

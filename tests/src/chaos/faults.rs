@@ -14,23 +14,23 @@ use crate::server::Server;
 /// A worker process, and the networks between it and the store's servers, if any.
 pub(super) struct Lane<'a> {
     pub(super) crew: &'a Crew,
-    /// One for each server; a network fault hits one of them.
+    /// One for each server. A network fault hits one of them.
     pub(super) proxies: &'a [Proxy],
     pub(super) spans: Spans,
-    /// The ttl of its locks: faults are shorter and longer than this.
+    /// The ttl of its locks. Some faults are shorter than this, others longer.
     pub(super) ttl: Duration,
     /// The longest pause between two faults.
     pub(super) pause: Duration,
-    /// Whether the process may be killed.
+    /// True if the process may be killed.
     pub(super) mortal: bool,
     /// Set to end the schedule.
     pub(super) over: &'a AtomicBool,
 }
 
-/// How long faults last.
+/// Durations of faults.
 pub(super) struct Spans {
     pub(super) random: Random,
-    /// Every fault lasts as long as it may.
+    /// True if every fault lasts as long as it may.
     pub(super) longest: bool,
 }
 
@@ -48,13 +48,13 @@ impl Spans {
     }
 }
 
-/// How many kinds of faults hit the process; the rest hit its network.
+/// Number of kinds of faults that hit the process. The other kinds hit its network.
 const TO_PROCESS: u64 = 4;
 const KILL: u64 = 2;
 const TO_BOTH: u64 = 14;
 
 impl<'a> Lane<'a> {
-    /// Plays faults one after the other, with pauses.
+    /// Injects one fault after another, with pauses.
     pub(super) fn run(&mut self, mut hand: Hand, mut respawn: impl FnMut() -> Hand) -> Hand {
         while !self.over.load(Ordering::Relaxed) {
             std::thread::sleep(self.spans.up_to(self.pause));
@@ -76,8 +76,8 @@ impl<'a> Lane<'a> {
         hand
     }
 
-    /// Plays every fault but the kill once, each as long as it may last. A stop beyond all leases
-    /// is among them.
+    /// Injects every fault except the kill once, each for as long as it may last. That includes a
+    /// stop beyond all leases.
     pub(super) fn each(&mut self, hand: &mut Hand) {
         self.spans.longest = true;
         for kind in (0..self.kinds()).filter(|kind| *kind != KILL) {
@@ -147,7 +147,7 @@ impl<'a> Lane<'a> {
                 self.crew.fault("reply lost after execution");
                 let random = &mut self.spans.random;
                 let after = [After::Cut, After::Silence][usize::from(random.below(2) == 0)];
-                // What takes a lock: a script of Redis, or a function of PostgreSQL.
+                // The command that takes a lock: a script of Redis, or a function of PostgreSQL.
                 let verb = if proxy.speaks_postgres() {
                     "acquire"
                 } else {
@@ -183,7 +183,7 @@ pub(super) struct Struck<'a> {
 }
 
 impl Struck<'_> {
-    /// Plays faults one after the other, until `over`.
+    /// Injects one fault after another, until `over`.
     pub(super) fn run(&mut self, pause: Duration, over: &AtomicBool) {
         while !over.load(Ordering::Relaxed) {
             std::thread::sleep(self.spans.up_to(pause));
@@ -192,7 +192,7 @@ impl Struck<'_> {
         }
     }
 
-    /// Plays every fault once, each as long as it may last, with pauses.
+    /// Injects every fault except full memory once, each for as long as it may last, with pauses.
     pub(super) fn each(&mut self, pause: Duration) {
         for kind in [0, 2, 4, 7] {
             self.spans.longest = false;
@@ -251,6 +251,6 @@ pub(super) fn kill_clients(server: &Server) {
 
 fn tell(server: &Server, command: &redis::Cmd) {
     let probe = RedisProbe::connect(&server.url());
-    // The command may close the connection that it came over.
+    // The command may close its own connection.
     let _ = probe.try_run::<redis::Value>(command);
 }

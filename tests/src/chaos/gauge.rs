@@ -1,4 +1,4 @@
-//! A worker's report on itself while it runs: the size of its heap, and how many bodies have begun.
+//! Readings that a running worker reports: the size of its heap, and the number of begun bodies.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,19 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use super::body;
 
-/// The time between two reports.
+/// The time between two readings.
 pub(super) const STEP: Duration = Duration::from_millis(100);
 
-/// One reading.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Reading {
-    /// The allocated bytes.
+    /// Allocated bytes.
     pub(super) heap: usize,
     /// Bodies that have begun.
     pub(super) sections: u64,
 }
 
-/// Writes the present reading to a file, again and again.
+/// Starts a thread that writes the current reading to a file again and again.
 pub(super) fn tell(file: PathBuf, heap: fn() -> usize) {
     std::thread::spawn(move || {
         let part = file.with_extension("part");
@@ -29,15 +28,15 @@ pub(super) fn tell(file: PathBuf, heap: fn() -> usize) {
                 sections: body::begun(),
             };
             let text = serde_json::to_string(&reading).expect("a reading is JSON");
-            // The file appears whole, or not at all. Without it the reader has no readings, and
-            // says so.
+            // The file appears whole or not at all. Without it the reader has no readings, and
+            // reports that.
             let _ = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, &file));
             std::thread::sleep(STEP);
         }
     });
 }
 
-/// The last reading, once there is one.
+/// Returns the last reading, or `None` before the first one.
 pub(super) fn read(file: &Path) -> Option<Reading> {
     serde_json::from_str(&std::fs::read_to_string(file).ok()?).ok()
 }

@@ -1,4 +1,4 @@
-//! The surroundings of a requirement: its store, its size, its folder.
+//! The environment of a requirement: its store, its size, its folder.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
@@ -25,45 +25,45 @@ use crate::wait;
 pub enum Size {
     /// The numbers of the requirements.
     Full,
-    /// A share that the test suite can afford.
+    /// A part of them that the test suite can afford.
     Small,
 }
 
-/// Where a requirement runs, and with which numbers.
+/// The environment and the numbers of a requirement's run.
 #[derive(Debug, Clone)]
 pub struct Ground {
     /// The program whose `worker` command runs a job.
     pub program: PathBuf,
-    /// Where histories are kept.
+    /// The folder of the histories.
     pub folder: PathBuf,
     /// The seed.
     pub seed: u64,
-    /// Which store.
+    /// The store.
     pub store: Store,
     /// The size.
     pub size: Size,
-    /// How long the open-ended requirements (exclusion, soak) may run.
+    /// Time limit of the open-ended requirements (exclusion, soak).
     pub time: Duration,
-    /// How many sections the exclusion run wants.
+    /// Number of sections that the exclusion run must reach.
     pub sections: u64,
 }
 
 /// One line of the requirement list.
 #[derive(Debug, Clone, Copy)]
 pub struct Requirement {
-    /// Its number there.
+    /// Its number in the list.
     pub number: u8,
     /// The requirement's text in the tables.
     pub what: &'static str,
     /// The stores that the requirement applies to.
     pub stores: &'static [Store],
-    /// Runs it.
+    /// Runs the requirement.
     pub run: fn(&Ground, &Sheet),
 }
 
-/// Both stores.
+/// For requirements that Redis and memory have in common.
 pub(super) const BOTH: &[Store] = &[Store::Redis, Store::Memory];
-/// For those that hold in sessions as well.
+/// For requirements that hold in sessions as well.
 pub(super) const EVERYWHERE: &[Store] = &[
     Store::Redis,
     Store::Memory,
@@ -73,7 +73,7 @@ pub(super) const EVERYWHERE: &[Store] = &[
 ];
 /// For requirements about servers and networks.
 pub(super) const REDIS: &[Store] = &[Store::Redis];
-/// For those that PostgreSQL has in common with Redis, and memory as well.
+/// For requirements that PostgreSQL has in common with Redis and memory.
 pub(super) const ALL: &[Store] = &[Store::Redis, Store::Memory, Store::Postgres];
 pub(super) const SERVERS: &[Store] = &[Store::Redis, Store::Postgres];
 
@@ -93,7 +93,7 @@ impl Requirement {
 }
 
 impl Ground {
-    /// The number that this run must reach.
+    /// Returns the number that this run must reach.
     pub(super) fn count(&self, full: u64, small: u64) -> u64 {
         match self.size {
             Size::Full => full,
@@ -101,12 +101,12 @@ impl Ground {
         }
     }
 
-    /// A random source for one requirement.
+    /// Returns a random source for one requirement.
     pub(super) fn random(&self, number: u64) -> Random {
         Random::new(self.seed.wrapping_mul(1_000).wrapping_add(number))
     }
 
-    /// A crew with a history named `name`.
+    /// Returns a crew with a history named `name`.
     pub(super) fn crew(&self, name: &str) -> Crew {
         let folder = self.folder.join(format!("{name}-{}", self.store.name()));
         let crew = Crew::new(Path::new(&self.program), &folder, name, self.seed);
@@ -117,7 +117,7 @@ impl Ground {
         crew
     }
 
-    /// An empty store. A requirement of a deployment starts its own servers.
+    /// Starts an empty store. A requirement of a deployment starts its own servers.
     pub(super) fn place(&self, name: &str) -> Place {
         if self.store == Store::Memory {
             let url = format!("memory://{name}-{}", self.seed);
@@ -174,8 +174,8 @@ pub(super) async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url)).await
 }
 
-/// Runs `lane` on several threads. Each takes numbers below `total` until none is left, or a thread
-/// panics.
+/// Runs `lane` on several threads, which take numbers below `total` until none is left. Passes on
+/// the panic of a thread.
 pub(super) fn on_threads(
     threads: u64,
     total: u64,

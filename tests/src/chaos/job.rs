@@ -9,30 +9,30 @@ use crate::oracle::Mode;
 /// The job of one process: its only argument, as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
-    /// The store.
+    /// The URL of the store.
     pub url: String,
-    /// The history that its bodies note to.
+    /// The history for the notes of its bodies.
     pub history: PathBuf,
     /// The folder of the counters.
     pub ledger: PathBuf,
     /// The seed of its random choices.
     pub seed: u64,
-    /// How long one request may take, in milliseconds.
+    /// Time limit of one request, in milliseconds.
     pub io_timeout_ms: u64,
-    /// After so many milliseconds of unbroken use its pools leave a key free for other clients.
-    /// Without it, the default.
+    /// Milliseconds of unbroken use after which its pools leave a key free for other clients.
+    /// `None` for the default.
     #[serde(default)]
     pub make_way_ms: Option<u64>,
-    /// After connecting the process makes this file with the ending `ready`, and waits for the one
-    /// with `go`.
+    /// After connecting, the process creates this file with the ending `ready`, and waits for the
+    /// one with `go`.
     pub gate: Option<PathBuf>,
     /// The file to which the process writes the size of its heap.
     pub gauge: Option<PathBuf>,
-    /// How many workers its runtime has.
+    /// Number of worker threads of its runtime.
     pub threads: usize,
     /// True if its threads have the greatest nice value.
     pub idle: bool,
-    /// Whether all lanes share a pool: that of the first.
+    /// True if all lanes share the pool of the first.
     #[serde(default)]
     pub one_pool: bool,
     /// A fault of its log or its metrics.
@@ -41,18 +41,18 @@ pub struct Job {
     pub lanes: Vec<Lane>,
 }
 
-/// A log or a recorder of metrics that the user has given the process.
+/// A log or a recorder of metrics, which the user has given the process.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Telemetry {
-    /// Which of the two.
+    /// The log or the recorder.
     pub outlet: Outlet,
-    /// The fault,
+    /// The fault.
     pub trouble: Trouble,
-    /// so long after the first calls, in milliseconds.
+    /// Delay of the fault after the first calls, in milliseconds.
     pub after_ms: u64,
 }
 
-/// Where the engine reports events.
+/// The target of the engine's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outlet {
     /// A subscriber of `tracing`.
@@ -64,9 +64,9 @@ pub enum Outlet {
 /// A fault of the log or the recorder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trouble {
-    /// It writes to a full pipe, which has no reader for this time.
+    /// It writes to a full pipe, which has no reader for some time.
     Blocks {
-        /// How long, in milliseconds.
+        /// The time without a reader, in milliseconds.
         for_ms: u64,
     },
     /// It panics once.
@@ -74,7 +74,7 @@ pub enum Trouble {
 }
 
 impl Telemetry {
-    /// The fault in words.
+    /// Returns the fault in words.
     pub fn name(&self) -> String {
         let outlet = match self.outlet {
             Outlet::Log => "log",
@@ -87,39 +87,39 @@ impl Telemetry {
     }
 }
 
-/// Calls of an annotated function, one after the other, over a pool of the lane's own.
+/// Calls of an annotated function, one after the other, over the lane's pool.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Lane {
     /// The keys. Each call takes one at random, unless `in_turn`.
     pub keys: Vec<String>,
-    /// The first copy always takes the first key, the second the second, and so on.
+    /// True if each copy has a fixed key: the first copy the first key, and so on.
     pub in_turn: bool,
-    /// How many tasks do the same, over one pool.
+    /// Number of tasks that do the same, over one pool.
     pub copies: u32,
     /// The ttl, in milliseconds.
     pub ttl_ms: u64,
-    /// How long to queue, in milliseconds.
+    /// The longest time to queue, in milliseconds.
     pub wait_ms: u64,
-    /// Whether the lease is renewed.
+    /// True if the lease is renewed.
     pub watchdog: bool,
-    /// How the lock is held. With `Place` there are three places.
+    /// The mode of the lock. With `Place` there are three places.
     pub mode: Mode,
     /// Further options of each call.
     pub form: Form,
-    /// Whether the bodies return an error.
+    /// True if the bodies return an error.
     pub fails: bool,
-    /// What happens inside the lock.
+    /// The work inside the lock.
     pub work: Work,
-    /// How many calls each copy makes; 0 for as long as the process lives.
+    /// Number of calls of each copy; 0 for as long as the process lives.
     pub times: u64,
-    /// One of so many calls is dropped within 20 ms; 0 for none.
+    /// One in this many calls is dropped within 20 ms; 0 for none.
     pub drop_one_in: u64,
-    /// One of so many bodies blocks its thread for up to 30 ms; 0 for none.
+    /// One in this many bodies blocks its thread for up to 30 ms; 0 for none.
     pub block_one_in: u64,
 }
 
 impl Lane {
-    /// One task that stays inside `key`.
+    /// Returns a lane with one task that stays inside `key`.
     pub fn stays(key: &str, ttl_ms: u64, stay_ms: u64) -> Self {
         Self {
             keys: vec![key.to_owned()],
@@ -141,7 +141,7 @@ impl Lane {
         }
     }
 
-    /// The lane with a watchdog.
+    /// Returns the lane with a watchdog.
     #[must_use]
     pub fn watched(self) -> Self {
         Self {
@@ -150,19 +150,19 @@ impl Lane {
         }
     }
 
-    /// The lane with another mode.
+    /// Returns the lane with another mode.
     #[must_use]
     pub fn held_as(self, mode: Mode) -> Self {
         Self { mode, ..self }
     }
 
-    /// The lane with further options of each call.
+    /// Returns the lane with further options of each call.
     #[must_use]
     pub fn as_form(self, form: Form) -> Self {
         Self { form, ..self }
     }
 
-    /// The lane on these keys.
+    /// Returns the lane on these keys.
     #[must_use]
     pub fn on(self, keys: &[&str]) -> Self {
         Self {
@@ -171,7 +171,7 @@ impl Lane {
         }
     }
 
-    /// The lane with this time to queue.
+    /// Returns the lane with this time to queue.
     #[must_use]
     pub fn waits(self, wait_ms: u64) -> Self {
         Self { wait_ms, ..self }
@@ -187,16 +187,16 @@ pub enum Form {
     Pair,
     /// The key stays locked after the body's end.
     Kept {
-        /// How long, in milliseconds.
+        /// Time for which it stays locked, in milliseconds.
         ms: u64,
     },
     /// The body makes two `reentrant` calls for its key at once.
     Nesting,
     /// The result is kept, and answers later calls.
     Replayed {
-        /// How long, in milliseconds.
+        /// Time for which the result is kept, in milliseconds.
         ms: u64,
-        /// How many different requests there are for a key; each call makes one at random.
+        /// Number of different requests for a key. Each call makes one at random.
         requests: u64,
     },
     /// The lock is taken by a guard, which is released by hand.
@@ -209,45 +209,45 @@ pub enum Form {
     },
 }
 
-/// What happens inside the lock.
+/// The work inside the lock.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub enum Work {
     /// Reads the key's counter, sleeps, and writes one more.
     Count {
-        /// How long to sleep, in microseconds at most.
+        /// The longest sleep, in microseconds.
         pause_us: u64,
     },
     /// Reads the key's counter, sleeps, and reads it again.
     Read {
-        /// How long to sleep, in microseconds at most.
+        /// The longest sleep, in microseconds.
         pause_us: u64,
     },
-    /// Stays, polled every millisecond.
+    /// Stays, and is polled every millisecond.
     Stay {
-        /// How long, in milliseconds.
+        /// Duration of the stay, in milliseconds.
         ms: u64,
-        /// How long the body's destructor takes, in milliseconds.
+        /// Duration of the body's destructor, in milliseconds.
         slow_drop_ms: u64,
     },
-    /// Waits. Only the end of the wait or a loss polls it.
+    /// Waits. It is polled only at the end of the wait or after a loss.
     Wait {
-        /// How long, in milliseconds.
+        /// Duration of the wait, in milliseconds.
         ms: u64,
     },
-    /// Sells one item from the shop and stays for good. When the lease is over, a task that the
-    /// body has spawned writes too.
+    /// Sells one item from the shop and stays forever. After the end of the lease, a task spawned
+    /// by the body writes too.
     Sell {
-        /// Whether the shop compares fences.
+        /// True if the shop compares fences.
         checked: bool,
     },
     /// Makes an order, in a table with a unique key, and waits.
     Order {
-        /// How long to wait, in microseconds.
+        /// Duration of the wait, in microseconds.
         pause_us: u64,
     },
     /// Blocks its thread in one poll.
     Block {
-        /// How long, in milliseconds.
+        /// Duration of the block, in milliseconds.
         ms: u64,
     },
 }

@@ -1,9 +1,9 @@
 //! The resource that the locks protect: a counter in a file, one for each key.
 //!
-//! A read and a write are two steps with time in between, so that two bodies at once lose an
-//! update. Each step is a file lock long. The file keeps the greatest fence that it has seen, and
-//! refuses a writer with an older one. It also refuses a writer after the end of its lease. A poll
-//! that was running when the process was stopped may come so late, and no lock can prevent that.
+//! A read and a write are two steps with time in between, so two concurrent bodies lose an update.
+//! Each step holds a file lock. The file keeps the greatest fence that it has seen, and refuses a
+//! writer with an older one. It also refuses a writer after the end of its lease. A poll that was
+//! running when its process was stopped may come so late, and no lock can prevent that.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -32,7 +32,7 @@ impl Ledger {
         Self(folder.to_owned())
     }
 
-    /// Reads the counter of `key`; a body with an older fence may not write from here on.
+    /// Reads the counter of `key`. From now on, a body with an older fence may not write.
     pub(super) fn read(&self, key: &str, fence: u64) -> u64 {
         let file = self.lock(key);
         let (count, newest) = record(&file);
@@ -43,7 +43,7 @@ impl Ledger {
     }
 
     /// Writes `seen + 1` unless the fence is old or the lease is over. Calls `told` with the result
-    /// before any other process reads.
+    /// before any other process can read.
     pub(super) fn write(
         &self,
         key: &str,
@@ -62,7 +62,7 @@ impl Ledger {
         told(Written { at, newest, kept });
     }
 
-    /// The file, locked until it is closed.
+    /// Opens the file and locks it until it is closed.
     fn lock(&self, key: &str) -> File {
         let path = self.0.join(key);
         let mut options = OpenOptions::new();

@@ -1,5 +1,5 @@
-//! Faults of the members of a cluster with sessions, and of the networks between it and a worker: one after
-//! the other, from a seed.
+//! Faults of the members of a cluster with sessions, and of the networks between it and a worker.
+//! They come one after another, from a seed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::pipe::{Flow, Pipe};
 use crate::random::Random;
 use crate::wait;
 
-/// How long a cluster whose faults are over may take to have a leader.
+/// Time in which a cluster must have a leader after its faults are over.
 const ELECTION: Duration = Duration::from_secs(60);
 
 /// A cluster whose members can be made to fail.
@@ -18,16 +18,17 @@ pub(super) struct Members<'a> {
     pub(super) crew: &'a Crew,
     pub(super) servers: &'a mut Ensemble,
     pub(super) random: Random,
-    /// The longest that a fault lasts.
+    /// The longest duration of a fault.
     pub(super) longest: Duration,
 }
 
-/// How many kinds of faults there are. Kind 0 replaces the leader for certain.
+/// Number of kinds of faults. Kind 0 always replaces the leader.
 const KINDS: u64 = 7;
 
 impl Members<'_> {
-    /// Plays one fault after the other, each healed before the next, while `goes_on`, which is told
-    /// how many times another member came to lead. Returns that number.
+    /// Injects one fault after another, each healed before the next, while `goes_on` returns true.
+    /// Its argument is the number of times that another member became the leader. Returns that
+    /// number.
     pub(super) fn run(&mut self, pause: Duration, mut goes_on: impl FnMut(u64) -> bool) -> u64 {
         let (mut changes, mut kind) = (0, 0);
         let mut leader = self.leader();
@@ -84,7 +85,7 @@ impl Members<'_> {
         self.servers.restart(members);
     }
 
-    /// Stops members, and if need be until another one leads.
+    /// Stops members for a while, and if requested until another one leads.
     fn stop(&mut self, fault: &str, members: &[usize], until_another_leads: bool) {
         self.crew.fault(fault);
         for member in members {
@@ -115,7 +116,7 @@ pub(super) struct Wires<'a> {
     pub(super) crew: &'a Crew,
     pub(super) pipes: &'a [Pipe],
     pub(super) random: Random,
-    /// The longest that a fault lasts, and the longest pause between two.
+    /// The longest duration of a fault, and the longest pause between two.
     pub(super) longest: Duration,
     pub(super) pause: Duration,
     /// Set to end the schedule.
@@ -123,7 +124,7 @@ pub(super) struct Wires<'a> {
 }
 
 impl Wires<'_> {
-    /// Plays faults one after the other, with pauses, and heals the last.
+    /// Injects one fault after another, with pauses, and heals the last.
     pub(super) fn run(&mut self) {
         while !self.over.load(Ordering::Relaxed) {
             std::thread::sleep(self.random.duration(self.pause));
@@ -133,7 +134,7 @@ impl Wires<'_> {
                 2 => ("black hole", Some(Flow::BlackHole)),
                 _ => ("replies swallowed", Some(Flow::LoseAnswers)),
             };
-            // One member, or the worker is alone.
+            // The network to one member fails, or the networks to all.
             let count = u64::try_from(self.pipes.len()).unwrap_or(u64::MAX);
             let one = usize::try_from(self.random.below(count * 2)).unwrap_or(0);
             let struck = match self.pipes.get(one) {

@@ -5,12 +5,12 @@
 //! | [`job`], [`worker`], `errand`, `calls`, `answers`, `body` | a worker |
 //! | `ledger`, `shop`, `sale`, `orders`, `bank` | what locks protect |
 //! | [`crew`] | the parent's side: workers to stop and kill, one history |
-//! | [`store`], `site` | where the locks are; the one server of a requirement |
+//! | `ledger`, `shop`, `sale`, `orders`, `bank` | the resources that locks protect |
 //! | `faults`, `storm`, `storm_postgres`, `fail_overs`, `members`, `mortals` | faults from a seed |
-//! | `witness` | notes about locks of the parent process |
+//! | [`store`], `site` | the store of the locks; the single server of a requirement |
 //! | `tally` | what has happened so far in a run |
 //! | `ending` | the checks at the end of a run |
-//! | `gauge` | the size of a worker's heap |
+//! | `tally` | the progress of a run |
 //! | `neighbours` | leases beside others |
 //! | `canary` | logged and counted texts |
 //! | `visits` | bodies whose tasks outlive their calls |
@@ -112,11 +112,11 @@ pub mod worker;
 
 use ground::Requirement;
 
-/// Requirements that run only when they are asked for. Their spinning threads leave this machine no
-/// time, so the bounds of the other requirements would break.
+/// Requirements that run only when named. Their spinning threads leave this machine no time, so the
+/// time bounds of the other requirements would break.
 pub const ONLY_BY_NAME: &[u8] = &[28];
 
-/// All requirements that the harness shows.
+/// All requirements of the harness.
 pub const REQUIREMENTS: [Requirement; 47] = [
     r01_exclusion::REQUIREMENT,
     r01_quorum::REQUIREMENT,

@@ -12,12 +12,12 @@ use crate::lateness::Excuse;
 use crate::oracle::{Note, Report};
 use crate::random::Random;
 
-/// How many processes run at a time.
+/// Number of concurrent processes.
 const PROCESSES: usize = 4;
 /// The longest time from one kill of a process to the next.
 const LIFE: Duration = Duration::from_secs(10);
 
-/// Lets four processes do `lanes` for `time`, each killed now and then.
+/// Runs `lanes` for `time` in four processes. Each is killed now and then, and replaced.
 pub(super) fn live(
     crew: &Crew,
     url: &str,
@@ -57,8 +57,7 @@ pub(super) fn live(
     })
 }
 
-/// Notes that no call may wait for `key` longer than `within`, and the delay that this machine
-/// adds.
+/// Notes that no call may wait for `key` longer than `within` plus the delay of this machine.
 pub(super) fn must_be_fair(crew: &Crew, key: &str, within: Duration, excuse: Excuse) {
     crew.note(&Note::Fair {
         key: key.to_owned(),
@@ -66,7 +65,7 @@ pub(super) fn must_be_fair(crew: &Crew, key: &str, within: Duration, excuse: Exc
     });
 }
 
-/// Writes the oracle's report on the sheet.
+/// Adds the oracle's report to the sheet.
 pub(super) fn tell(sheet: &Sheet, report: &Report) {
     sheet.report(report);
     let kills = report.faults();
@@ -80,8 +79,8 @@ pub(super) fn tell(sheet: &Sheet, report: &Report) {
     });
 }
 
-/// Plays forty rounds on one server, four at a time, each with workers of its own. Returns how many
-/// there were.
+/// Runs forty rounds on one server, four at a time, each with new workers. A small run has fewer.
+/// Returns the number of rounds.
 pub(super) fn rounds(
     ground: &Ground,
     sheet: &Sheet,

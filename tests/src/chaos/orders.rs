@@ -6,17 +6,16 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Row as _, SqlitePool};
 
-/// How long writers of all processes may have to wait for each other.
+/// The longest time that writers of all processes may wait for each other.
 const BUSY: Duration = Duration::from_secs(20);
 
-/// The table.
 #[derive(Debug)]
 pub(super) struct Orders {
     table: SqlitePool,
 }
 
 impl Orders {
-    /// Makes the table.
+    /// Creates the table.
     pub(super) async fn create(folder: &Path) -> Self {
         let orders = Self::open(folder);
         let create = "CREATE TABLE orders (id TEXT PRIMARY KEY, body INTEGER NOT NULL)";
@@ -39,8 +38,8 @@ impl Orders {
         }
     }
 
-    /// Makes the order `id` by this body, unless an earlier one has made it. Returns the body that
-    /// made it.
+    /// Makes the order `id` for this body, unless an earlier body has made it. Returns the body
+    /// that made it.
     pub(super) async fn commit(&self, id: &str, body: u64) -> u64 {
         let number = i64::try_from(body).expect("a process has few bodies");
         let insert = sqlx::query("INSERT INTO orders VALUES ($1, $2) ON CONFLICT DO NOTHING");
@@ -52,7 +51,7 @@ impl Orders {
         u64::try_from(made).unwrap_or(0)
     }
 
-    /// How many orders there are.
+    /// Returns the number of orders.
     pub(super) async fn count(&self) -> u64 {
         let count = sqlx::query("SELECT count(*) FROM orders");
         let row = count.fetch_one(&self.table).await;

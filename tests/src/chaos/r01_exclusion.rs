@@ -1,9 +1,9 @@
-//! Requirement 1: no two leases of one key overlap, whatever fails.
+//! Requirement 1: no two leases of one key overlap, under any fault.
 //!
-//! Worker processes count, each through a network of its own, in a Redis that has every write on
-//! disk before it answers. (No promise covers a server that loses acknowledged writes.) With
-//! `memory://` the locks belong to one process, which is stopped and killed. Each process begins
-//! with keys of its own.
+//! Worker processes increment counters. Each has a separate network to a Redis that has every write
+//! on disk before it answers. (No promise covers a server that loses acknowledged writes.) With
+//! `memory://` the locks belong to one process, which is stopped and killed. Each such process
+//! begins with new keys.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const FAULTS: u64 = 500;
-/// How long a full run goes on that has not reached its numbers.
+/// Time limit of a full run that does not reach its numbers.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
 fn run(ground: &Ground, sheet: &Sheet) {
@@ -69,7 +69,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Lanes that count, with short and with long sections, many callers and few keys.
+/// Returns a job with lanes that count, in short and in long sections, with many callers and few
+/// keys.
 pub(super) fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     let count = |kind: &str, keys: u32, copies, watchdog, pause_us| Lane {
         keys: (0..keys)

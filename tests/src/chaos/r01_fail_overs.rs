@@ -1,8 +1,8 @@
-//! Requirement 1 while masters fail: how often two hold one lock, for each number of replicas that
-//! must have it.
+//! Requirement 1 while masters fail. Counts pairs of holders of one lock, for each number of
+//! replicas that must have the lock.
 //!
-//! Replication is asynchronous. A lock that no replica had yet is lost with its master, and another
-//! call gets it. Such overlaps are counted. With `replicas=all` there must be none.
+//! Replication is asynchronous. If no replica has a lock yet, it is lost with its master, and
+//! another call gets it. Such overlaps are counted. With `replicas=all` there must be none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -76,7 +76,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("fail-overs", fail_overs, FAIL_OVERS);
 }
 
-/// What is to happen while masters fail, and in which time.
+/// The numbers that a run must reach while masters fail, and its time.
 pub(super) struct Goal {
     pub(super) span: Span,
     pub(super) counted: Progress,
@@ -84,7 +84,7 @@ pub(super) struct Goal {
     pub(super) fail_overs: u64,
 }
 
-/// Lets workers do their job while masters fail. Returns how many fail-overs there were.
+/// Lets workers do their job while masters fail. Returns the number of fail-overs.
 pub(super) fn under_load<D: Failing>(
     crew: &Crew,
     replicas: &str,
@@ -135,7 +135,7 @@ pub(super) fn under_load<D: Failing>(
     fail_overs
 }
 
-/// Ends the schedule, also when a fault could not be played: the scope waits for its threads.
+/// Ends the schedule, even if a fault could not be injected: the scope waits for its threads.
 struct EndOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {

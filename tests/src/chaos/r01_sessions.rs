@@ -1,8 +1,8 @@
-//! Requirement 1 in a cluster of etcd or ZooKeeper: no two leases of one key overlap, while leaders are killed,
-//! stopped and cut off, and the loss of any member loses no lock.
+//! Requirement 1 in a cluster of etcd or ZooKeeper. No two leases of one key overlap while leaders
+//! are killed, stopped and cut off. The loss of any member loses no lock.
 //!
-//! Each worker process has a network of its own to each member. A process that is stopped loses its
-//! sessions, and one that is killed leaves them to end.
+//! Each worker process has a separate network to each member. A stopped process loses its sessions.
+//! A killed one leaves its sessions behind until they end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ const SECTIONS: u64 = 20_000;
 const FAULTS: u64 = 300;
 const LEADERS: u64 = 12;
 
-/// The ttls: faults are shorter and longer than these and their sessions.
+/// The ttls. Some faults are shorter than these and their sessions, others longer.
 const SHORT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(4);
 
@@ -69,7 +69,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Returns how many times another member came to lead.
+/// Runs the workers and the faults. Returns the number of times that another member became the
+/// leader.
 fn on_members(ground: &Ground, random: &mut Random, sheet: &Sheet, crew: &Crew) -> u64 {
     let mut servers = Ensemble::start(ground.store, MEMBERS);
     let times = servers.times();
@@ -130,7 +131,7 @@ fn on_members(ground: &Ground, random: &mut Random, sheet: &Sheet, crew: &Crew) 
     leaders
 }
 
-/// Ends the schedule, also when a fault could not be played: the scope waits for its threads.
+/// Ends the schedule, even if a fault could not be injected: the scope waits for its threads.
 struct EndOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {
@@ -139,7 +140,8 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// The lanes of one server, with two ttls that have a session each. A key is in one lane of each ttl.
+/// Returns the lanes of one server with two ttls, each with a session. A key is in one lane of each
+/// ttl.
 fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     let mut job = r01_exclusion::job(crew, url, "k", seed);
     for (number, lane) in job.lanes.iter_mut().enumerate() {
@@ -153,7 +155,8 @@ fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     job
 }
 
-/// No holder is left: all keys are free when the sessions of those that were killed have ended.
+/// Checks that no holder is left: all keys must be free once the sessions of killed processes have
+/// ended.
 fn all_free(crew: &Crew, servers: &Ensemble, times: Times) {
     let due = now();
     let within = times.session + times.noticed + Duration::from_millis(500);

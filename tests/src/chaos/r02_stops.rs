@@ -1,4 +1,4 @@
-//! Requirement 2: after a stop beyond its lease, no poll of a body begins.
+//! Requirement 2: after a process was stopped beyond its lease, no poll of the body begins.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Requirement 3: a lease counts from the moment before its request left, however late the reply.
+//! Requirement 3: a lease counts from the moment before its request left, even if the reply is
+//! late.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Requirement 4: with the store black-holed the loss is signalled by S. It is signalled before D
-//! even with every worker of the user's runtime blocked.
+//! Requirement 4: with the store black-holed, the loss is signalled by S. With every worker of the
+//! user's runtime blocked as well, it is still signalled before D.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const TTL: Duration = Duration::from_millis(1_200);
-/// max(50 ms, ttl/20)
+/// Time from S to D: max(50 ms, ttl/20).
 const MARGIN: Duration = Duration::from_millis(60);
 const LATE: Duration = Duration::from_millis(20);
 /// The bound in the test suite, beside other tests: still before the lease ends.
@@ -62,7 +62,7 @@ fn observe(ground: &Ground, sheet: &Sheet, runtime: &Runtime, handle: &LockHandl
         }
     });
     let mut last = 0;
-    // Zero once the engine has given the lease up.
+    // The deadline is zero once the engine has given the lease up.
     while let end @ 1.. = deadline(handle) {
         last = end;
         if now() > end + nanos(TTL) {
@@ -77,7 +77,7 @@ fn observe(ground: &Ground, sheet: &Sheet, runtime: &Runtime, handle: &LockHandl
         runtime.block_on(told).expect("no panic")
     };
     let late = Duration::from_nanos(told.saturating_sub(last - nanos(MARGIN)));
-    // Two threads are woken, each so late at most: the keeper, and the one that sees the loss.
+    // Two threads must wake up, each at most this late: the keeper, and the one that sees the loss.
     let busy = excuse.longest() * 2;
     sheet.signal(late);
     if blocked {

@@ -51,7 +51,7 @@ type Entered = oneshot::Sender<()>;
 
 #[distributed_lock(key = "<key>", ttl = "30s", watchdog, pool = pool)]
 async fn leaves(pool: LockPool, key: String, way: Way, entered: Entered) -> Result<(), LockError> {
-    // The caller may have stopped waiting for this.
+    // The caller may no longer wait for this.
     let _ = entered.send(());
     tokio::task::yield_now().await;
     if way == Way::EarlyReturn {

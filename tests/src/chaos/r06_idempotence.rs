@@ -1,4 +1,4 @@
-//! Requirement 6: a caller is not refused by what its own first try has set.
+//! Requirement 6: a call is not refused because of the lock that its own first try has set.
 
 use std::time::Duration;
 

@@ -24,8 +24,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 const TTL: Duration = Duration::from_secs(1);
 const SLACK: Duration = Duration::from_millis(200);
 
-/// How soon a reachable store has no orphan any more. A PostgreSQL that is silent is given half a
-/// second before its connection is replaced, as a commit waits for the disk.
+/// Returns the time after which a reachable store must be free of orphans. A silent connection to
+/// PostgreSQL is replaced only after half a second, as a commit waits for the disk.
 fn soon(store: Store) -> Duration {
     Duration::from_millis(if store == Store::Postgres { 800 } else { 100 })
 }
@@ -77,7 +77,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 proxy.pass();
             }
             let watch = if fails { TTL + SLACK } else { soon };
-            // Without a pause of some length sixteen probes keep PostgreSQL busy.
+            // With shorter pauses, sixteen probes keep PostgreSQL busy.
             let Sighting { last, excuse } =
                 Sighting::of(&*probe, &key, due, [watch, TTL * 3], soon / 50);
             sheet.release(last);
@@ -95,7 +95,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     judge(sheet, soon, reachable.into_inner(), slow.into_inner());
 }
 
-/// Of a hundred orphans at a reachable store at most one may live longer than `soon`.
+/// Checks that at most one of a hundred orphans at a reachable store lives longer than `soon`.
 fn judge(sheet: &Sheet, soon: Duration, reachable: u64, slow: u64) {
     sheet.remark(format!(
         "{slow} of {reachable} with a reachable store lived longer than {soon:?}"

@@ -1,5 +1,5 @@
-//! Requirement 7 in etcd and ZooKeeper: an acquisition leaves no node when its call is gone, although its session
-//! goes on.
+//! Requirement 7 in etcd and ZooKeeper: an acquisition leaves no node when its call is gone,
+//! although its session goes on.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// How soon a server that can be reached has no orphan any more.
+/// Time after which a reachable server must be free of orphans.
 const SOON: Duration = Duration::from_millis(500);
 
 #[distributed_lock(key = "<key>", ttl = "1s", pool = pool)]

@@ -41,7 +41,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Another client takes the key by force while it is renewed, or about to be released.
+/// Lets another client take the key by force while it is renewed, or about to be released.
 fn thefts(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(1_000, 40);
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! Requirement 9: the fence grows over restarts of a server that keeps nothing.
+//! Requirement 9: the fence grows over restarts of a server without persistence.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! leases.
 //!
 //! Processes hold all keys in turn. The holder is stopped until its leases are over and another
-//! process has written. Then it goes on, and tasks that its bodies had spawned write too.
+//! process has written. Then it goes on, and tasks spawned by its bodies write too.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const TTL_MS: u64 = 800;
 const TTL: Duration = Duration::from_millis(TTL_MS);
-/// How many holders are stopped together.
+/// Number of holders that stop together.
 const KEYS: u64 = 20;
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -63,8 +63,8 @@ pub(super) struct Shifts {
 }
 
 impl Shifts {
-    /// Starts two processes with one Redis, or one with the in-process store, where two calls queue
-    /// for each key.
+    /// Starts two processes with one Redis, or one process with the in-process store, where two
+    /// calls queue for each key.
     pub(super) fn start(crew: &Crew, store: Store, checked: bool) -> Self {
         let server = (store == Store::Redis).then(Server::start);
         let url = server
@@ -93,8 +93,8 @@ impl Shifts {
         shifts
     }
 
-    /// Stops the holding process for longer than its leases last. Lets it go on when another
-    /// process, if there is one, holds the keys. Waits until its late writes have been tried.
+    /// Stops the holding process for longer than its leases last. It goes on when another process,
+    /// if there is one, holds the keys. Waits until its late writes have been tried.
     pub(super) fn change(&mut self) {
         let stopped = self.holder;
         self.holder = (stopped + 1) % self.hands.len();
@@ -132,7 +132,7 @@ fn sells(keys: &[String], copies: u64, checked: bool) -> Lane {
     }
 }
 
-/// What the history has shown so far.
+/// Counts of the writes in the history so far.
 struct Seen {
     watch: Watch,
     /// Writes during a lease.

@@ -1,4 +1,4 @@
-//! Requirement 11: an outage of two fifths of the ttl costs no lease, whenever it comes.
+//! Requirement 11: an outage of two fifths of the ttl, at any time, costs no lease.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,8 +17,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// Long enough that the next renewal after an outage reaches the server within the lease.
-/// PostgreSQL starts a process for the connection that is opened again, and commits to the disk.
+/// Returns a ttl long enough for the next renewal after an outage to reach the server within the
+/// lease. PostgreSQL starts a process for the new connection, and commits to the disk.
 fn ttl(store: Store) -> Duration {
     match store {
         Store::Postgres => Duration::from_secs(4),
@@ -29,12 +29,12 @@ fn ttl(store: Store) -> Duration {
 fn run(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(500, 24);
     let ttl = ttl(ground.store);
-    // After an outage at the worst time this much is left of the lease for a new connection and a
+    // After an outage at the worst time, this much of the lease is left for a new connection and a
     // renewal.
     let spare = ttl / 5;
     let busy = AtomicU64::new(0);
     let site = Site::start(ground.store);
-    // PostgreSQL starts a process for each connection that is replaced.
+    // PostgreSQL starts a process for each new connection.
     let threads = match ground.store {
         Store::Postgres => ground.count(16, 8),
         _ => ground.count(32, 24),

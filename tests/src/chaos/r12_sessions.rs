@@ -20,9 +20,9 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// A ttl of 1 s has a session of 2 s in etcd. Its leader looks every half second for leases that
-/// have ended, and revokes them with a write. In ZooKeeper, with a tick of half a second, the session
-/// has 2.5 s and ends with a tick.
+/// A ttl of 1 s has a session of 2 s in etcd. Its leader looks every half second for ended leases,
+/// and revokes them with a write. In ZooKeeper, with a tick of half a second, the session has 2.5 s
+/// and ends with a tick.
 const WITHIN: Duration = Duration::from_millis(3_500);
 
 fn run(ground: &Ground, sheet: &Sheet) {

@@ -1,5 +1,5 @@
-//! Requirement 13: with a minority of the nodes down or hung every lock is taken. It takes at most
-//! one node time-out longer.
+//! Requirement 13: with a minority of the nodes down or hung, every lock can be taken. That takes
+//! at most one node time-out longer.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const TTL: Duration = Duration::from_secs(1);
-/// How long the pool waits for a node, unless its URL says otherwise.
+/// The default time for which the pool waits for a node.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +57,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.remark(format!("added p99 at most {worst:.1?}"));
 }
 
-/// Takes locks with all nodes and then with a minority away. Returns what that adds to the 99th
+/// Takes locks with all nodes and then with a minority away. Returns the increase of the 99th
 /// percentile.
 fn without(count: usize, away: Away, each: u64, sheet: &Sheet) -> Duration {
     let mut nodes = Quorum::older_than(count, TTL);
@@ -82,7 +82,7 @@ fn without(count: usize, away: Away, each: u64, sheet: &Sheet) -> Duration {
     added
 }
 
-/// The 99th percentile of the time to take a lock.
+/// Returns the 99th percentile of the time to take a lock.
 async fn take(pool: &LockPool, name: &str, times: u64, sheet: &Sheet) -> Duration {
     let mut took = Vec::new();
     for number in 0..times {

@@ -1,5 +1,5 @@
-//! Requirement 14: a node that is restarted empty during a hold does not give the held lock to
-//! another call.
+//! Requirement 14: a node restarted empty during a hold does not give the held lock to another
+//! call.
 
 use std::time::Duration;
 

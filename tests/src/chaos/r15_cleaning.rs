@@ -31,7 +31,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
         let probes = nodes.probes();
         let mut pools = Vec::new();
         for _ in 0..CONTENDERS {
-            // A pool for each contender, so that the queue of a process does not decide.
+            // Each contender has its own pool, so that no queue inside a process decides.
             pools.push(runtime.block_on(connect(&nodes.url())));
         }
         for round in 0..rounds {

@@ -1,5 +1,5 @@
-//! Requirement 18: every error of a server is a typed error of ours. An error that an operator must
-//! mend is not retried.
+//! Requirement 18: every error of a server becomes a typed error. An error that an operator must
+//! fix is not retried.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ const TTL: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_millis(800);
 
-/// The server's answer, the code that callers see, and whether another try makes sense.
+/// The server's answer, the code that callers see, and true if another try makes sense.
 const ANSWERS: [(&str, &str, bool); 16] = [
     (
         "NOSCRIPT No matching script. Please use EVAL.",
@@ -135,7 +135,7 @@ struct Front {
 enum Servers {
     One(Server),
     Several(Quorum),
-    /// Its nodes send their clients to the networks.
+    /// The nodes direct their clients to the networks.
     Nodes(Cluster),
 }
 
@@ -167,9 +167,9 @@ impl Front {
         }
     }
 
-    /// What callers see, and whether another try makes sense. In a cluster a redirect is followed,
-    /// here to a port without a listener. A server that has forgotten a script is sent the source
-    /// of it, so callers get the lock.
+    /// Returns the code that callers see, and true if another try makes sense. In a cluster a
+    /// redirect is followed, here to a port without a listener. A server without the script gets
+    /// its source, so callers get the lock.
     fn expected(&self, code: &'static str, again: bool) -> (&'static str, bool) {
         match (&self.servers, code) {
             (Servers::Nodes(_), "MOVED" | "ASK") => ("io", true),
@@ -183,8 +183,8 @@ fn commands(proxies: &[Proxy]) -> u64 {
     proxies.iter().map(|proxy| proxy.counts().commands).sum()
 }
 
-/// Waits until no command has come for a while. A dropped pool sends what it has left, and then
-/// nothing.
+/// Waits until no command has come for a while. A dropped pool sends its remaining commands, and
+/// then nothing.
 fn wait_until_quiet(proxies: &[Proxy]) {
     let quiet = |proxy: &Proxy| {
         let last = Duration::from_nanos(proxy.last_command());
@@ -204,7 +204,7 @@ async fn refusal(pool: &LockPool, key: &str, wait: Duration) -> (String, Duratio
         {
             key.to_owned()
         }
-        // The wait has ended during the last of the tries.
+        // The wait has ended during the last try.
         Err(LockError::Unavailable { source })
             if source.code() == "quorum" && source.to_string().contains("no answer in time") =>
         {

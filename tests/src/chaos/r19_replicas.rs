@@ -1,5 +1,5 @@
-//! Requirement 19: a lock that too few replicas have is an error, every time, and leaves no key.
-//! That holds during a fail-over too.
+//! Requirement 19: a lock that too few replicas have is always an error, and leaves no key. That
+//! holds during a fail-over too.
 
 use std::time::Duration;
 
@@ -33,18 +33,18 @@ fn run(ground: &Ground, sheet: &Sheet) {
 
 /// A master with replicas that go away.
 trait Master {
-    /// How many replicas it has.
+    /// Number of its replicas, as the value of `replicas`.
     const REPLICAS: &str;
 
     fn start() -> Self;
 
-    /// The URL for a pool, without options.
+    /// Returns the URL for a pool, without options.
     fn url(&self) -> String;
 
-    /// A key of this master that begins with `name`.
+    /// Returns a key of this master that begins with `name`.
     fn key(&self, name: &str) -> String;
 
-    /// The existing keys that begin with `name`.
+    /// Returns the existing keys that begin with `name`.
     fn left(&self, name: &str) -> Vec<String>;
 
     /// Stops one replica.

@@ -1,4 +1,5 @@
-//! Requirement 20: a shutdown releases the locks that their holders let go of, and counts the rest.
+//! Requirement 20: a shutdown releases the locks that their holders have dropped, and counts the
+//! rest.
 
 use std::time::{Duration, Instant};
 

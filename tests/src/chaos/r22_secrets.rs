@@ -63,7 +63,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.remark(format!("{} secrets", words.len()));
 }
 
-/// One pool's life with all kinds of trouble. Collects every text that it shows.
+/// Uses one pool from start to end, with all kinds of trouble. Collects every text that it shows.
 async fn round(
     url: &str,
     proxy: &Proxy,
@@ -113,7 +113,7 @@ fn source(error: &LockError) -> Option<impl Debug> {
     std::error::Error::source(error).map(|source| format!("{source} {source:?}"))
 }
 
-/// A wrong password is a secret too.
+/// Connects with a wrong password, which is a secret too.
 async fn refused(server: &Server, texts: &mut Vec<String>) {
     for user in ["", "user"] {
         let url = format!("redis://{user}:{PASSWORD}x@127.0.0.1:{}/", server.port());

@@ -1,4 +1,4 @@
-//! Requirement 23: wrong configuration is told when the pool connects.
+//! Requirement 23: wrong configuration is reported when the pool connects.
 
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ fn permission(sheet: &Sheet) {
     });
 }
 
-/// Whether connecting fails with a text, or logs one, that has `word`.
+/// True if connecting fails with a text that has `word`, or logs such a text.
 fn told(url: &str, word: &str) -> bool {
     let address = url
         .rsplit('@')

@@ -1,4 +1,4 @@
-//! Requirement 23 for several servers: wrong configuration of one of them is told when the pool
+//! Requirement 23 for several servers: wrong configuration of one of them is reported when the pool
 //! connects.
 
 use std::time::Duration;
@@ -115,7 +115,8 @@ fn evicting() -> redis::Cmd {
     set
 }
 
-/// Counts the mistakes that are told; each must be. A warning must name the server at this address.
+/// Counts the reported mistakes. Each must be reported, and a warning must name the address
+/// `about`.
 fn count(cases: &[(&str, String, &str)], about: &str, sheet: &Sheet) -> u64 {
     let mut count = 0;
     for (what, url, word) in cases {
@@ -126,7 +127,7 @@ fn count(cases: &[(&str, String, &str)], about: &str, sheet: &Sheet) -> u64 {
     count
 }
 
-/// Whether connecting fails with a text that has `word`, or warns with one.
+/// True if connecting fails with a text that has `word`, or logs such a warning.
 fn told(url: &str, about: &str, word: &str) -> bool {
     if let Err(error) = local_runtime().block_on(LockPool::connect(url)) {
         return error.to_string().contains(word);

@@ -51,7 +51,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Twenty holders in four processes, with short leases and with long ones.
+/// Returns the lanes of one of four processes, with short and long leases. Together they have
+/// twenty holders.
 fn lanes() -> Vec<Lane> {
     let lane = |copies, ttl_ms, pause_us| Lane {
         copies,
@@ -69,7 +70,7 @@ fn lanes() -> Vec<Lane> {
     ]
 }
 
-/// All places can be had when the leases of the dead are over, and no more than all.
+/// Takes all places once the leases of the dead are over. A further call must be refused.
 async fn places(pool: &LockPool) -> Result<(), LockError> {
     let place = || pool.lock(KEY).ttl(TTL * 5).permits(PLACES);
     let mut all = Vec::new();

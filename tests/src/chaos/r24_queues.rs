@@ -1,4 +1,4 @@
-//! Requirement 24, queues: processes that die while they queue do not keep the next one waiting for
+//! Requirement 24, queues: processes that die in the queue do not keep the next one waiting for
 //! long.
 
 use std::time::Duration;
@@ -31,8 +31,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("dead waiters", DEAD * total, 200);
 }
 
-/// Processes queue behind our guard and die. The process behind them is served when the guard is
-/// released.
+/// Lets processes queue behind a guard, and die. The process behind them must be served soon after
+/// the guard's release.
 fn round(crew: &Crew, site: &Site, sheet: &Sheet, number: u64) {
     let key = format!("queue-{number}");
     let queued = site.queues();
@@ -52,7 +52,7 @@ fn round(crew: &Crew, site: &Site, sheet: &Sheet, number: u64) {
             crew.fault("SIGKILL of a waiter");
             waiter.process().kill();
         } else {
-            // Its connection stays open, so the server believes that the process listens.
+            // Its connection stays open, so for the server the process still listens.
             crew.fault("SIGSTOP of a waiter");
             waiter.process().pause();
         }

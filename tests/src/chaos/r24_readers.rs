@@ -37,7 +37,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("dead readers", DEAD * total, 200);
 }
 
-/// 16 readers and 4 writers on one key in 4 processes, which are killed now and then.
+/// Runs 16 readers and 4 writers on one key in 4 processes, which are killed now and then.
 fn mixed(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("readers");
     let site = Site::start(ground.store);
@@ -56,7 +56,7 @@ fn mixed(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Readers with short leases beside those with long ones, and one writer.
+/// Returns lanes of readers with short leases and with long ones, and of one writer.
 fn lanes() -> Vec<Lane> {
     let lane = |copies, mode, ttl_ms, work| Lane {
         copies,
@@ -78,8 +78,8 @@ fn lanes() -> Vec<Lane> {
     ]
 }
 
-/// Readers are inside and die. The writer behind them is inside when the last of their leases is
-/// over.
+/// Kills readers inside the lock. The writer behind them must be inside when the last of their
+/// leases is over.
 fn round(crew: &Crew, site: &Site, sheet: &Sheet, number: u64) {
     let key = format!("read-{number}");
     let queued = site.queues();

@@ -1,8 +1,8 @@
 //! Requirement 25: memory does not grow.
 //!
-//! Locks on many keys come and go in a process of their own, some dropped on the way, while faults
-//! strike now and then. In the warm-up all faults come as long as they may last. Those of the
-//! server come at the same time as those of the process. Buffers and maps keep the size of their
+//! A separate process takes and releases locks on many keys while faults strike now and then. Some
+//! of its calls are dropped on the way. In the warm-up all faults last as long as they may, and
+//! those of the server coincide with those of the process. Buffers and maps keep the size of their
 //! fullest moment, so that moment must come before the measurement. Memory is measured while
 //! nothing strikes, after the warm-up and at the end.
 
@@ -29,18 +29,18 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const WANTED: u64 = 30;
-/// Growth of the heap below so many KiB is no leak. A leak of 16 bytes in each thousand sections is
-/// 10 KiB in 15 minutes.
+/// Tolerated growth of the heap, in KiB. A leak of 16 bytes in each thousand sections is 10 KiB in
+/// 15 minutes.
 const HEAP_SLACK: usize = 8;
-/// Growth of the pages below so many KiB is no leak. In four runs they grew by 148 to 388 KiB and
-/// the heap by 2 at most. The allocator keeps a page in which one piece is in use.
+/// Tolerated growth of the pages, in KiB. In four runs they grew by 148 to 388 KiB, and the heap by
+/// 2 KiB at most. The allocator keeps a page in which one piece is in use.
 const PAGES_SLACK: usize = 512;
 const TTL: Duration = Duration::from_millis(400);
 /// The longest pause between two faults.
 const PAUSE: Duration = Duration::from_secs(5);
 /// Longer than a request of a worker may take.
 const SILENCE: Duration = Duration::from_millis(2_500);
-/// How long the warm-up strikes as the measured part does, before the worst faults come again.
+/// Time in which the warm-up strikes like the measured part, before the worst faults come again.
 const CALM: Duration = Duration::from_secs(15);
 
 fn run(ground: &Ground, sheet: &Sheet) {
@@ -80,7 +80,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     crew.remove();
 }
 
-/// Locks on many keys that come and go, some of which are dropped on the way.
+/// Returns a job that takes and releases locks on many keys, and drops some of the calls.
 fn job(crew: &Crew, url: &str, file: &Path) -> Job {
     let lane = |keys: u32, watchdog, pause_us, drop_one_in| Lane {
         keys: (0..keys).map(|number| format!("soak-{number}")).collect(),
@@ -108,7 +108,7 @@ fn job(crew: &Crew, url: &str, file: &Path) -> Job {
     }
 }
 
-/// A process, and what strikes it.
+/// A process, and the parts that faults strike.
 struct Soak<'a> {
     crew: &'a Crew,
     ground: &'a Ground,
@@ -135,10 +135,10 @@ impl Soak<'_> {
     }
 
     /// Brings the process to its fullest moment before the measurement. Each buffer and each map
-    /// keeps the size that its fullest moment needed, and pages that were in use then stay
-    /// resident. So the worst faults come first, again and again, for as long as they may last. The
-    /// server's faults come beside the process's. Silence lasts longer than any outage of the
-    /// measured part, and there are calmer times between.
+    /// keeps the size that its fullest moment needed, and pages in use at that time stay resident.
+    /// So the worst faults come first, again and again, for as long as they may last. The server's
+    /// faults coincide with those of the process. Silence lasts longer than any outage of the
+    /// measured part, with calmer times in between.
     fn warm_up(&mut self, time: Duration) {
         let started = Instant::now();
         for round in 1.. {
@@ -152,7 +152,7 @@ impl Soak<'_> {
         }
     }
 
-    /// Plays every kind of fault once for the process, and meanwhile every kind for the server.
+    /// Injects every kind of fault into the process once, and meanwhile every kind into the server.
     fn each(&mut self, round: u64) {
         let over = AtomicBool::new(false);
         let mut hand = self.hand.take().expect("nothing strikes it now");
@@ -173,8 +173,8 @@ impl Soak<'_> {
         self.hand = Some(hand);
     }
 
-    /// Answers nothing for longer than a request may take. Then as many attempts to connect hang as
-    /// ever will, and they are the most that a process ever has in memory.
+    /// Answers nothing for longer than a request may take. Then as many connection attempts hang as
+    /// ever will. They take the most memory that the process ever uses.
     fn silence(&self) {
         for proxy in self.proxies {
             for mode in [Mode::BlackHole, Mode::Stall] {
@@ -185,7 +185,7 @@ impl Soak<'_> {
         }
     }
 
-    /// Plays faults at random for `time`.
+    /// Injects faults at random for `time`.
     fn strike(&mut self, time: Duration, phase: u64) {
         let over = AtomicBool::new(false);
         let hand = self.hand.take().expect("nothing strikes it now");
@@ -229,7 +229,7 @@ impl Soak<'_> {
         })
     }
 
-    /// Plays no fault for `time`, and measures in the second half of it.
+    /// Injects no fault for `time`, and measures in the second half of it.
     fn quiet(&mut self, time: Duration) -> Memory {
         std::thread::sleep(time / 2);
         let process = self.hand.as_mut().map_or(0, |hand| hand.process().id());
@@ -247,14 +247,14 @@ impl Soak<'_> {
     }
 }
 
-/// In KiB; `None` where it cannot be measured.
+/// Memory in KiB; `None` if it cannot be measured.
 struct Memory {
     heap: Option<usize>,
     resident: Option<usize>,
 }
 
-/// Pages that belong to the process alone. Pages of its program's file would grow when a path
-/// through the program is taken first.
+/// Returns the size of the pages that belong to the process alone, in KiB. The pages of its program
+/// file would grow with the first run of each code path.
 fn resident(process: u32) -> Option<usize> {
     let path = format!("/proc/{process}/status");
     let status = std::fs::read_to_string(Path::new(&path)).ok()?;
@@ -276,8 +276,8 @@ fn judge(
     sheet.remark(format!(
         "{what} {before} KiB after warm-up, {after} KiB at the end"
     ));
-    // A short run is still warming up, and ends soon after its last fault. It finds a leak in each
-    // section.
+    // A short run is still warming up, and ends soon after its last fault. It finds leaks that
+    // occur in each section.
     let percent = if ground.size == Size::Full { 1 } else { 100 };
     let growth = after.saturating_sub(before);
     sheet.check(growth < slack || 100 * growth < percent * before, || {
@@ -285,7 +285,7 @@ fn judge(
     });
 }
 
-/// The memory in use however few requests are in flight just then: a tenth of the samples is less.
+/// Returns the memory in use with few requests in flight: a tenth of the samples are lower.
 fn floor(mut samples: Vec<usize>) -> Option<usize> {
     samples.sort_unstable();
     samples.get(samples.len() / 10).copied()

@@ -18,24 +18,24 @@ use super::sheet::Sheet;
 use crate::process::Leashed;
 use crate::python;
 
-/// How long a client may take to connect.
+/// Time limit for a client to connect.
 const START: Duration = Duration::from_secs(60);
 /// The time from `go` to the start, in nanoseconds.
 const LEAD: u64 = 50_000_000;
-/// How long a client may take to report its sections, beyond its patience.
+/// Time limit for a client to report its sections, beyond its patience.
 const END: Duration = Duration::from_secs(30);
-/// A record: task, asked, entered, left, released.
+/// Number of fields of a record: task, asked, entered, left, released.
 const FIELDS: usize = 5;
 
 /// The program of a client.
 pub(super) struct Program {
     name: &'static str,
-    /// The program and its first argument; empty for a client that this process runs itself.
+    /// The program and its first argument; empty for a client that runs in this process.
     words: Vec<PathBuf>,
 }
 
 impl Program {
-    /// All clients; `scripts/chaos` installs them.
+    /// Returns all clients. `scripts/chaos` installs them.
     pub(super) fn all(ground: &Ground) -> Vec<Self> {
         let names = ["redis_py", "node_redlock", "redsync", "redislock"];
         let peers = target(ground).join("bench-peers");
@@ -46,7 +46,7 @@ impl Program {
         installed.into_iter().chain([Self::rslock()]).collect()
     }
 
-    /// The clients that the test suite has.
+    /// Returns the clients that are available to the test suite.
     pub(super) fn of_the_suite(ground: &Ground) -> Vec<Self> {
         let python = python::interpreter(target(ground)).to_owned();
         let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -68,7 +68,7 @@ impl Program {
         self.name
     }
 
-    /// Starts a client that is ready to [work](Client::work).
+    /// Starts a client, ready to [work](Client::work).
     pub(super) fn start(&self, visit: &Visit) -> Client {
         Client {
             name: self.name,
@@ -77,7 +77,7 @@ impl Program {
     }
 }
 
-/// A client that is ready.
+/// A client, ready to work.
 pub(super) struct Client {
     name: &'static str,
     process: Option<Process>,
@@ -97,13 +97,13 @@ impl Client {
     }
 }
 
-/// The folder that the harness was built into.
+/// Returns the folder that the harness was built into.
 fn target(ground: &Ground) -> &Path {
     let folder = ground.program.ancestors().nth(2);
     folder.expect("a program lies in a folder of its profile")
 }
 
-/// The file that starts a client.
+/// Returns the file that starts a client.
 fn program(folder: &Path) -> PathBuf {
     if let Ok(reason) = fs::read_to_string(folder.join("not-installed")) {
         panic!("{}: {}", folder.display(), reason.trim());
@@ -204,7 +204,7 @@ impl Section {
     }
 }
 
-/// All arguments but the file.
+/// Returns all arguments except the file.
 fn arguments(visit: &Visit) -> [String; 9] {
     let millis = |span: Duration| span.as_millis().to_string();
     // The client waits for its last section for as long as that may take.
@@ -222,7 +222,7 @@ fn arguments(visit: &Visit) -> [String; 9] {
     ]
 }
 
-/// The lines of a pipe, as they come.
+/// Returns the lines of a pipe as they come.
 fn lines(pipe: impl BufRead + Send + 'static) -> Receiver<String> {
     let (send, receive) = channel();
     std::thread::spawn(move || {
@@ -235,7 +235,7 @@ fn lines(pipe: impl BufRead + Send + 'static) -> Receiver<String> {
     receive
 }
 
-/// By how much the clock of the history is ahead of the one that every language can read. Takes the
+/// Returns the lead of the history's clock over the clock that every language can read. Takes the
 /// fastest of several readings.
 fn ahead() -> u64 {
     let readings = (0..1_000).map(|_| {
@@ -245,7 +245,7 @@ fn ahead() -> u64 {
     readings.min().map_or(0, |(_, ahead)| ahead)
 }
 
-/// `CLOCK_MONOTONIC` in nanoseconds.
+/// Returns `CLOCK_MONOTONIC` in nanoseconds.
 fn monotonic() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();

@@ -20,12 +20,12 @@ use crate::server::Server;
 /// The longest time that a client may be without a section.
 const BOUND: Duration = Duration::from_secs(5);
 
-/// To which clients [`BOUND`] applies.
+/// The clients to which [`BOUND`] applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Judged {
-    /// To each of them, and to each call of leasehold.
+    /// Each of them, and each call of leasehold.
     Each,
-    /// To all other clients as if they were one: they keep each other out.
+    /// All other clients as if they were one, since they keep each other out.
     AsOne,
 }
 
@@ -46,8 +46,7 @@ struct Served {
 }
 
 impl Company<'_> {
-    /// Runs the clients and judges their sections. Returns how many sections a second were
-    /// leasehold's.
+    /// Runs the clients and judges their sections. Returns leasehold's sections per second.
     pub(super) fn meet(&self, ground: &Ground, sheet: &Sheet, what: &str) -> f64 {
         let (folder, name) = match self.ours {
             Some(ours) => (ours.folder(), format!("{}, {what}", ours.name)),
@@ -70,7 +69,7 @@ impl Company<'_> {
         per_second(ours, self.time)
     }
 
-    /// Runs all clients, and notes the sections of the other ones.
+    /// Runs all clients, and notes the sections of the other clients.
     fn work(&self, crew: &Crew, server: &Server, sheet: &Sheet) -> Vec<Served> {
         let visit = Visit {
             url: server.url(),
@@ -107,7 +106,7 @@ impl Company<'_> {
         visits
     }
 
-    /// Writes each client's sections on the sheet. Returns how many sections were leasehold's.
+    /// Writes each client's sections on the sheet. Returns the number of leasehold's sections.
     fn tell(
         &self,
         sheet: &Sheet,
@@ -168,7 +167,7 @@ impl Served {
     }
 }
 
-/// The longest time in which no other client began a section, though at least one asked.
+/// Returns the longest time in which no other client began a section although at least one asked.
 fn longest_gap(served: &[Served]) -> u64 {
     let sections = served.iter().flat_map(|served| &served.sections);
     let mut entered: Vec<u64> = sections.clone().map(|of| of.entered).collect();

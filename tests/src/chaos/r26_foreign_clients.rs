@@ -1,12 +1,11 @@
 //! Requirement 26: clients that know no queue get their turn on a key that callers of leasehold use
 //! without pause.
 //!
-//! They poll, each as its own defaults say, and so see the key only when it is free at such a
-//! moment. A client that asks again at once after a section has the key again before any other
-//! client polls. Five of those keep each other out without leasehold, too. So a client that asks
-//! without a pause runs beside leasehold alone. Clients that run at the same time pause between two
-//! sections. All of them without a pause are judged as one, and measured without leasehold for
-//! comparison.
+//! Such clients poll at their default intervals, so they see the key only if it is free at such a
+//! moment. A client that asks again at once after a section has the key before any other client
+//! polls. Five of those keep each other out even without leasehold. So a client that asks without a
+//! pause runs beside leasehold alone. Clients that run at the same time pause between two sections.
+//! All of them without a pause are judged as one, and measured without leasehold for comparison.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -28,7 +27,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 /// The pause between two sections of a client that runs beside leasehold and other clients.
 const PAUSE: Duration = Duration::from_millis(100);
-/// For so long one client runs beside leasehold, or all of them without a pause.
+/// Run times: of one client beside leasehold (`SHORT`), and of all of them without a pause
+/// (`LONG`).
 const SHORT: Duration = Duration::from_secs(12);
 const LONG: Duration = Duration::from_secs(30);
 
@@ -59,7 +59,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("seconds beside other clients", time.as_secs() * 2, 120);
 }
 
-/// Runs each client alone beside leasehold; it asks again as soon as it has released the lock.
+/// Runs each client alone beside leasehold. It asks again as soon as it has released the lock.
 fn each_alone(ground: &Ground, sheet: &Sheet, ours: Ours, programs: &[Program]) {
     for program in programs {
         let alone = Company {
@@ -84,7 +84,7 @@ fn without_a_pause(ground: &Ground, sheet: &Sheet, ours: Option<Ours>, programs:
     all.meet(ground, sheet, "without a pause");
 }
 
-/// What it costs leasehold to leave the key free, and what the other clients take.
+/// Reports leasehold's cost of leaving the key free, and of sharing it with the other clients.
 fn cost(ground: &Ground, sheet: &Sheet, ours: Ours, beside: f64) {
     let never = alone(ground, sheet, ours, Some(Duration::ZERO));
     let alone = alone(ground, sheet, ours, None);
@@ -94,7 +94,7 @@ fn cost(ground: &Ground, sheet: &Sheet, ours: Ours, beside: f64) {
     ));
 }
 
-/// How many sections a second leasehold has without other clients.
+/// Returns leasehold's sections per second without other clients.
 fn alone(ground: &Ground, sheet: &Sheet, ours: Ours, make_way: Option<Duration>) -> f64 {
     let server = Server::start();
     let crew = ground.crew(&format!("foreign-{}-alone", ours.folder()));

@@ -1,4 +1,4 @@
-//! Leasehold's callers that other clients meet.
+//! Leasehold's callers, which meet other clients.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::r26_visit::{STAY, TTL};
 
 pub(super) const KEY: &str = "hot";
 
-/// So many tasks in so many processes, which ask again and again.
+/// Tasks in one or more processes, which ask again and again.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ours {
     pub(super) name: &'static str,
@@ -34,7 +34,7 @@ impl Ours {
         self.name.replace(' ', "-")
     }
 
-    /// Starts the processes. `make_way` is their option if it is not the default.
+    /// Starts the processes. `make_way` replaces the default of that option.
     pub(super) fn start(self, crew: &Crew, url: &str, make_way: Option<Duration>) -> Vec<Hand> {
         let job = Job {
             make_way_ms: make_way.map(millis),

@@ -1,11 +1,11 @@
-//! What another client does, whichever it is.
+//! The work of another client, the same for all of them.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// The ttl of every lock here, ours included.
 pub(super) const TTL: Duration = Duration::from_secs(10);
-/// How long a section takes.
+/// The duration of a section.
 pub(super) const STAY: Duration = Duration::from_millis(3);
 
 /// One section of another client, in stamps of `leasehold::__test::now`.
@@ -16,7 +16,7 @@ pub(super) struct Section {
     pub(super) left: u64,
 }
 
-/// A client's key and server, and for how long it works.
+/// The server, the key and the working time of a client.
 #[derive(Debug)]
 pub(super) struct Visit {
     pub(super) url: String,

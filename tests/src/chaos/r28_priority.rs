@@ -1,8 +1,8 @@
 //! Requirement 28: callers of any priority delay no renewal.
 //!
 //! The callers' threads have the greatest nice value, and four threads spin beside them. The
-//! keeper, which renews, has the usual one. It must not wait for work that a
-//! caller has begun and cannot continue.
+//! keeper, which renews, has the usual one. It must not wait for work that a caller has begun and
+//! cannot continue.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -25,17 +25,17 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const SPINNING: usize = 4;
 /// The threads spin for this long at a time, and then leave their processors for the break. Callers
-/// begin work in each break, and what they cannot end waits for the next.
+/// begin work in each break, and unfinished work waits for the next one.
 const SPIN: Duration = Duration::from_millis(700);
 const BREAK: Duration = Duration::from_millis(10);
 const TTL_MS: u64 = 1_000;
 const RUN: Duration = Duration::from_secs(8);
-/// How often the lease is looked at.
+/// Interval between two looks at the lease.
 const LOOK: Duration = Duration::from_millis(5);
 const LIMIT: Duration = Duration::from_secs(60);
 const LEASE: &str = "lease";
 const ALONE: &str = "alone";
-/// After so many void runs the requirement gives no result.
+/// Number of void runs after which the requirement gives no result.
 const MOST_VOID: u64 = 10;
 
 /// The result of one run.
@@ -43,8 +43,8 @@ const MOST_VOID: u64 = 10;
 enum Run {
     Kept,
     Lost,
-    /// The machine alone kept this process from its renewals: a lease without callers beside it was
-    /// lost as well.
+    /// The machine itself kept the process from its renewals, since a lease without callers beside
+    /// it was lost as well.
     Void,
 }
 
@@ -75,8 +75,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// A lease with many callers beside it on its pool, and one alone in its process. Returns the
-/// shortest time that the first one had left.
+/// Holds a lease with many callers beside it on its pool, and one alone in its process. Returns the
+/// result, and the shortest time that the first lease had left.
 fn play(ground: &Ground, sheet: &Sheet, idle: bool) -> (Run, Duration) {
     let crew = ground.crew("priority");
     let server = Server::start();
@@ -113,7 +113,7 @@ fn play(ground: &Ground, sheet: &Sheet, idle: bool) -> (Run, Duration) {
     sheet.faults("threads spin beside callers", 1);
     drop((hand, alone));
     sheet.sections(crew.report().sections);
-    // The key may be gone although its holder could not tell.
+    // The key may be gone although its holder has not noted the loss.
     let kept = |key: &str| is_held(key) && !is_lost(&crew, key);
     let run = match (kept(LEASE), kept(ALONE)) {
         (true, _) => Run::Kept,
@@ -129,7 +129,7 @@ fn is_lost(crew: &Crew, key: &str) -> bool {
     crew.watch().wait_for(Duration::ZERO, lost).is_some()
 }
 
-/// The number of threads of a process with the greatest nice value.
+/// Returns the number of threads with the greatest nice value in a process.
 fn idle_threads(process: u32) -> usize {
     const NICE: usize = 19;
     const IDLE: &str = "19";
@@ -144,7 +144,7 @@ fn idle_threads(process: u32) -> usize {
     tasks.map(is_idle).filter(|idle| *idle).count()
 }
 
-/// The shortest time that the lease still had in the run: zero if it ended.
+/// Returns the shortest time that the lease had left during the run, or zero if it ended.
 fn shortest_rest(probe: &RedisProbe) -> Duration {
     let key = format!("lock:{LEASE}");
     let (end, mut shortest) = (Instant::now() + RUN, Duration::MAX);

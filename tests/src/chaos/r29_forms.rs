@@ -74,7 +74,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Each form on keys of its own, beside plain holders of the same keys.
+/// Returns a job with separate keys for each form, beside plain holders of the same keys.
 fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     let lane = |kind: &str, keys: u32, copies, form, work| Lane {
         keys: (0..keys)
@@ -121,7 +121,7 @@ fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     }
 }
 
-/// Deletes one of three keys, at random, while the body waits for an event that does not come.
+/// Deletes one of three keys, at random, while the body waits for an event that never comes.
 fn losses(ground: &Ground, sheet: &Sheet) {
     const LEASE: Duration = Duration::from_secs(3);
     let total = ground.count(120, 12);

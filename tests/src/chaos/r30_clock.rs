@@ -1,8 +1,8 @@
 //! Requirement 30: the server's clock is set forward or back by an hour. Fences grow, and no call
-//! waits longer than with the clock as it was.
+//! waits longer than with an unchanged clock.
 //!
-//! Exclusion is promised for a clock that does not step. A clock that is set forward ends leases on
-//! the server before their holders know.
+//! Exclusion is promised for a clock that does not step. A clock set forward ends leases on the
+//! server before their holders know.
 
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const HOUR: i64 = 3_600;
 const TTL: Duration = Duration::from_secs(20);
-/// A dead waiter costs a claim of a second. Then the next one looks, or has looked half a second
-/// before.
+/// A dead waiter costs a claim of one second. After the claim the next waiter looks, or it has
+/// looked half a second before.
 const BOUND: Duration = Duration::from_millis(1_800);
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -43,7 +43,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     waiters(ground, sheet, &server, &clock);
 }
 
-/// The offsets of the clock, one after the other.
+/// Returns the offsets of the clock, one after the other.
 fn steps() -> impl Iterator<Item = i64> {
     [0, -HOUR, 0, HOUR].into_iter().cycle()
 }
@@ -53,7 +53,7 @@ fn set(sheet: &Sheet, clock: &ServerClock, offset: i64) {
     clock.set(offset);
 }
 
-/// Two pools take turns with one key, which is free when the clock is set.
+/// Lets two pools take one key in turn. The key is free when the clock is set.
 fn fences(ground: &Ground, sheet: &Sheet, server: &Server, clock: &ServerClock) {
     let total = ground.count(40, 8);
     let runtime = local_runtime();
@@ -82,7 +82,7 @@ async fn fence(pool: &LockPool) -> Option<Fence> {
     fence
 }
 
-/// A clock that is set back ends no lease.
+/// Checks that a clock set back ends no lease.
 fn renewals(sheet: &Sheet, server: &Server, clock: &ServerClock) {
     const SHORT: Duration = Duration::from_secs(1);
     let runtime = local_runtime();
@@ -108,7 +108,7 @@ fn renewals(sheet: &Sheet, server: &Server, clock: &ServerClock) {
     clock.set(0);
 }
 
-/// The modes of the holder, of a stopped process that waits, and of the next one that waits.
+/// The modes of the holder, of a stopped waiting process, and of the next waiting process.
 type Case = (Mode, Mode, Mode);
 
 const CASES: [Case; 5] = [
@@ -135,13 +135,13 @@ fn waiters(ground: &Ground, sheet: &Sheet, server: &Server, clock: &ServerClock)
     }
 }
 
-/// Of each four dead waiters one meets an unchanged clock.
+/// Returns the offsets for the dead waiters. One in four meets an unchanged clock.
 fn offsets() -> impl Iterator<Item = i64> {
     [-HOUR, -HOUR, HOUR, 0].into_iter().cycle()
 }
 
-/// A process is stopped while it queues, and another one queues behind it. The clock is set, and
-/// the lock is released unless it is shared.
+/// Stops a process while it queues, with another one behind it. Then sets the clock, and releases
+/// the lock unless it is shared.
 fn waiter(
     crew: &Crew,
     sheet: &Sheet,
@@ -174,7 +174,7 @@ fn waiter(
     let held = if holder == Mode::Reader {
         Some(held)
     } else {
-        // A clock that was set forward has ended the lease.
+        // A clock set forward has ended the lease.
         let _ = runtime.block_on(held.release());
         None
     };

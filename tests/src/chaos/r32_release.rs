@@ -1,4 +1,4 @@
-//! Requirement 32: a release that finds the lock gone is told, and a hold is never longer than
+//! Requirement 32: a release that finds the lock gone reports it, and a hold is never longer than
 //! requested.
 
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 /// Longer than a round may take.
 const TTL: Duration = Duration::from_secs(30);
 const HOLD: Duration = Duration::from_millis(1_500);
-/// How long a renewal is in flight: it arrives while the lock is kept.
+/// Time for which a renewal is in flight. It arrives while the lock is kept.
 const LATE: Duration = Duration::from_millis(700);
 const LIMIT: Duration = Duration::from_secs(15);
 
@@ -78,7 +78,7 @@ fn kinds() -> [Kind; 4] {
     ]
 }
 
-/// A renewal that is in flight when its connection ends arrives after the release.
+/// Lets a renewal in flight arrive after the end of its connection and after the release.
 fn held(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(100, 8);
     let server = Server::start();
@@ -102,7 +102,7 @@ fn held(ground: &Ground, sheet: &Sheet) {
             wait::until("a renewal is on its way", LIMIT, || {
                 proxy.counts().commands > sent
             });
-            // New connections are fast; the bytes in flight arrive all the same.
+            // New connections are fast. The bytes in flight still arrive late.
             proxy.pass();
             proxy.hang_up(Duration::ZERO);
             sheet.faults("renewal arrives after the release", 1);

@@ -1,7 +1,7 @@
-//! Requirement 33: processes of the version before this one and of this one queue for one key. No
-//! sections overlap, no call is stuck, and fences grow over both versions.
+//! Requirement 33: processes of the previous version and of this one queue for one key. No sections
+//! overlap, no call is stuck, and fences grow over both versions.
 //!
-//! The earlier processes speak that version's wire format, which is pinned
+//! The earlier processes use that version's wire format, which is pinned
 //! ([`earlier_version`](crate::earlier_version)).
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,12 +28,12 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 /// The longest time that a call may wait.
 const BOUND: Duration = Duration::from_secs(5);
 const TTL: Duration = Duration::from_secs(2);
-/// How long each call queues.
+/// The longest time that a call queues.
 const WAIT: Duration = Duration::from_secs(20);
-/// How many processes of each version there are.
+/// Number of processes of each version.
 const PROCESSES: usize = 2;
 
-/// The modes of a scene's processes: each version runs one more process for each entry.
+/// The modes of a scene's processes. Each version runs one process for each entry.
 struct Scene {
     name: &'static str,
     modes: &'static [Mode],
@@ -79,8 +79,8 @@ impl Scene {
         }
     }
 
-    /// Runs processes of both versions on the key for `time`. Returns how many sections the earlier
-    /// version had, and the processes of this version.
+    /// Runs processes of both versions on the key for `time`. Returns the number of sections of the
+    /// earlier version, and the processes of this version.
     fn run_both(&self, crew: &Crew, server: &Server, time: Duration) -> (u64, Vec<Hand>) {
         let ending = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -129,7 +129,7 @@ impl Scene {
     }
 }
 
-/// Calls of this version, several in each process.
+/// Returns the calls of one process of this version.
 fn lane(key: &str, mode: Mode) -> Lane {
     let wait_ms = u64::try_from(WAIT.as_millis()).unwrap_or(0);
     let ttl_ms = u64::try_from(TTL.as_millis()).unwrap_or(0);

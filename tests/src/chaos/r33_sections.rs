@@ -1,4 +1,4 @@
-//! What a process of the earlier version does with a key, and its notes for the oracle.
+//! The sections of a process of the earlier version, and its notes for the oracle.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,16 +12,16 @@ use crate::earlier_version::{EarlierProcess, Lease, Want};
 use crate::oracle::{Mode, Note};
 use crate::random::Random;
 
-/// How many calls of one process ask for the lock alone.
+/// Number of concurrent calls in a process of the mode `Alone`.
 const CALLS: u32 = 4;
-/// How often a process hands the lock over among its calls while another process waits.
+/// The most hand-overs among the calls of a process while another process waits.
 const MOST_HAND_OVERS: u32 = 16;
 /// The longest section.
 const STAY: Duration = Duration::from_millis(3);
-/// One of so many sections is renewed, and one of so many locks is kept.
+/// One in this many sections is renewed, and one in this many locks is kept.
 const RENEWED: u64 = 20;
 const KEPT: u64 = 40;
-/// How long a kept lock stays.
+/// Time for which a kept lock stays.
 const KEEP: Duration = Duration::from_millis(20);
 
 static NEXT_HOLDER: AtomicU64 = AtomicU64::new(0);
@@ -35,7 +35,7 @@ pub(super) struct Earlier<'a> {
     mode: Mode,
     want: Want,
     random: Random,
-    /// When each of its calls asked, the oldest first.
+    /// Request times of its calls, the oldest first.
     asked: VecDeque<u64>,
     sections: u64,
 }
@@ -63,7 +63,7 @@ impl<'a> Earlier<'a> {
         }
     }
 
-    /// Takes the key until `ending`. Returns how many sections there were.
+    /// Takes the key until `ending`. Returns the number of sections.
     pub(super) fn work(&mut self, ending: &AtomicBool, wait: Duration) -> u64 {
         let mut next = None;
         while !ending.load(Ordering::Relaxed) {
@@ -81,7 +81,7 @@ impl<'a> Earlier<'a> {
         self.sections
     }
 
-    /// The sections of one lease: the process hands the lock over among its calls.
+    /// Runs the sections of one lease, which the process hands over among its calls.
     fn tenure(&mut self, lease: &mut Lease, ending: &AtomicBool) {
         let mut wanted = lease.wanted.then(now);
         let mut hand_overs = 0;
@@ -134,7 +134,7 @@ impl<'a> Earlier<'a> {
         self.asked.push_back(now());
     }
 
-    /// The body's work; now and then it renews the lease.
+    /// Does the work of a body, and renews the lease now and then.
     fn stay(&mut self, lease: &mut Lease) {
         std::thread::sleep(self.random.duration(STAY));
         if self.random.below(RENEWED) == 0 {
@@ -150,8 +150,8 @@ impl<'a> Earlier<'a> {
         }
     }
 
-    /// Ends a lease. It asks again in the same request if there is another call, and now and then
-    /// keeps the lock for a while.
+    /// Ends a lease. If there is another call, the same request asks for it. Now and then the lock
+    /// is kept for a while instead.
     fn give_back(&mut self, lease: &Lease, ending: &AtomicBool, wait: Duration) -> Option<Lease> {
         let kept = self.random.below(KEPT) == 0;
         if !self.mode.is_alone() || kept || ending.load(Ordering::Relaxed) {
@@ -176,7 +176,7 @@ impl<'a> Earlier<'a> {
         }
     }
 
-    /// The lock was gone though its lease was not over.
+    /// Notes that the lock was gone before the end of its lease.
     fn lost(&self) {
         self.crew.note(&Note::Lost {
             key: self.key.clone(),

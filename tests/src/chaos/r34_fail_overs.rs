@@ -1,4 +1,4 @@
-//! Requirement 34 while masters fail: results that no replica had are lost with their master, and a
+//! Requirement 34 while masters fail. Results that no replica had are lost with their master, and a
 //! body runs again. The unique key has the last word, so every click still gets the first order.
 
 use super::crew::Crew;

@@ -1,5 +1,5 @@
-//! Requirement 34 under every fault: the processes', their networks' and the server's. And a server
-//! that is emptied again and again.
+//! Requirement 34 under every fault of the processes, of their networks and of the server. Also on
+//! a server that is emptied again and again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,32 +20,32 @@ use crate::server::Server;
 
 /// Longer than the run.
 pub(super) const REPLAY_MS: u64 = 60 * 60 * 1_000;
-/// A process of the storm works on one of so many sets of keys, by its seed: so there are new keys
-/// whenever one has been killed.
+/// Number of sets of keys in the storm. The seed of a process selects its set, so there are new
+/// keys after each kill.
 const SETS: u64 = 6;
-/// How many keys of each kind a set has, in a full run and in a small one.
+/// Number of keys of each kind in a set, in a full run and in a small one.
 const KEYS: u32 = 1_000;
 const FEW_KEYS: u32 = 20;
-/// Answers, and faults from outside, of the storm.
+/// Number of answers, and of faults from outside, in the storm.
 const ANSWERS: u64 = 200_000;
 const FAULTS: u64 = 300;
-/// How often the server is emptied.
+/// Number of times that the server is emptied.
 const EMPTIED: u64 = 200;
 const LONG: Duration = Duration::from_secs(60);
-/// How long the storm goes on that has not reached its numbers.
+/// Time limit of a storm that does not reach its numbers.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
-/// Orders, which a unique key makes once whatever the store loses. Their results expire soon, so that
-/// bodies run all the time.
+/// Orders. A unique key ensures that each is made once, even if the store loses a result. Results
+/// expire soon, so bodies run all the time.
 const ORDERS: &str = "order";
 const SOON_MS: u64 = 1_000;
-/// Counters: only the lock and the kept result say which body comes first.
+/// Counters. Only the lock and the kept result decide which body comes first.
 const COUNTERS: &str = "count";
 
-/// Clicks on `keys` orders and on as many counters of a set.
+/// Returns lanes that click on `keys` orders and on as many counters of a set.
 ///
-/// Each click on a counter makes one of two requests, so that half of the later ones are refused.
-/// Some bodies fail, and some outlive their lease in one poll: their results may not be kept.
+/// Each click on a counter makes one of two requests, so half of the later ones are refused. Some
+/// bodies fail, and some outlive their lease in one poll. Results of such bodies must not be kept.
 pub(super) fn lanes(set: u64, keys: u32, ttl: Duration) -> Vec<Lane> {
     let lane = |kind: &str, copies, watchdog, work| Lane {
         keys: names(kind, set, keys).collect(),
@@ -82,12 +82,12 @@ fn names(kind: &str, set: u64, keys: u32) -> impl Iterator<Item = String> {
     (0..keys).map(move |number| format!("{kind}-{set}-{number}"))
 }
 
-/// Makes the table of orders.
+/// Creates the table of orders.
 pub(super) fn table(crew: &Crew) {
     local_runtime().block_on(Orders::create(&crew.ledger()));
 }
 
-/// How many calls a body answered, and how many a result.
+/// Reports the numbers of calls answered by a body and by a kept result.
 pub(super) fn tell(sheet: &Sheet, what: &str, report: &Report) {
     let ran = report.answered - report.replayed;
     sheet.remark(format!(
@@ -99,8 +99,8 @@ pub(super) fn tell(sheet: &Sheet, what: &str, report: &Report) {
     });
 }
 
-/// Every fault, on a server that has every write on disk before it answers. A result that a call
-/// has got stays, and every later call gets the same.
+/// Injects every fault, on a server that has every write on disk before it answers. Once a call has
+/// got a result, the result stays, and every later call gets the same.
 pub(super) fn storm(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("replay-storm");
     table(&crew);
@@ -148,8 +148,8 @@ fn small_job(crew: &Crew, url: &str, _: &str, seed: u64) -> Job {
     }
 }
 
-/// The server loses all locks and all results, again and again. Two bodies may then be inside one
-/// lock, and a body runs again. The unique key has the last word.
+/// Empties the server again and again, so it loses all locks and all results. Two bodies may then
+/// be inside one lock, and a body runs again. The unique key has the last word.
 pub(super) fn emptied(ground: &Ground, sheet: &Sheet) {
     const KEYS: u32 = 300;
     let crew = ground.crew("replay-emptied");
@@ -179,7 +179,7 @@ pub(super) fn emptied(ground: &Ground, sheet: &Sheet) {
         }
         living.join().expect("no panic")
     });
-    // The processes of a busy machine may have had no time until now.
+    // The processes of a busy machine may have had no time so far.
     let replayed = |note: &Note| matches!(note, Note::Answered { ran: None, .. });
     let mut watch = crew.watch();
     sheet.check(watch.wait_for(LONG, replayed).is_some(), || {

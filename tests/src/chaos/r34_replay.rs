@@ -1,7 +1,6 @@
-//! Requirement 34: an order is made once, however often it is clicked, and every click that is
-//! answered has the same one. Processes are killed meanwhile, and every other fault strikes. The
-//! window that is left, between a process's commit and its release, is provoked, and closed by a
-//! unique key.
+//! Requirement 34: an order is made once for any number of clicks, and every answered click gets
+//! the same one. Meanwhile processes are killed, and every other fault strikes. A window remains
+//! between a process's commit and its release. It is provoked, and closed by a unique key.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,7 +30,7 @@ const CLICKS: u64 = 20;
 const TTL_MS: u64 = 5_000;
 const LONG: Duration = Duration::from_secs(20);
 
-/// Clicks on these orders, one after the other.
+/// Returns a lane of clicks on these orders, one after the other.
 fn lane(keys: Vec<String>, pause_us: u64) -> Lane {
     Lane {
         keys,
@@ -98,7 +97,7 @@ fn clicks(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// How many orders have an answer, and how many answers there are.
+/// Returns the number of orders with an answer, and the number of answers.
 fn answered(crew: &Crew) -> (u64, u64) {
     let (mut watch, mut by_key) = (crew.watch(), BTreeMap::<String, u64>::new());
     while let Some(note) = watch.next_note() {
@@ -110,8 +109,8 @@ fn answered(crew: &Crew) -> (u64, u64) {
     (orders, by_key.values().sum())
 }
 
-/// A process is killed between its commit and its release. The next call runs its body again, and
-/// gets the order that the first one made.
+/// Kills a process between its commit and its release. The next call runs its body again, and gets
+/// the order that the first one made.
 fn window(ground: &Ground, sheet: &Sheet) {
     let server = Server::start();
     let crew = ground.crew("replay-window");

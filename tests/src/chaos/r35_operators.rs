@@ -1,8 +1,8 @@
-//! Requirement 35: operators look at locks, and take some away, while requirement 1 runs. No promise
-//! is broken, and every holder whose lock was taken away is told so.
+//! Requirement 35: operators look at locks, and take some away, while requirement 1 runs. No
+//! promise is broken, and every holder of a lock taken away is notified.
 //!
-//! The operators are the command `leasehold`: `watch` and `ls` all the time, `release --yes` of a
-//! lock that `ls` has shown.
+//! The operators run the command `leasehold`: `watch` and `ls` all the time, and `release --yes`
+//! for a lock shown by `ls`.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -36,16 +36,16 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// Sections and faults under which operators work, and locks that they take away.
+/// Numbers of sections and of faults while operators work, and of locks that they take away.
 const SECTIONS: u64 = 200_000;
 const FAULTS: u64 = 300;
 const TAKEN: u64 = 500;
-/// How long it may take until a holder is told.
+/// Time limit for the notification of a holder.
 const TOLD: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(60);
-/// How long the storm goes on that has not reached its numbers.
+/// Time limit of a storm that does not reach its numbers.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
-/// How many operators take locks away at a time.
+/// Number of operators that take locks away at the same time.
 const OPERATORS: usize = 2;
 /// The longest pause of an operator, which leaves the workers time.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -65,8 +65,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     ));
 }
 
-/// Nothing but operators disturbs the workers. So no bodies overlap, and each holder is told, unless
-/// its body was done by then.
+/// Lets only operators disturb the workers. So no bodies overlap, and each holder is notified,
+/// unless its body is done by then.
 fn undisturbed(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     let crew = ground.crew("operators-alone");
     let server = Server::start();
@@ -117,16 +117,16 @@ fn undisturbed(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     }
 }
 
-/// Whether the body of this lock waits for longer than it may take to be told.
+/// True if the body of this lock waits for longer than a notification may take.
 fn is_long(take: &Take) -> bool {
     take.key.contains("long")
 }
 
-/// The lanes of requirement 1. Those with few copies have long bodies.
+/// Returns the lanes of requirement 1. Those with few copies have long bodies.
 fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     let mut job = r01_exclusion::job(crew, url, "k", seed);
     for lane in &mut job.lanes {
-        // A call that is dropped is told nothing.
+        // A dropped call is not notified.
         (lane.drop_one_in, lane.block_one_in) = (0, 0);
         // A busy machine would lose shorter leases.
         lane.ttl_ms = 20_000;
@@ -137,7 +137,7 @@ fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     job
 }
 
-/// How a holder ended whose lock was taken away.
+/// The end of a holder whose lock was taken away.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Told {
     /// Its call ended with `Lost`.
@@ -146,7 +146,7 @@ enum Told {
     Done,
 }
 
-/// How the holder of each lock that was taken away ended, within this time of the answer.
+/// Finds the end of the former holder of each lock taken away, within this time of the answer.
 fn told(crew: &Crew, takes: &[Take], within: Duration) -> Vec<(Take, Option<Told>)> {
     let (mut watch, mut losses, mut ends) = (crew.watch(), Vec::new(), Vec::new());
     while let Some(note) = watch.next_note() {
@@ -179,8 +179,8 @@ fn told(crew: &Crew, takes: &[Take], within: Duration) -> Vec<(Take, Option<Told
     ended.collect()
 }
 
-/// All faults of requirement 1 strike as well. A holder that is cut off when its lock is taken away
-/// does not keep the next one out, so the oracle ends its lease there.
+/// Injects all faults of requirement 1 as well. A holder that is cut off when its lock is taken
+/// away does not exclude the next one. So the oracle ends its lease at that time.
 fn under_faults(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     let crew = ground.crew("operators");
     let seed = ground.random(37).next_u64();
@@ -227,14 +227,14 @@ fn under_faults(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     }
 }
 
-/// A lock that was taken away from a process.
+/// A lock taken away from a process.
 #[derive(Debug, Clone)]
 struct Take {
     key: String,
     process: u32,
-    /// When an operator asked for it,
+    /// Time of the operator's request.
     from: u64,
-    /// and had an answer.
+    /// Time of the answer to it.
     by: u64,
 }
 
@@ -263,7 +263,7 @@ impl<'a> Operators<'a> {
     }
 
     /// Watches, and takes locks away until there are `enough`, or until `over`. Returns the locks
-    /// that were taken away from holders.
+    /// taken away from holders.
     fn work(
         &self,
         url: &str,
@@ -293,7 +293,8 @@ impl<'a> Operators<'a> {
         taken
     }
 
-    /// The command `watch`, once it has shown locks. It does not begin while the server is away.
+    /// Starts the command `watch`, and returns it once it has shown locks. It does not begin while
+    /// the server is away.
     fn watching(&self, url: &str) -> Leashed {
         loop {
             let mut watch = self.command(url, &["watch", "--every", "200ms"]);
@@ -363,8 +364,8 @@ impl<'a> Operators<'a> {
         taken
     }
 
-    /// The lines of JSON that the command has said. It must end with one of the codes, or find the
-    /// server away.
+    /// Runs the command, and returns the lines of its JSON. It must end with one of the codes, or
+    /// because the server is away.
     fn said(&self, url: &str, arguments: &[&str], codes: &[i32]) -> Vec<Value> {
         let ended = self.command(url, arguments).output();
         let ended = ended.expect("the command starts");
@@ -399,8 +400,8 @@ fn one_of<'a>(keys: &'a [String], random: &mut Random) -> Option<&'a String> {
     keys.get(usize::try_from(random.below(count)).unwrap_or(0))
 }
 
-/// The process whose lock was taken away just now. None of a lock that had no holder, or whose
-/// holder had been told before.
+/// Returns the process whose lock was taken away just now. `None` if the lock had no holder, or if
+/// it had been taken away before.
 fn holder_of(answer: &Value) -> Option<u32> {
     let holder = &answer["was"]["holders"][0];
     let revoked = holder["revoked"].as_bool()?;

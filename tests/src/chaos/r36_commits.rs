@@ -1,8 +1,8 @@
 //! Requirement 36: a transaction that has verified its lock is committed before any other call has
-//! the lock, or not at all. SQL alone judges.
+//! the lock, or not at all. The check uses SQL alone.
 //!
-//! Two pools are shared by many tasks, as two processes of a service have them. Most calls are
-//! dropped at a random moment, many of them while their `COMMIT` is under way.
+//! Many tasks share two pools, which stand for two processes of a service. Most calls are dropped
+//! at a random moment, many of them while their `COMMIT` is under way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,17 +29,17 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const WANTED: u64 = 10_000;
-/// Tasks of the first pool, and of the second.
+/// Number of tasks of the first pool, and of the second.
 const TASKS: [u64; 2] = [10, 3];
-/// Ends within some of the transactions.
+/// A ttl that ends within some of the transactions.
 const SHORT: Duration = Duration::from_millis(300);
 const TTL: Duration = Duration::from_secs(4);
 /// The longest pause between reading and writing.
 const PAUSE: Duration = Duration::from_millis(80);
-/// Calls are dropped within this.
+/// The longest time after which a call is dropped.
 const HURRY: Duration = Duration::from_millis(150);
 const SMALL: Duration = Duration::from_secs(5);
-/// Calls of a short run.
+/// The least number of calls of a short run.
 const FEWEST: u64 = 250;
 const LONG: Duration = Duration::from_secs(30);
 
@@ -132,7 +132,7 @@ impl Caller {
         !enough && Instant::now() < until + LONG
     }
 
-    /// One call. Its lock is given up however it ends.
+    /// Makes one call, which gives its lock up in any case.
     async fn call(&mut self) {
         let random = &mut self.random;
         let key = random.below(KEYS);
@@ -142,7 +142,7 @@ impl Caller {
             1 => request.ttl(TTL),
             _ => request.ttl(TTL).watchdog(),
         };
-        // It waited for too long, or the server was late.
+        // The call waited for too long, or the server was late.
         let Ok(guard) = request.acquire().await else {
             return;
         };
@@ -173,7 +173,7 @@ impl Caller {
     }
 }
 
-/// Loses answers to commits, delays requests, and lets requests arrive whose client has gone.
+/// Loses answers to commits, delays requests, and lets requests arrive after their client has gone.
 async fn strike(bank: &Bank, random: &mut Random, until: Instant) -> u64 {
     let mut strikes = 0;
     let pause = Duration::from_millis(100);

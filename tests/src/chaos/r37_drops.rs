@@ -1,5 +1,5 @@
-//! Requirement 37: calls that are dropped at any await leave nothing behind, and the tasks that
-//! their bodies have spawned see that the lock is gone before the next body begins.
+//! Requirement 37: calls dropped at any await leave nothing behind. The tasks spawned by their
+//! bodies see that the lock is gone before the next body begins.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,21 +26,21 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// How many keys calls contend for. Each task has one of its own as well.
+/// Number of keys that calls contend for. Each task has a separate key as well.
 const KEYS: usize = 3;
 const TASKS: usize = 8;
 const WANTED: u64 = 20_000;
 /// No call needs so many polls.
 const MOST_POLLS: u64 = 1_000;
-/// Dropped calls of a store that answers are gone within this. A lock that was handed to a process
+/// Time after which dropped calls are gone from a store that answers. A lock handed to a process
 /// without a caller goes on after a second.
 const BOUND: Duration = Duration::from_secs(3);
-/// A request of a dropped call arrives within this.
+/// Time after which a request of a dropped call has arrived.
 const QUIET: Duration = Duration::from_millis(500);
 const LONG: Duration = Duration::from_secs(30);
-/// Growth of the heap below so many KiB is no leak. A short run is still warming up: each further
-/// connection to etcd or ZooKeeper is more than 1 MiB. In a run of six minutes on etcd the heap
-/// stayed between 5.1 and 5.6 MB from the first minute on.
+/// Tolerated growth of the heap, in KiB, in a full run and in a short one. A short run is still
+/// warming up: each further connection to etcd or ZooKeeper is more than 1 MiB. In a run of six
+/// minutes on etcd the heap stayed between 5.1 and 5.6 MB after the first minute.
 const SLACK: [u64; 2] = [512, 8_192];
 
 /// The kinds of calls.
@@ -65,7 +65,7 @@ const FORMS: [Form; 6] = [
 
 fn forms(store: Store) -> &'static [Form] {
     match store {
-        // Those have no shares and no results.
+        // Those stores have no shares and no results.
         Store::Etcd | Store::Zookeeper => &FORMS[..4],
         _ => &FORMS,
     }
@@ -115,7 +115,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     heap(ground, &place, sheet);
 }
 
-/// Two processes with callers that go away. One of them ends with its last caller.
+/// Runs two pools, which stand for processes, with callers that go away. One pool ends with its
+/// last caller.
 fn dropped(ground: &Ground, place: &Place, sheet: &Sheet) {
     let mut random = ground.random(37);
     let length = match ground.size {
@@ -170,8 +171,8 @@ fn dropped(ground: &Ground, place: &Place, sheet: &Sheet) {
     });
 }
 
-/// No lock is left, and none that was handed to a process without a caller. A dropped call's request
-/// may arrive late, so a key must stay free for a while.
+/// Checks that no lock is left, not even a lock handed to a process without a caller. A dropped
+/// call's request may arrive late, so a key must stay free for a while.
 fn all_free(place: &Place, sheet: &Sheet, excuse: Excuse) {
     let (began, mut last) = (Instant::now(), Duration::ZERO);
     let mut held = Vec::new();
@@ -203,7 +204,7 @@ struct Caller {
     visits: Arc<Visits>,
     calls: Arc<AtomicU64>,
     random: Random,
-    /// The seat that no other task wants.
+    /// A seat for this task only.
     own: usize,
     forms: &'static [Form],
 }
@@ -235,7 +236,7 @@ impl Caller {
         usize::try_from(self.random.below(KEYS as u64)).unwrap_or(0)
     }
 
-    /// Drops a call after no poll, after one, and so on, until one comes to its end.
+    /// Drops a call after no poll, after one, and so on, until a call comes to its end.
     async fn each_await(&self, form: Form, seat: usize, until: Instant) {
         for polls in 0..MOST_POLLS {
             if polled(polls, self.call(form, seat)).await || until < Instant::now() {
@@ -274,7 +275,7 @@ impl Caller {
 /// Drops every call of a process, whose heap must not grow.
 fn heap(ground: &Ground, place: &Place, sheet: &Sheet) {
     if ground.store == Store::Memory {
-        // The part above has the only process that sees it.
+        // Only one process has the locks, and `dropped` covers it.
         return;
     }
     let crew = ground.crew("dropped-calls");
@@ -314,7 +315,7 @@ fn heap(ground: &Ground, place: &Place, sheet: &Sheet) {
     });
 }
 
-/// The least heap within a while: the one with the fewest calls under way.
+/// Returns the least heap within `time`, with the fewest calls under way, or 0 without a reading.
 fn least(file: &Path, time: Duration) -> u64 {
     let began = Instant::now();
     let mut least = u64::MAX;

@@ -1,4 +1,4 @@
-//! What a holder sells in the shop.
+//! The sale of a holder in the shop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,14 +13,13 @@ use crate::oracle::Note;
 
 const STEP: Duration = Duration::from_millis(20);
 
-/// One holder's sale.
 #[derive(Debug)]
 pub(super) struct Sale {
     pub(super) desk: Arc<Desk>,
     pub(super) key: String,
     pub(super) holder: u64,
     pub(super) lock: LockHandle,
-    /// The end of the lease as confirmed last.
+    /// The last confirmed end of the lease.
     pub(super) deadline: Arc<AtomicU64>,
 }
 
@@ -34,12 +33,12 @@ impl Sale {
         tokio::spawn(Arc::clone(&self).sell_too_late(seen.unwrap_or(0)));
     }
 
-    /// What no lock can prevent, as a task that a body has spawned. It writes when the lease is
-    /// over and a newer holder has written.
+    /// Writes too late, in a task spawned by a body. No lock can prevent that. Waits until the
+    /// lease is over and a newer holder has written.
     async fn sell_too_late(self: Arc<Self>, seen: u64) {
         self.lock.lost().await;
         while self.shop().newest(&self.key).await <= self.fence() {
-            // The newer holder is another process, which tells this one nothing.
+            // The newer holder is another process, which does not notify this one.
             tokio::time::sleep(STEP).await;
         }
         self.write(seen).await;

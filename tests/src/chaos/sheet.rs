@@ -10,7 +10,7 @@ use crate::oracle::{Kind, Report};
 /// A number that a requirement counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reached {
-    /// What is counted.
+    /// The counted events.
     pub what: &'static str,
     /// The count.
     pub count: u64,
@@ -21,17 +21,17 @@ pub struct Reached {
 /// Sums over everything that ran.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// How many bodies began.
+    /// Bodies that began.
     pub sections: u64,
     /// Faults by kind.
     pub faults: BTreeMap<String, u64>,
     /// Pairs of holders at one time.
     pub overlaps: u64,
-    /// The same, where asynchronous replication allows it.
+    /// Such pairs where asynchronous replication allows them.
     pub allowed_overlaps: u64,
     /// Fences that did not grow, or were ignored.
     pub inversions: u64,
-    /// Updates that were lost.
+    /// Lost updates.
     pub lost_updates: u64,
     /// Locks that outlived their bound.
     pub orphans: u64,
@@ -39,14 +39,14 @@ pub struct Tally {
     pub late_polls: u64,
     /// Other broken promises.
     pub others: u64,
-    /// From the end of a body to a free key.
+    /// The longest time from the end of a body to a free key.
     pub worst_release: Duration,
-    /// From the soft end of a lease to its signal.
+    /// The longest time from the soft end of a lease to its signal.
     pub worst_signal: Duration,
 }
 
 impl Tally {
-    /// Adds another one.
+    /// Adds the sums of `other`.
     pub fn add(&mut self, other: &Self) {
         self.sections += other.sections;
         for (kind, times) in &other.faults {
@@ -71,24 +71,24 @@ pub struct Outcome {
     pub reached: Vec<Reached>,
     /// Further measurements.
     pub remarks: Vec<String>,
-    /// Failures, the first of each kind.
+    /// All failures.
     pub failures: Vec<String>,
-    /// What the requirement adds to the sums.
+    /// The requirement's part of the sums.
     pub tally: Tally,
 }
 
 impl Outcome {
-    /// Whether nothing went wrong.
+    /// True if nothing went wrong.
     pub fn passed(&self) -> bool {
         self.failures.is_empty()
     }
 
-    /// Whether all wanted numbers were reached.
+    /// True if all required numbers were reached.
     pub fn complete(&self) -> bool {
         self.reached.iter().all(|of| of.count >= of.wanted)
     }
 
-    /// The result in a word or two.
+    /// Returns the result in a few words.
     pub fn result(&self) -> &'static str {
         match (self.passed(), self.complete()) {
             (false, _) => "FAIL",
@@ -97,7 +97,7 @@ impl Outcome {
         }
     }
 
-    /// The numbers in one line.
+    /// Returns the numbers in one line.
     pub fn numbers(&self) -> String {
         let mut line = String::new();
         for Reached {
@@ -118,17 +118,17 @@ impl Outcome {
 pub struct Sheet(Mutex<Outcome>);
 
 impl Sheet {
-    /// An empty one.
+    /// Creates an empty sheet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The outcome.
+    /// Returns the outcome.
     pub fn into_outcome(self) -> Outcome {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a number that was reached.
+    /// Notes a number that the run reached.
     pub fn reached(&self, what: &'static str, count: u64, wanted: u64) {
         self.outcome().reached.push(Reached {
             what,
@@ -171,7 +171,7 @@ impl Sheet {
         outcome.tally.worst_release = outcome.tally.worst_release.max(delay);
     }
 
-    /// Notes how long after the soft end of a lease the loss was signalled.
+    /// Notes the time from the soft end of a lease to the signal of its loss.
     pub fn signal(&self, delay: Duration) {
         let mut outcome = self.outcome();
         outcome.tally.worst_signal = outcome.tally.worst_signal.max(delay);
@@ -183,13 +183,13 @@ impl Sheet {
         self.fail(text);
     }
 
-    /// Notes a fence that did not grow, or a stale write that was accepted.
+    /// Notes a fence that did not grow, or an accepted stale write.
     pub fn inversion(&self, text: impl Into<String>) {
         self.outcome().tally.inversions += 1;
         self.fail(text);
     }
 
-    /// Notes updates that were lost.
+    /// Notes lost updates.
     pub fn lost_updates(&self, count: u64, text: impl Into<String>) {
         self.outcome().tally.lost_updates += count;
         self.fail(text);
@@ -202,7 +202,7 @@ impl Sheet {
     }
 
     /// Adds the oracle's report where asynchronous replication allows two holders after a
-    /// fail-over. Those are counted, and break no promise.
+    /// fail-over. Such overlaps are counted, and break no promise. Returns their number.
     pub fn report_replicated(&self, mut report: Report) -> u64 {
         let (overlaps, others) = report
             .violations

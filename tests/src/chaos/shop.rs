@@ -9,19 +9,19 @@ use sqlx::{Row, SqlitePool};
 
 use super::ledger::Written;
 
-/// How long a process that is stopped in a transaction keeps the other processes out.
+/// Time for which a process stopped in a transaction may keep the other processes out.
 const BUSY: Duration = Duration::from_secs(20);
 
 /// The table, in a file that all processes open.
 #[derive(Debug)]
 pub(super) struct Shop {
     table: SqlitePool,
-    /// Whether the table compares fences.
+    /// True if the table compares fences.
     checked: bool,
 }
 
 impl Shop {
-    /// Makes the table, with one row for each of `skus`.
+    /// Creates the table, with one row for each of `skus`.
     pub(super) async fn create(folder: &Path, skus: &[String]) {
         let shop = Self::open(folder, true);
         let create = "CREATE TABLE items (sku TEXT PRIMARY KEY, sold INTEGER, fence INTEGER)";
@@ -52,8 +52,8 @@ impl Shop {
         }
     }
 
-    /// Reads how many were sold. From here on the table refuses writers with an older fence. `None`
-    /// for a stale reader.
+    /// Returns the number of sold items, or `None` for a stale reader. From now on the table
+    /// refuses writers with an older fence.
     pub(super) async fn read(&self, sku: &str, fence: i64) -> Option<u64> {
         let update =
             "UPDATE items SET fence = $1 WHERE sku = $2 AND (fence <= $1 OR $3) RETURNING sold";

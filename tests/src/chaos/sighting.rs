@@ -1,4 +1,4 @@
-//! How long a key is seen that should be gone, and what a busy machine adds to that.
+//! The time for which a key outlives its due time, and the delay that a busy machine adds to it.
 
 use std::time::{Duration, Instant};
 
@@ -7,18 +7,18 @@ use leasehold::__test::now;
 use crate::lateness;
 use crate::probe::Probe;
 
-/// What a probe saw of a key.
+/// A probe's observation of a key.
 pub(super) struct Sighting {
-    /// How long after it was due the key was seen last: when the probe asked that found it.
+    /// Time from the due time to the start of the last look that found the key.
     pub(super) last: Duration,
-    /// Four times the longest of a thread's wake-up and an answer of the store meanwhile: a release
-    /// is a chain of both. Next to nothing on an idle machine.
+    /// Four times the longest delay of a thread's wake-up or of the store's answer meanwhile, since
+    /// a release is a chain of both. Next to nothing on an idle machine.
     pub(super) excuse: Duration,
 }
 
 impl Sighting {
-    /// Watches the key every `pause` until `watch` has passed since `due` and the key is gone, or
-    /// `most` has passed.
+    /// Looks at the key every `pause` until it is gone and `watch` has passed since `due`. Stops at
+    /// the latest when `most` has passed.
     pub(super) fn of(
         probe: &dyn Probe,
         key: &str,

@@ -1,4 +1,4 @@
-//! The one server of a requirement, a Redis or a PostgreSQL, and networks with faults to it.
+//! The single server of a requirement, a Redis or a PostgreSQL, and networks with faults to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::server::Server;
 /// The length of a record in a queue at the store.
 const RECORD: u64 = 46;
 
-/// A server of a requirement's own.
+/// A dedicated server for one requirement.
 pub(super) enum Site {
     Redis(Server),
     Postgres {
@@ -25,7 +25,7 @@ pub(super) enum Site {
 }
 
 impl Site {
-    /// An empty server for the locks. `store` is one of the two.
+    /// Starts an empty server for the locks. `store` is one of the two.
     pub(super) fn start(store: Store) -> Self {
         match store {
             Store::Postgres => {
@@ -39,7 +39,7 @@ impl Site {
         }
     }
 
-    /// The URL of its pools.
+    /// Returns the URL of its pools.
     pub(super) fn url(&self) -> String {
         match self {
             Self::Redis(server) => server.url(),
@@ -47,7 +47,7 @@ impl Site {
         }
     }
 
-    /// A network to it that can be made to fail.
+    /// Starts a network to it that can be made to fail.
     pub(super) fn proxy(&self) -> Proxy {
         match self {
             Self::Redis(server) => Proxy::start(server.address()),
@@ -55,7 +55,7 @@ impl Site {
         }
     }
 
-    /// The URL of pools behind the network.
+    /// Returns the URL of pools behind the network.
     pub(super) fn url_over(&self, proxy: &Proxy) -> String {
         match self {
             Self::Redis(_) => proxy.url(),
@@ -63,7 +63,7 @@ impl Site {
         }
     }
 
-    /// Tells how many processes queue for a key, dead ones included.
+    /// Returns a function that counts the processes in the queue of a key, dead ones included.
     pub(super) fn queues(&self) -> Box<dyn Fn(&str) -> u64> {
         match self {
             Self::Redis(server) => {
@@ -81,7 +81,7 @@ impl Site {
         }
     }
 
-    /// No holder is left: all keys are free after a ttl.
+    /// Checks that no holder is left: all keys must be free after a ttl.
     pub(super) fn all_free(&self, crew: &Crew, ttl: Duration) {
         match self {
             Self::Redis(server) => ending::all_free(crew, &server.probe(), ttl),
@@ -89,7 +89,7 @@ impl Site {
         }
     }
 
-    /// A look at the locks, apart from the code under test.
+    /// Returns a probe of the locks, apart from the code under test.
     pub(super) fn probe(&self) -> Arc<dyn Probe> {
         match self {
             Self::Redis(server) => Arc::new(server.probe().namespace("lock:")),
@@ -98,7 +98,7 @@ impl Site {
     }
 }
 
-/// No holder is left: all keys are free after a ttl.
+/// Checks that no holder is left: all keys must be free after a ttl.
 pub(super) fn all_free(crew: &Crew, database: &Database, ttl: Duration) {
     const HELD: &str = "SELECT min(key) FROM leasehold.locks WHERE state <> 'free' AND expires_at > clock_timestamp()";
     let probe = database.probe("lock:");
@@ -107,11 +107,11 @@ pub(super) fn all_free(crew: &Crew, database: &Database, ttl: Duration) {
     });
 }
 
-/// How many processes queue for a key, dead ones included.
+/// Returns the number of processes in the queue of a key, dead ones included.
 pub(super) fn queued(probe: &RedisProbe, key: &str) -> u64 {
     let queue = probe.get(&format!("lock:%leasehold:queue:lock:{key}"));
     let queue = queue.unwrap_or_default();
-    // The first record may be a mark, which has zeros in the place of a process.
+    // The first record may be a mark, which has zeros instead of a process.
     let marked = u64::from(queue.starts_with(&"0".repeat(32)));
     queue.len() as u64 / RECORD - marked
 }

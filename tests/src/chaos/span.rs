@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How long after its request a lease of this ttl ends, in nanoseconds.
+/// Returns the time from the request of a lease with this ttl to its end, in nanoseconds.
 pub(super) fn lease(ttl: Duration) -> u64 {
     nanos(ttl.saturating_sub(ttl / 100 + Duration::from_millis(2)))
 }

@@ -1,9 +1,9 @@
 //! The store of the locks in a run.
 
-/// Where the locks of a run are.
+/// The store of a run's locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Store {
-    /// A `redis-server` of the run's own.
+    /// A dedicated `redis-server`.
     Redis,
     /// `memory://`.
     Memory,
@@ -11,19 +11,19 @@ pub enum Store {
     Redlock,
     /// A master, two replicas and three Sentinels.
     Sentinel,
-    /// The same, with locks that count once replicas have them.
+    /// Like `Sentinel`, with locks that count once replicas have them.
     Replicas,
     /// A cluster of three masters and three replicas.
     Cluster,
-    /// A PostgreSQL of the run's own.
+    /// A dedicated PostgreSQL.
     Postgres,
-    /// A cluster of three members of etcd; one where a requirement needs one server.
+    /// A cluster of three members of etcd, or one server if a requirement needs only one.
     Etcd,
-    /// An ensemble of three servers of ZooKeeper; one where a requirement needs one server.
+    /// An ensemble of three servers of ZooKeeper, or one server if a requirement needs only one.
     Zookeeper,
 }
 
-/// The deployments beside one Redis. Each one's name is its variant in small letters.
+/// The deployments beside one Redis. The name of each is its variant in lower case.
 pub const DEPLOYMENTS: [Store; 7] = [
     Store::Redlock,
     Store::Sentinel,
@@ -35,7 +35,7 @@ pub const DEPLOYMENTS: [Store; 7] = [
 ];
 
 impl Store {
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     pub fn name(self) -> String {
         format!("{self:?}").to_lowercase()
     }

@@ -1,8 +1,8 @@
 //! Worker processes under every fault, until enough has happened.
 //!
-//! On Redis each has a network of its own to a server that has every write on disk before it
+//! On Redis each process has a separate network to a server that has every write on disk before it
 //! answers. (No promise covers a server that loses acknowledged writes.) With `memory://` the locks
-//! belong to one process, which is stopped and killed. Each process begins with keys of its own.
+//! belong to one process, which is stopped and killed. Each such process begins with new keys.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,35 +20,35 @@ use crate::oracle::Report;
 use crate::proxy::Proxy;
 use crate::server::ServerOptions;
 
-/// The ttl of all locks: faults are shorter and longer than this.
+/// The ttl of all locks. Some faults are shorter than this, others longer.
 pub(super) const TTL: Duration = Duration::from_millis(600);
 pub(super) const WORKERS: usize = 4;
-/// So much must happen in any run,
+/// The least progress of any run.
 const LEAST: u64 = 200;
-/// for which it gets so many times its limit.
+/// Multiple of its limit that a run may take to make this progress.
 const PATIENCE: u32 = 12;
 
-/// The workers' job, and for how long they do it.
+/// The workers' job, and the conditions for the end of their run.
 pub(super) struct Storm<'a> {
-    /// Makes the job of a worker from its store, the prefix of its keys, and its seed.
+    /// Makes the job of a worker from the URL of its store, the prefix of its keys, and its seed.
     pub(super) job: fn(&Crew, &str, &str, u64) -> Job,
-    /// What goes on beside it, on Redis: with the server's URL, until the end is told.
+    /// Runs beside the workers on Redis, with the server's URL, until the flag is set.
     pub(super) beside: &'a (dyn Fn(&str, &AtomicBool) + Sync),
-    /// The note without which no run ends, if any: as its line begins.
+    /// The beginning of the line of a note without which no run ends, if any.
     pub(super) awaited: Option<&'static [u8]>,
-    /// The notes that count as progress,
+    /// The notes that count as progress.
     pub(super) progress: Progress,
-    /// A full run ends when it has so many of them and so many faults,
+    /// A full run ends with this many of them and this many faults.
     pub(super) enough: u64,
     pub(super) faults: u64,
-    /// or after this time.
+    /// The time after which a run ends.
     pub(super) limit: Duration,
 }
 
-/// Nothing goes on beside.
+/// Runs nothing beside the workers.
 pub(super) fn alone(_: &str, _: &AtomicBool) {}
 
-/// How many faults the workers made themselves.
+/// Returns the number of faults that the workers caused themselves.
 pub(super) fn from_inside(report: &Report) -> u64 {
     let of_kind = |kind: &&str| report.faults.get(*kind).copied().unwrap_or(0);
     INSIDE.iter().map(of_kind).sum()
@@ -158,7 +158,7 @@ impl Storm<'_> {
     pub(super) fn until_enough(&self, size: Size, history: &Path) {
         let started = Instant::now();
         let mut tally = Tally::of(history, self.progress, self.awaited);
-        // On a machine that is busy with other tests nothing may happen for long.
+        // On a machine busy with other tests, it can take long until anything happens.
         while started.elapsed() < self.limit
             || (!tally.has(LEAST, 0) && started.elapsed() < self.limit * PATIENCE)
         {
@@ -171,9 +171,9 @@ impl Storm<'_> {
     }
 }
 
-/// The pause between two faults of one process. A full run leaves time for sections too. So does
-/// one on PostgreSQL, which starts a process for each new connection: on a busy machine no worker
-/// would be connected for long enough to get a lock.
+/// Returns the longest pause between two faults of one process. A full run leaves time for sections
+/// too. So does a small run on PostgreSQL, which starts a process for each new connection. On a
+/// busy machine no worker would otherwise be connected for long enough to get a lock.
 pub(super) fn pause(ground: &Ground) -> Duration {
     match ground.size {
         Size::Full if ground.store == Store::Memory => Duration::from_millis(250),

@@ -1,5 +1,5 @@
 //! Worker processes under every fault, on a PostgreSQL that has every commit on disk before it
-//! answers. (No promise covers a server that loses commits that it confirmed.)
+//! answers. (No promise covers a server that loses confirmed commits.)
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -74,7 +74,7 @@ struct Struck<'a> {
 }
 
 impl Struck<'_> {
-    /// Plays faults one after the other, until `over`.
+    /// Injects one fault after another, until `over`.
     fn run(&mut self, pause: Duration, over: &AtomicBool) {
         while !over.load(Ordering::Relaxed) {
             std::thread::sleep(self.spans.up_to(pause));
@@ -90,7 +90,7 @@ impl Struck<'_> {
                     self.tell("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'leasehold:%'");
                 }
                 4 => {
-                    // Beside an idle lock's row there is none that it may remove.
+                    // It may remove no rows except those of idle locks.
                     self.crew.fault("sweep of all idle rows");
                     self.tell("SELECT leasehold.sweep('0 s', 100000)");
                 }
@@ -105,7 +105,7 @@ impl Struck<'_> {
         }
     }
 
-    /// Another client keeps the rows of all locks to itself.
+    /// Lets another client lock the rows of all locks.
     fn block(&mut self) {
         self.crew.fault("rows locked by another client");
         let span = self.spans.up_to(TTL * 3 / 2).as_secs_f64();
@@ -115,7 +115,7 @@ impl Struck<'_> {
     }
 
     fn tell(&self, sql: &str) {
-        // Another transaction may have been in its way.
+        // Another transaction may be in its way, so a failure is ignored.
         self.database.try_run(sql);
     }
 }

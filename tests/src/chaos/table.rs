@@ -7,20 +7,20 @@ use super::ground::Requirement;
 use super::sheet::{Outcome, Tally};
 use super::store::Store;
 
-/// A requirement that ran.
+/// A requirement that ran, and its result.
 #[derive(Debug)]
 pub struct Row {
     /// The requirement.
     pub requirement: Requirement,
     /// The store.
     pub store: Store,
-    /// How long it took.
+    /// The duration of the run.
     pub took: Duration,
     /// Its outcome.
     pub outcome: Outcome,
 }
 
-/// The sums and the requirements.
+/// Renders the sums and the requirements.
 pub fn render(rows: &[Row]) -> String {
     let mut tally = Tally::default();
     for row in rows {

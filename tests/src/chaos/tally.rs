@@ -1,4 +1,4 @@
-//! What has happened so far in a run, read from its history while it grows.
+//! The progress of a run, read from its history while it grows.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 
 use super::ground::{Ground, Size};
 
-/// The faults that workers make themselves.
+/// Faults that workers cause themselves.
 pub(super) const INSIDE: [&str; 2] = ["future dropped", "user worker blocked"];
 
-/// How long a full run goes on that has not reached its numbers.
+/// Time limit of a full run that does not reach its numbers.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
-/// How long a run lasts: for its time, and a full one longer until it has reached its numbers.
+/// The length of a run. A full run may exceed its time until it has reached its numbers.
 pub(super) struct Span {
     time: Duration,
     longest: Duration,
 }
 
 impl Span {
-    /// One of so many equal parts of the requirement's run.
+    /// Returns the length of one of `parts` equal parts of the requirement's run.
     pub(super) fn of(ground: &Ground, parts: u32) -> Self {
         let time = ground.time / parts;
         let longest = match ground.size {
@@ -30,13 +30,13 @@ impl Span {
         Self { time, longest }
     }
 
-    /// Whether a run that began then goes on. `enough`: whether it has reached its numbers.
+    /// True if a run that began at `began` goes on. `enough` is true if it has reached its numbers.
     pub(super) fn goes_on(&self, began: Instant, enough: bool) -> bool {
         began.elapsed() < if enough { self.time } else { self.longest }
     }
 }
 
-/// Which notes count.
+/// The notes that count as progress.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Progress {
     /// Bodies that begin.
@@ -59,14 +59,15 @@ pub(super) struct Tally {
     lines: BufReader<File>,
     line: Vec<u8>,
     counted: Progress,
-    /// How the note begins that is still missing.
+    /// The beginning of a note still missing, if any.
     awaited: Option<&'static [u8]>,
     progress: u64,
     faults: u64,
 }
 
 impl Tally {
-    /// Begins at the beginning of the history. `awaited`: how a note begins that must be there too.
+    /// Starts at the beginning of the history. `awaited` is the beginning of a note that must occur
+    /// too.
     pub(super) fn of(history: &Path, counted: Progress, awaited: Option<&'static [u8]>) -> Self {
         let history = File::open(history).expect("the history is there");
         Self {
@@ -79,14 +80,14 @@ impl Tally {
         }
     }
 
-    /// Reads the notes that are new.
+    /// Reads the new notes.
     pub(super) fn read(&mut self) {
         while self
             .lines
             .read_until(b'\n', &mut self.line)
             .is_ok_and(|length| length > 0)
         {
-            // A process is writing the rest.
+            // A process is still writing the rest.
             if !self.line.ends_with(b"\n") {
                 return;
             }
@@ -98,13 +99,13 @@ impl Tally {
         }
     }
 
-    /// Whether so much has happened, under so many faults from outside, and nothing is missing.
+    /// True if this progress and this many faults from outside are reached, and no note is missing.
     pub(super) fn has(&self, progress: u64, faults: u64) -> bool {
         progress <= self.progress && faults <= self.faults && self.awaited.is_none()
     }
 }
 
-/// Whether the note is of a fault from outside: faults that workers make themselves do not count.
+/// True for the note of a fault from outside. Faults that workers cause themselves do not count.
 fn is_outside_fault(line: &[u8]) -> bool {
     let fault = b"{\"note\":\"fault\",\"kind\":\"";
     let kind = line.strip_prefix(fault);

@@ -1,5 +1,5 @@
-//! The log and the metrics of a worker process. One of them blocks for a while or panics once: it
-//! is the user's code.
+//! The log and the metrics recorder of a worker process, both of them user code. One of them blocks
+//! for a while or panics once.
 
 use std::io::{PipeWriter, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,11 +22,11 @@ const MORE_THAN_FULL: usize = 1 << 21;
 
 static SINK: OnceLock<Arc<Sink>> = OnceLock::new();
 
-/// Makes it the log or the recorder of this process. There is no trouble before [`begin`].
+/// Installs the log or the recorder in this process. It causes trouble only after [`begin`].
 ///
 /// # Panics
 ///
-/// When this process has one already.
+/// Panics if this process has one already.
 pub(super) fn install(telemetry: Telemetry, history: History) {
     let sink = Arc::new(Sink::new(telemetry, history));
     match telemetry.outlet {
@@ -53,9 +53,9 @@ pub(super) fn begin() {
 struct Sink {
     telemetry: Telemetry,
     history: History,
-    /// A pipe that is full.
+    /// A full pipe.
     pipe: PipeWriter,
-    /// From when on there is trouble.
+    /// Start of the trouble.
     from: AtomicU64,
     hit: AtomicBool,
 }
@@ -72,7 +72,7 @@ impl Sink {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 std::thread::sleep(time);
-                // From here on the pipe takes everything.
+                // Now the pipe takes everything.
                 let mut taken = [0; 4096];
                 while reader.read(&mut taken).is_ok_and(|count| count > 0) {}
             });
@@ -95,7 +95,7 @@ impl Sink {
         self.from.load(Ordering::Relaxed)
     }
 
-    /// Takes a text that is logged or counted.
+    /// Takes a logged or counted text.
     fn take(&self) {
         if now() < self.from() {
             return;

@@ -1,5 +1,5 @@
-//! The bodies of requirement 37, and what they note: which of them is in a lock, and what the tasks
-//! see that they have left behind.
+//! The bodies of requirement 37. They record which of them is in a lock, and the observations of
+//! the tasks that they leave behind.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use leasehold::LockHandle;
 
-/// A lock, as its bodies see it.
+/// The bodies in one lock.
 #[derive(Debug, Default)]
 struct Seat {
-    /// The body that is alone in the lock.
+    /// The body alone in the lock, if any.
     alone: Option<u64>,
     readers: u64,
     /// The last body that began, alone or not.
@@ -25,12 +25,12 @@ struct Seat {
 pub(super) struct Visits {
     seats: Vec<Mutex<Seat>>,
     begun: AtomicU64,
-    /// How often a task that outlived its call found that call's lock gone.
+    /// Number of tasks that outlived their call and found its lock gone.
     outlived: AtomicU64,
     violations: Mutex<Vec<String>>,
 }
 
-/// Where a body is.
+/// The lock of a body, and its mode.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spot {
     pub(super) seat: usize,
@@ -53,7 +53,7 @@ impl Visits {
         self.outlived.load(Ordering::Relaxed)
     }
 
-    /// Takes out what went wrong.
+    /// Takes the recorded violations.
     pub(super) fn violations(&self) -> Vec<String> {
         let mut violations = self
             .violations
@@ -76,7 +76,7 @@ impl Visits {
         violations.push(text);
     }
 
-    /// The body of a call. A task that it spawns goes on when the call is gone.
+    /// The body of a call. A task spawned by it goes on after the call.
     pub(super) async fn body(self: &Arc<Self>, lock: &LockHandle, spots: &[Spot]) {
         let body = 1 + self.begun.fetch_add(1, Ordering::Relaxed);
         let _inside: Vec<_> = spots.iter().map(|spot| self.enter(body, *spot)).collect();
@@ -108,7 +108,7 @@ impl Visits {
         }
     }
 
-    /// Works for as long as the handle allows it. No other body may have begun by then.
+    /// Works for as long as the handle is good. No other body may begin in that time.
     async fn outlive(&self, body: u64, lock: &LockHandle, seat: usize) {
         loop {
             let last = self.seat(seat).last;
@@ -126,7 +126,7 @@ impl Visits {
     }
 }
 
-/// A body inside of a lock.
+/// A body inside a lock.
 struct Inside {
     visits: Arc<Visits>,
     body: u64,
@@ -144,7 +144,7 @@ impl Drop for Inside {
     }
 }
 
-/// Polls a call so many times at most, and drops it then. Returns whether it ended.
+/// Polls a call at most `times` times, and then drops it. Returns true if it ended.
 pub(super) async fn polled(times: u64, call: impl Future) -> bool {
     let mut call = pin!(call);
     let mut left = times;

@@ -1,4 +1,4 @@
-//! Notes about locks that are held in this process, not in a worker.
+//! Notes about locks held in this process instead of a worker.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use leasehold::{Fence, LockGuard, LockHandle};
 use super::crew::Crew;
 use crate::oracle::{Mode, Note};
 
-/// Notes to the history of a crew.
+/// Writes notes to the history of a crew.
 pub(super) struct Witness<'a> {
     crew: &'a Crew,
     holders: AtomicU64,
@@ -22,8 +22,8 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// Notes that a lock is held alone, until the returned value is dropped. The lease may end
-    /// before.
+    /// Notes that a lock is held alone until the returned value is dropped. The lease may end
+    /// earlier.
     pub(super) fn enter(&self, key: &str, guard: &LockGuard) -> Inside<'_> {
         let handle = guard.handle();
         let (deadline, at) = (deadline(&handle), now());
@@ -49,7 +49,7 @@ impl<'a> Witness<'a> {
     }
 }
 
-/// A lock that is held.
+/// A held lock.
 pub(super) struct Inside<'a> {
     crew: &'a Crew,
     key: String,

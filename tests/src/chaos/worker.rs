@@ -1,4 +1,4 @@
-//! A worker process: runs a [`Job`] until it is done, told to end, or killed.
+//! A worker process, which runs a [`Job`] until it is done, asked to end, or killed.
 
 use std::io::BufRead;
 use std::path::Path;
@@ -22,16 +22,16 @@ use crate::oracle::{History, Note};
 use crate::random::Random;
 use crate::wait;
 
-/// The end of standard input asks the process to end. It ends after this time at the latest.
+/// Time limit of the process after the end of standard input, which asks it to end.
 const LAST_CALL: Duration = Duration::from_secs(20);
 
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// The worker's `main`; `heap` tells how much is allocated.
+/// The worker's `main`. `heap` returns the number of allocated bytes.
 ///
 /// # Panics
 ///
-/// When the argument is no job, or the store does not take connections for half a minute.
+/// Panics if the argument is not a job, or if the store accepts no connection for half a minute.
 pub fn main(argument: &str, heap: fn() -> usize) {
     let job: Job = serde_json::from_str(argument).expect("a job as JSON");
     if let Some(file) = &job.gauge {
@@ -50,13 +50,14 @@ pub fn main(argument: &str, heap: fn() -> usize) {
     runtime.block_on(run(job));
 }
 
-/// From now on the present thread hardly runs when another needs the processor. The pools' threads
-/// are not started by it, but by the main thread, and so have the main thread's nice value.
+/// Gives the current thread the lowest priority, so it hardly runs when another thread needs the
+/// processor. The main thread starts the threads of the pools, so they keep its nice value.
 fn idle() {
     rustix::process::nice(19).expect("each thread may be nicer");
 }
 
-/// Waits for the end of standard input: the parent closes it, or is gone.
+/// Waits for the end of standard input. The parent closes it to ask this process to end, or by
+/// ending itself.
 fn listen() {
     for _ in std::io::stdin().lock().lines().map_while(Result::ok) {}
     ENDING.store(true, Ordering::Relaxed);
@@ -103,14 +104,15 @@ async fn run(job: Job) {
     }
 }
 
-/// Lets the parent change the network between the connecting and the first call.
+/// Waits at the gate, so that the parent can change the network between connecting and the first
+/// call.
 async fn wait_at(gate: &Path) {
     std::fs::write(gate.with_extension("ready"), "").expect("the gate's folder is writable");
     let go = gate.with_extension("go");
     wait::until_async("the gate opens", LAST_CALL, || go.exists()).await;
 }
 
-/// The network may be failing while this process starts.
+/// Connects a pool, even if the network fails at the start of this process.
 async fn connect(job: &Job, lane: &Lane) -> LockPool {
     let builder = LockPool::builder()
         .url(&job.url)
@@ -123,7 +125,7 @@ async fn connect(job: &Job, lane: &Lane) -> LockPool {
     wait::connected(builder).await
 }
 
-/// The shop, if the job sells anything.
+/// Opens the shop, if the job sells anything.
 fn shop(job: &Job) -> Option<Shop> {
     job.lanes.iter().find_map(|lane| match lane.work {
         Work::Sell { checked } => Some(Shop::open(&job.ledger, checked)),
@@ -131,7 +133,7 @@ fn shop(job: &Job) -> Option<Shop> {
     })
 }
 
-/// The table of orders, if the job makes any.
+/// Opens the table of orders, if the job makes any.
 fn orders(job: &Job) -> Option<Orders> {
     let makes = |lane: &Lane| matches!(lane.work, Work::Order { .. });
     let made = job.lanes.iter().any(makes);
@@ -194,7 +196,7 @@ impl Copy {
         }
     }
 
-    /// The call's key, or its two keys.
+    /// Chooses the key of a call, or its two keys.
     fn keys(&mut self) -> Vec<String> {
         let keys = &self.lane.keys;
         let count = u64::try_from(keys.len()).unwrap_or(1);

@@ -11,8 +11,8 @@ use tokio::sync::watch;
 
 type Barred = BTreeSet<IpAddr>;
 
-/// A proxy before the port on which a node hears the other nodes. Each of them connects from an
-/// address of its own. Dropping the proxy closes everything.
+/// A proxy in front of the port on which a node listens for the other nodes. Each of them connects
+/// from its own address. Dropping the proxy closes everything.
 #[derive(Debug)]
 pub(super) struct Bus {
     port: u16,
@@ -22,7 +22,7 @@ pub(super) struct Bus {
 }
 
 impl Bus {
-    /// Starts the proxy before the port `target`; all connections pass.
+    /// Starts the proxy in front of the port `target`; all connections pass.
     pub(super) fn start(target: u16) -> Self {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         listener.set_nonblocking(true).expect("a socket option");
@@ -41,12 +41,12 @@ impl Bus {
         }
     }
 
-    /// The port on which the node can be reached.
+    /// The port at which other nodes reach the node.
     pub(super) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Closes the connections from these addresses and takes no more. Connections from other
+    /// Closes the connections from these addresses and accepts no more. Connections from other
     /// addresses pass.
     pub(super) fn bar(&self, from: impl IntoIterator<Item = IpAddr>) {
         self.barred.send_replace(from.into_iter().collect());
@@ -100,7 +100,7 @@ async fn carry(
     target: u16,
     mut barred: watch::Receiver<Barred>,
 ) {
-    // A node that is down shows as a connection that closes at once.
+    // If the node is down, its peer sees a connection that closes at once.
     let Ok(mut to) = TcpStream::connect((Ipv4Addr::LOCALHOST, target)).await else {
         return;
     };

@@ -1,4 +1,4 @@
-//! Another holder in a part of a cluster.
+//! Plays another holder, for keys with one prefix in a cluster.
 
 use std::time::Duration;
 

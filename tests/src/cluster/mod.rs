@@ -1,4 +1,4 @@
-//! Masters and replicas of a Redis Cluster: all real processes.
+//! Masters and replicas of a Redis Cluster: all are real processes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,17 +17,17 @@ mod standing;
 use bus::Bus;
 pub use key_probe::ClusterProbe;
 
-/// How many masters there are, with the slots shared among them evenly.
+/// Number of masters. The slots are divided evenly among them.
 pub const MASTERS: usize = 3;
 const SLOTS: usize = 16_384;
 
-/// How long a change may take that needs several processes to find each other.
+/// Limit for a change in which several processes must find each other.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long a node must be silent before it counts as down.
+/// Silence after which a node counts as down, in milliseconds.
 const NODE_TIMEOUT_MS: &str = "2000";
 
-/// How the nodes are configured.
+/// Configuration of the nodes.
 #[derive(Debug, Clone, Default)]
 #[must_use]
 pub struct Setup {
@@ -39,7 +39,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Masters only, without a password.
+    /// A configuration with masters only, without a password.
     pub fn new() -> Self {
         Self::default()
     }
@@ -56,13 +56,13 @@ impl Setup {
         self
     }
 
-    /// Clients must give this password.
+    /// Requires this password from clients.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
     }
 
-    /// The nodes run this program.
+    /// Runs this program as each node.
     pub fn program(mut self, program: &Path) -> Self {
         self.program = Some(program.to_owned());
         self
@@ -79,7 +79,7 @@ impl Setup {
     ///
     /// # Panics
     ///
-    /// When they do not find each other.
+    /// Panics if they do not find each other.
     pub fn start(self) -> Cluster {
         let count = MASTERS + self.replicas + self.spares;
         let nodes = (0..count).map(|index| self.node(index));
@@ -111,7 +111,7 @@ impl Setup {
         let options = match &bus {
             Some(bus) => options
                 .option("cluster-announce-ip", &["127.0.0.1"])
-                // The server takes only 127.0.0.1 itself for this machine.
+                // The server treats only 127.0.0.1 itself as this machine.
                 .option("protected-mode", &["no"])
                 .option("cluster-announce-bus-port", &[&bus.port().to_string()])
                 .option("bind-source-addr", &[&standing::address(index).to_string()]),
@@ -146,7 +146,7 @@ fn slots_of(master: usize) -> (usize, usize) {
     (master * SLOTS / MASTERS, (master + 1) * SLOTS / MASTERS - 1)
 }
 
-/// One process.
+/// The process of one node.
 #[derive(Debug)]
 struct Node {
     server: Server,
@@ -167,14 +167,15 @@ impl Node {
     }
 }
 
-/// A running cluster: masters first, then the replica of each, as they were at the start.
+/// A running cluster. The nodes keep their order from the start: masters first, then the replica of
+/// each.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<Node>,
 }
 
 impl Cluster {
-    /// The URL for a pool. Names all nodes.
+    /// The URL for a pool, with all running nodes.
     pub fn url(&self) -> String {
         let hosts = self
             .running()
@@ -204,21 +205,21 @@ impl Cluster {
         self.probe(self.owner(self.slot(key)))
     }
 
-    /// The slot of a key, given as it is on the wire.
+    /// The slot of a key. The key is passed as it is on the wire.
     ///
     /// # Panics
     ///
-    /// When no node runs.
+    /// Panics if no node runs.
     pub fn slot(&self, key: &str) -> usize {
         let (_, any) = self.running().next().expect("a node runs");
         any.run(cmd("CLUSTER").arg("KEYSLOT").arg(key))
     }
 
-    /// The node that has a slot, by its own account.
+    /// The node that reports the slot as its own.
     ///
     /// # Panics
     ///
-    /// When no node has it.
+    /// Panics if no node has it.
     pub fn owner(&self, slot: usize) -> usize {
         let owner = self.running().find(|(_, node)| has(node, slot));
         owner.expect("a node has the slot").0
@@ -252,25 +253,25 @@ impl Cluster {
         keys.len()
     }
 
-    /// Moves one key of a slot that is moving.
+    /// Moves one key of a moving slot.
     pub fn move_key(&self, key: &str, to: usize) {
         let from = self.node(self.owner(self.slot(key)));
         let mut migrate = cmd("MIGRATE");
         migrate.arg("127.0.0.1").arg(self.server(to).port());
-        // A key that expired meanwhile is no error.
+        // A key that expired meanwhile is not an error.
         from.run::<String>(migrate.arg(key).arg(0).arg(5_000));
     }
 
-    /// The last step: the slot belongs to its new node, and all masters know it. A master that
-    /// heard of it late could take the slot back, so the masters are told again until they agree.
+    /// The last step: assigns the slot to its new node on all masters. A master that learned of it
+    /// late could take the slot back, so the command is repeated until the masters agree.
     pub fn finish_move(&self, slot: usize, to: usize) {
         let id = self.id(to);
         self.set_slot(to, slot, "NODE", &id);
         let is_master = |node: &Node| node.server.role().as_deref() == Some("master");
         let mut untold: Vec<_> = self.running().filter(|(_, node)| is_master(node)).collect();
         wait::until("the masters agree on a slot", PATIENCE, || {
-            // The old node is told in any case: it may have heard of it without forgetting that the
-            // slot was moving.
+            // The old node gets the command in any case: it may have learned of the new owner
+            // without forgetting that the slot was moving.
             for (index, _) in &untold {
                 self.set_slot(*index, slot, "NODE", &id);
             }
@@ -281,7 +282,7 @@ impl Cluster {
         });
     }
 
-    /// Does all steps.
+    /// Moves a slot with all its keys, in all three steps.
     pub fn reshard(&self, slot: usize, to: usize) {
         self.begin_move(slot, to);
         while self.move_keys(slot, to, 10) > 0 {}
@@ -294,20 +295,20 @@ impl Cluster {
         self.nodes[node].runs = false;
     }
 
-    /// Starts a node again. It knows its cluster, and no locks.
+    /// Starts a node again. It still knows its cluster, but no locks.
     pub fn restart(&mut self, node: usize) {
         self.nodes[node].server.restart();
         self.nodes[node].runs = true;
         self.connect_probe(node);
     }
 
-    /// Connects the plain client of a node anew.
+    /// Connects the plain client of a node again.
     pub fn connect_probe(&mut self, node: usize) {
         let node = &mut self.nodes[node];
         node.probe = node.server.probe();
     }
 
-    /// Waits until the replica of a killed master has taken over, and the nodes that run see a
+    /// Waits until the replica of a killed master has taken over, and the running nodes see a
     /// cluster that serves.
     pub fn wait_until_it_serves_without(&self, dead: usize) {
         self.wait_until_taken_over(dead + MASTERS);
@@ -321,7 +322,7 @@ impl Cluster {
         });
     }
 
-    /// How many different epochs the nodes believe to be in.
+    /// Number of different epochs that the running nodes report.
     fn epochs(&self) -> usize {
         let epoch = |state: String| {
             let line = state.lines().find(|line| line.contains("current_epoch"));
@@ -390,13 +391,13 @@ impl Cluster {
     }
 }
 
-/// Whether the node sees an owner for every slot.
+/// True if the node sees an owner for every slot.
 fn is_complete(node: &Node) -> bool {
     let info = node.state();
     info.contains("cluster_slots_ok:16384\r")
 }
 
-/// Whether the node says that it has the slot itself.
+/// True if the node reports the slot as its own.
 fn has(node: &Node, slot: usize) -> bool {
     let own: String = node.run(cmd("CLUSTER").arg("MYID"));
     owner_seen_by(node, slot) == Some(own)
@@ -410,8 +411,7 @@ fn owner_seen_by(node: &Node, slot: usize) -> Option<String> {
     line.split(' ').next().map(str::to_owned)
 }
 
-/// Whether `range` (`7`, `7-9`) covers the slot. `[7->-…]` is a slot that is moving, and covers
-/// none.
+/// True if `range` (`7`, `7-9`) covers the slot. `[7->-…]` is a moving slot, and covers none.
 fn covers(range: &str, slot: usize) -> bool {
     let (first, last) = range.split_once('-').unwrap_or((range, range));
     let bounds = first.parse().ok().zip(last.parse().ok());

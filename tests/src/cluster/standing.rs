@@ -1,4 +1,4 @@
-//! Which nodes are masters and which replicas by now, and how that changes.
+//! The present roles of the nodes, master or replica, and how tests change them.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::{Cluster, MASTERS, Node, PATIENCE};
 use crate::proxy::Proxy;
 use crate::wait;
 
-/// How long a replica tries to take over from a living master.
+/// Limit for one attempt of a replica to take over from a living master.
 const ATTEMPT: Duration = Duration::from_secs(5);
 
 /// The address from which a node connects to other nodes.
@@ -30,7 +30,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// When it has none.
+    /// Panics if it has none.
     pub fn replica_of(&self, master: usize) -> usize {
         let id = self.id(master);
         let is_its = |node: &Node| {
@@ -62,11 +62,11 @@ impl Cluster {
         self.node(master).run::<u32>(&cut);
     }
 
-    /// Lets a replica take over from a living master, which helps.
+    /// Lets a replica take over from a living master, with the master's help.
     ///
     /// # Panics
     ///
-    /// When it does not.
+    /// Panics if the replica does not take over.
     pub fn depose(&self, master: usize) {
         let successor = self.replica_of(master);
         // The replica may not be in step yet, and may give the attempt up.
@@ -114,11 +114,12 @@ impl Cluster {
         self.node(node).run::<()>(&acl);
     }
 
-    /// A network in front of each node. From now on all nodes send their clients to these networks.
+    /// Starts a network in front of each node. From now on all nodes send their clients to these
+    /// networks.
     ///
     /// # Panics
     ///
-    /// When the nodes do not tell each other.
+    /// Panics if the nodes do not learn of the networks.
     pub fn proxies(&self) -> Vec<Proxy> {
         let nodes = self.running();
         let proxies: Vec<_> = nodes
@@ -144,18 +145,18 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// When it does not become one.
+    /// Panics if the node does not become a master.
     pub fn wait_until_taken_over(&self, successor: usize) {
         wait::until("the replica takes over", PATIENCE, || {
             says(self.node(successor), "role:master") && self.serves()
         });
     }
 
-    /// Waits until an isolated node serves no more, and its replica is a master.
+    /// Waits until an isolated node no longer serves, and its replica is a master.
     ///
     /// # Panics
     ///
-    /// When that does not happen.
+    /// Panics if that does not happen.
     pub fn wait_until_given_up(&self, isolated: usize, successor: usize) {
         wait::until("the replica of the isolated takes over", PATIENCE, || {
             says(self.node(successor), "role:master") && !serves(self.node(isolated))
@@ -166,7 +167,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// When that does not happen.
+    /// Panics if that does not happen.
     pub fn wait_until_whole(&self) {
         let paired = |node: &Node| {
             let info = replication(node);

@@ -11,19 +11,19 @@ pub enum Answer {
     Granted {
         /// The fence.
         fence: u64,
-        /// How many fences after it are reserved for this token.
+        /// Number of fences after it that are reserved for this token.
         spare: u32,
-        /// Whether other processes queue.
+        /// True if other processes queue.
         wanted: bool,
     },
     /// Another token has the lock.
     Held {
-        /// How long it has it at most; `None` for a lock without an end.
+        /// Longest remaining time of that token; `None` for a lock that does not expire.
         left: Option<Duration>,
-        /// Whether this process will be told when its turn comes.
+        /// True if this process will be notified of its turn.
         queued: bool,
     },
-    /// There are shares, with this limit, which is more than the request's.
+    /// The lock is shared, with this limit, which is greater than the requested one.
     Limited(u32),
 }
 
@@ -61,7 +61,7 @@ impl Answer {
     }
 }
 
-/// The one answer of a script that answers for each lock.
+/// Returns the single answer of a script that answers for each lock.
 #[track_caller]
 pub(super) fn only(value: Value) -> Value {
     match value {
@@ -71,14 +71,14 @@ pub(super) fn only(value: Value) -> Value {
     }
 }
 
-/// Whether a script that says 1 for yes has said so.
+/// True if a script has answered 1.
 #[track_caller]
 pub(super) fn yes(value: Value) -> bool {
     signed(&only(value)) == 1
 }
 
-/// The fences of locks that were requested all at once, or the index of the lock that another token
-/// has.
+/// Reads the answer to a request for several locks, all or none: their fences, or the index of the
+/// lock that another token has.
 #[track_caller]
 pub(super) fn all_or_none(value: &Value) -> Result<Vec<u64>, usize> {
     match value {
@@ -93,7 +93,7 @@ pub(super) fn all_or_none(value: &Value) -> Result<Vec<u64>, usize> {
     }
 }
 
-/// The fence of a lock that was taken, for the first time or again.
+/// The fence of a lock, taken for the first time or again.
 #[track_caller]
 fn fence(answer: &Value) -> u64 {
     match Answer::read(answer, 0) {

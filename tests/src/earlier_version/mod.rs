@@ -1,9 +1,9 @@
-//! A process of version 0.1.0 (commit 47729d5) on a server, for tests in which it meets the present
+//! A process of version 0.1.0 (commit 47729d5) on a server, for tests together with the present
 //! version.
 //!
-//! It speaks that version's protocol, with copies of its scripts in `tests/wire/v0_1_0`. It keeps
-//! that version's habits: when it asks again, when it hands a lock over, how it reacts to messages.
-//! It has none of the present version's code.
+//! It uses that version's protocol, with copies of its scripts in `tests/wire/v0_1_0`. It repeats
+//! requests, hands locks over and reacts to messages like that version. Except for the clock, it
+//! uses no code of the present version.
 
 mod answer;
 mod process;

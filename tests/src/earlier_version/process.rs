@@ -12,19 +12,19 @@ use super::scripts::{self, ACQUIRE, ACQUIRE_ALL, JOIN, LEAVE, PART, RELEASE, REN
 use super::want::Want;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How often the listening thread checks whether its process is gone.
+/// Interval at which the listening thread checks whether its process is gone.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A message on a process's channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// The key was handed to this process, or the process is to look again.
+    /// The key was handed to this process, or the process should look again.
     Turn(String),
     /// Another process queues for a key that this one has.
     Wanted(String),
 }
 
-/// A process of version 0.1.0. Keys are given as they are on the wire, with their namespace.
+/// A process of version 0.1.0. Keys are passed as they are on the wire, with their namespace.
 pub struct EarlierProcess {
     requests: Connection,
     messages: Receiver<Message>,
@@ -42,11 +42,11 @@ impl std::fmt::Debug for EarlierProcess {
 
 impl EarlierProcess {
     /// Connects, loads the scripts and listens on the process's channel. The namespace is `lock`,
-    /// as by default, or empty.
+    /// the default, or empty.
     ///
     /// # Panics
     ///
-    /// When the server does not do that.
+    /// Panics if the server refuses any of this.
     pub fn connect(url: &str, namespace: &str) -> Self {
         let client = redis::Client::open(url).expect("a URL");
         let connect = || client.get_connection_with_timeout(TIMEOUT);
@@ -80,7 +80,7 @@ impl EarlierProcess {
         &self.name
     }
 
-    /// Asks once for a lock, or a share of it. With `queue` the process gets a place in the queue
+    /// Requests a lock once, or a share of it. With `queue`, the process gets a place in the queue
     /// if the lock is held.
     #[track_caller]
     pub fn ask(&mut self, want: &Want, token: &str, queue: bool) -> Answer {
@@ -120,12 +120,12 @@ impl EarlierProcess {
         Answer::read(&answer, 0)
     }
 
-    /// Asks for several locks, each with its token, all or none. Returns their fences, or the index
+    /// Requests several locks, each with its token, all or none. Returns their fences, or the index
     /// of the lock that another token has.
     ///
     /// # Panics
     ///
-    /// When the server fails.
+    /// Panics if the server fails.
     #[track_caller]
     pub fn ask_all(&mut self, wanted: &[(&str, &str)], ttl: Duration) -> Result<Vec<u64>, usize> {
         let mut acquire = ACQUIRE_ALL.call(1 + 2 * wanted.len());
@@ -144,7 +144,7 @@ impl EarlierProcess {
         all_or_none(&self.run(&acquire))
     }
 
-    /// Renews a lock. Returns whether it was still this token's.
+    /// Renews a lock. Returns `true` if it was still this token's.
     #[track_caller]
     pub fn renew(&mut self, want: &Want, token: &str) -> bool {
         if want.most.is_some() {
@@ -155,8 +155,8 @@ impl EarlierProcess {
         yes(self.run(&renew))
     }
 
-    /// Renews a share, or makes a share of a lock that this token has alone. Returns whether it was
-    /// still this token's.
+    /// Renews a share, or makes a share of a lock that this token has alone. Returns `true` if it
+    /// was still this token's.
     #[track_caller]
     pub fn stay(&mut self, key: &str, token: &str, ttl: Duration) -> bool {
         let mut stay = STAY.call(3);
@@ -165,7 +165,7 @@ impl EarlierProcess {
         yes(self.run(&stay))
     }
 
-    /// Releases a lock or a share, or lets the lock stay for `keep`. Returns whether it was still
+    /// Releases a lock or a share, or lets the lock stay for `keep`. Returns `true` if it was still
     /// this token's.
     #[track_caller]
     pub fn release(&mut self, want: &Want, token: &str, keep: Option<Duration>) -> bool {
@@ -190,12 +190,12 @@ impl EarlierProcess {
         yes(self.run(&part))
     }
 
-    /// Releases a lock and asks for it again in one step, with a place in the queue. Returns
-    /// whether it was still `released`'s, and the answer for `token`.
+    /// Releases a lock and requests it again in one step, with a place in the queue. Returns `true`
+    /// if it was still `released`'s, and the answer for `token`.
     ///
     /// # Panics
     ///
-    /// When the server fails.
+    /// Panics if the server fails.
     #[track_caller]
     pub fn turn(&mut self, want: &Want, released: &str, token: &str) -> (bool, Answer) {
         let mut turn = TURN.call(3);
@@ -221,7 +221,7 @@ impl EarlierProcess {
     ///
     /// # Panics
     ///
-    /// When the server fails.
+    /// Panics if the server fails.
     #[track_caller]
     pub fn leave(&mut self, key: &str) {
         let mut leave = LEAVE.call(2);
@@ -233,11 +233,11 @@ impl EarlierProcess {
         assert!(yes(self.run(&leave)), "it always answers 1");
     }
 
-    /// The next message that comes within `limit`.
+    /// Returns the next message that arrives within `limit`.
     ///
     /// # Panics
     ///
-    /// When the server has closed the channel's connection.
+    /// Panics if the server has closed the channel's connection.
     #[track_caller]
     pub fn heard(&mut self, limit: Duration) -> Option<Message> {
         match self.messages.recv_timeout(limit) {
@@ -274,8 +274,8 @@ impl EarlierProcess {
     }
 }
 
-/// Forwards the messages on `channel` for as long as the process lives, and closes the connection
-/// then. Returns when the server has confirmed the subscription.
+/// Forwards the messages on `channel` while the process lives, and then closes the connection.
+/// Returns once the server has confirmed the subscription.
 fn listen(mut connection: Connection, channel: &str, life: Weak<()>) -> Receiver<Message> {
     let (ready, is_ready) = mpsc::channel();
     let (send, messages) = mpsc::channel();
@@ -310,12 +310,12 @@ fn forward(message: &Msg, send: &Sender<Message>) {
     let _ = send.send(message);
 }
 
-/// The script's argument for queueing: a listening process's place, or none.
+/// The script's argument for queueing: `+` for the place of a listening process, or empty.
 fn place(queue: bool) -> &'static str {
     if queue { "+" } else { "" }
 }
 
-/// 32 random hexadecimal digits: a token, or a process.
+/// Makes 32 random hexadecimal digits, for a token or the name of a process.
 pub fn random_hex() -> String {
     let half = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", half(), half())

@@ -2,7 +2,7 @@
 
 use redis::{Cmd, Connection, cmd};
 
-/// Files that make one script.
+/// Joins files into one script.
 macro_rules! script {
     ($sha1:literal, $($file:literal)+) => {
         Script {
@@ -20,7 +20,7 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// A call of the script, with `keys` keys to follow.
+    /// Begins a call of the script. The caller must add `keys` keys.
     pub(super) fn call(self, keys: usize) -> Cmd {
         let mut call = cmd("EVALSHA");
         call.arg(self.sha1).arg(keys);
@@ -62,7 +62,8 @@ const ALL: [Script; 9] = [
 ///
 /// # Panics
 ///
-/// When the server names a script otherwise: then the copies are not those of version 0.1.0.
+/// Panics if the server has another name for a script: then the copies are not those of version
+/// 0.1.0.
 pub(super) fn load(connection: &mut Connection) {
     for script in ALL {
         let mut load = cmd("SCRIPT");

@@ -1,5 +1,5 @@
-//! Waiting for a lock as version 0.1.0 did. It asks, queues, and asks again when it is told, or
-//! from time to time.
+//! Waiting for a lock as in version 0.1.0: the process requests it, queues, and requests it again
+//! when notified, or from time to time.
 
 use std::time::Duration;
 
@@ -10,31 +10,31 @@ use super::process::{EarlierProcess, Message, random_hex};
 use super::want::Want;
 use crate::random::Random;
 
-/// The mean pause between two looks of a process that will be told.
+/// Mean pause between two requests of a process that will be notified.
 const SLOW_POLL: Duration = Duration::from_millis(500);
-/// The same for a process that will not be told. It grows from the first to the second.
+/// Mean pauses of a process that will not be notified. They grow from the first to the second.
 const FIRST_POLL: Duration = Duration::from_millis(5);
 const LONGEST_POLL: Duration = Duration::from_millis(50);
 
-/// A lock or a share that a process has.
+/// A lock or a share of a process.
 #[derive(Debug, Clone)]
 pub struct Lease {
     /// Its token.
     pub token: String,
     /// Its fence.
     pub fence: u64,
-    /// How many fences after that are reserved for the process.
+    /// Number of fences after that, reserved for the process.
     pub spare: u32,
-    /// Whether another process is known to wait.
+    /// True if another process is known to wait.
     pub wanted: bool,
-    /// The stamp of `leasehold::__test::now` that the lease counts from.
+    /// Timestamp of `leasehold::__test::now` from which the lease counts.
     pub sent: u64,
-    /// When the lease ends.
+    /// End of the lease.
     pub deadline: u64,
 }
 
 impl Lease {
-    /// The lease from an answer to a request that was sent at `sent`.
+    /// Reads the lease from the answer to a request sent at `sent`; `None` if it was not granted.
     fn granted(want: &Want, token: &str, sent: u64, answer: Answer) -> Option<Self> {
         let Answer::Granted {
             fence,
@@ -54,7 +54,7 @@ impl Lease {
         })
     }
 
-    /// When the process gives the lock up: some time before its end.
+    /// Time at which the process gives the lock up, some time before the end of the lease.
     pub fn soft_end(&self, ttl: Duration) -> u64 {
         let margin = Duration::from_millis(50).max(ttl / 20).min(ttl / 4);
         self.deadline - nanos(margin)
@@ -62,7 +62,7 @@ impl Lease {
 }
 
 impl EarlierProcess {
-    /// Asks once.
+    /// Requests the lock once.
     #[track_caller]
     pub fn try_take(&mut self, want: &Want) -> Option<Lease> {
         let (token, sent) = (random_hex(), now());
@@ -74,7 +74,7 @@ impl EarlierProcess {
     ///
     /// # Panics
     ///
-    /// When the server fails, or there may be more shares than are asked for.
+    /// Panics if the server fails, or if there may be more shares than requested.
     #[track_caller]
     pub fn take(&mut self, want: &Want, patience: Duration) -> Option<Lease> {
         let token = random_hex();
@@ -82,12 +82,12 @@ impl EarlierProcess {
         self.queue_for(want, &token, answered, patience)
     }
 
-    /// Releases `released` and queues for the next lease, for `patience` at most. Returns whether
+    /// Releases `released` and queues for the next lease, for `patience` at most. Returns `true` if
     /// the lock was still this token's, and the next lease.
     ///
     /// # Panics
     ///
-    /// When the server fails.
+    /// Panics if the server fails.
     #[track_caller]
     pub fn take_again(
         &mut self,
@@ -103,7 +103,7 @@ impl EarlierProcess {
         )
     }
 
-    /// Queues with `token`, which has had the answer `answered`.
+    /// Queues with `token`, whose last request has the answer `answered`.
     #[track_caller]
     fn queue_for(
         &mut self,
@@ -117,8 +117,8 @@ impl EarlierProcess {
         loop {
             let (sent, answer) = answered;
             let lease = Lease::granted(want, token, sent, answer);
-            // A late answer leaves hardly any time. When it is asked again, the server gives the
-            // full ttl.
+            // A late answer leaves hardly any time. A repeated request gets the full ttl from the
+            // server.
             let live = lease.filter(|lease| now() < lease.soft_end(want.ttl));
             if live.is_some() {
                 return live;
@@ -138,7 +138,7 @@ impl EarlierProcess {
         (sent, self.ask(want, token, true))
     }
 
-    /// Waits until the process is told to look, or for `pause`.
+    /// Waits until the process is notified of its turn, or for `pause`.
     #[track_caller]
     fn wait_for_turn(&mut self, key: &str, pause: Duration) {
         let until = now() + nanos(pause);
@@ -150,8 +150,8 @@ impl EarlierProcess {
         }
     }
 
-    /// Whether the process has been told meanwhile that another one waits for `key`. Messages about
-    /// its own turns are dropped: it has had them.
+    /// True if the process has been notified that another one waits for `key`. Drops messages about
+    /// its own turns, which are over.
     #[track_caller]
     pub fn is_wanted(&mut self, key: &str) -> bool {
         let mut wanted = false;
@@ -162,10 +162,10 @@ impl EarlierProcess {
     }
 }
 
-/// When a request was sent, and its answer.
+/// Time of a request, and its answer.
 type Answered = (u64, Answer);
 
-/// The pauses between two looks at a lock that another token has.
+/// Computes the pauses between two requests for a lock that another token has.
 struct Looks {
     tries: u32,
     random: Random,
@@ -187,7 +187,7 @@ impl Looks {
         };
         let mean = if queued { SLOW_POLL } else { self.growing() };
         let pause = mean / 2 + self.random.duration(mean);
-        // The server's ttl counts whole milliseconds, so one more.
+        // The server counts the ttl in whole milliseconds, so one more.
         left.map_or(pause, |left| pause.min(left + Duration::from_millis(1)))
     }
 
@@ -198,7 +198,7 @@ impl Looks {
     }
 }
 
-/// How long after its request a lease of this ttl ends.
+/// Length of a lease with this ttl, counted from its request.
 fn lease(ttl: Duration) -> Duration {
     ttl.saturating_sub(ttl / 100 + Duration::from_millis(2))
 }

@@ -1,22 +1,22 @@
-//! What a process asks for.
+//! The parameters of a request.
 
 use std::time::Duration;
 
 /// A request for a lock or a share.
 #[derive(Debug, Clone)]
 pub struct Want {
-    /// The key, as it is on the wire.
+    /// The key as on the wire.
     pub key: String,
     /// The ttl.
     pub ttl: Duration,
-    /// For a share: how many there may be at most, 0 for no bound.
+    /// For a share: the limit on the number of shares, 0 for no limit.
     pub most: Option<u32>,
-    /// How many fences to reserve for further calls of the process.
+    /// Number of fences to reserve for further calls of the process.
     pub spare: u32,
 }
 
 impl Want {
-    /// The lock alone, for one call.
+    /// The lock alone, not a share of it, for one call.
     pub fn alone(key: &str, ttl: Duration) -> Self {
         Self {
             key: key.to_owned(),
@@ -26,7 +26,7 @@ impl Want {
         }
     }
 
-    /// A share, of `most` at most; 0 for no bound.
+    /// A share, with at most `most` shares of the lock; 0 for no limit.
     pub fn share(key: &str, ttl: Duration, most: u32) -> Self {
         Self {
             most: Some(most),

@@ -1,4 +1,4 @@
-//! A client of etcd that has nothing in common with the code under test: its JSON API.
+//! An etcd client that shares no code with the code under test: it uses etcd's JSON API.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use crate::session_server::Node;
 
-/// How long an answer may take.
+/// Limit for an answer.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A client of one server. Blocking.
+/// A blocking client of one server.
 #[derive(Debug, Clone, Copy)]
 pub struct Gateway {
     address: SocketAddr,
-    /// The name and the password of the user that it logs in as for each request.
+    /// Name and password of the user. The client logs in for each request.
     user: Option<(&'static str, &'static str)>,
 }
 
@@ -27,20 +27,20 @@ impl Gateway {
         }
     }
 
-    /// The same as this user.
+    /// Makes the same client for this user.
     #[must_use]
     pub fn as_user(self, name: &'static str, password: &'static str) -> Self {
         let user = Some((name, password));
         Self { user, ..self }
     }
 
-    /// Whether a write by quorum succeeds.
+    /// True if a write to the quorum succeeds.
     pub fn is_healthy(&self) -> bool {
         let put = json!({ "key": encoded("health"), "value": encoded("") });
         self.ask("/v3/kv/put", &put).is_some()
     }
 
-    /// Whether this server leads its cluster.
+    /// True if this server leads its cluster.
     pub fn leads(&self) -> bool {
         let Some(status) = self.ask("/v3/maintenance/status", &json!({})) else {
             return false;
@@ -49,11 +49,11 @@ impl Gateway {
         leader.is_string() && leader == member
     }
 
-    /// The keys that begin with `prefix`, which ends with `/`, in the order of their creation.
+    /// Lists the keys with `prefix`, which ends with `/`, in the order of their creation.
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// Panics if the server does not answer.
     pub fn list(&self, prefix: &str) -> Vec<Node> {
         let range = json!({
             "key": encoded(prefix), "range_end": encoded(&end_of(prefix)),
@@ -68,30 +68,30 @@ impl Gateway {
         entries.map(node).collect()
     }
 
-    /// How many transactions have changed something.
+    /// Number of transactions that have changed something.
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// Panics if the server does not answer.
     pub fn revision(&self) -> i64 {
         let range = json!({ "key": encoded("none") });
         number(&self.answer("/v3/kv/range", &range)["header"]["revision"])
     }
 
-    /// How many watches there are.
+    /// Number of watches.
     ///
     /// # Panics
     ///
-    /// When the server does not tell.
+    /// Panics if the server does not report it.
     pub fn watches(&self) -> i64 {
         self.metric("etcd_debugging_mvcc_watcher_total")
     }
 
-    /// How many changes are not committed yet.
+    /// Number of changes that are not committed yet.
     ///
     /// # Panics
     ///
-    /// When the server does not count them.
+    /// Panics if the server does not report it.
     pub fn proposals(&self) -> i64 {
         self.metric("etcd_server_proposals_pending")
     }
@@ -105,7 +105,7 @@ impl Gateway {
         count.unwrap_or_else(|| panic!("the server has no {name}"))
     }
 
-    /// Puts so many bytes. Returns nothing if the server refuses them.
+    /// Puts a value of `bytes` bytes. Returns `None` if the server refuses it.
     pub fn fill(&self, key: &str, bytes: usize) -> Option<()> {
         let value = "x".repeat(bytes);
         let put = json!({ "key": encoded(key), "value": encoded(&value) });
@@ -116,15 +116,15 @@ impl Gateway {
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// Panics if the server does not answer.
     pub fn grant(&self, seconds: u64) -> i64 {
         let granted = self.answer("/v3/lease/grant", &json!({ "TTL": seconds.to_string() }));
         number(&granted["ID"])
     }
 
-    /// Revokes a lease; its keys go with it.
+    /// Revokes a lease, which deletes its keys.
     pub fn revoke(&self, lease: i64) {
-        // It may have ended by itself.
+        // The lease may have ended already.
         self.ask("/v3/lease/revoke", &json!({ "ID": lease.to_string() }));
     }
 
@@ -132,20 +132,20 @@ impl Gateway {
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// Panics if the server does not answer.
     pub fn put(&self, key: &str, lease: i64) {
         let put =
             json!({ "key": encoded(key), "value": encoded("probe"), "lease": lease.to_string() });
         self.answer("/v3/kv/put", &put);
     }
 
-    /// Puts all of these keys and values, whatever bytes they are.
+    /// Puts all of these keys and values, which may be any bytes.
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// Panics if the server does not answer.
     pub fn put_bytes(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) {
-        /// How many puts a server takes at once.
+        /// Largest number of puts that a server accepts at once.
         const MOST: usize = 128;
         for some in pairs.chunks(MOST) {
             let puts = some.iter().map(|(key, value)| {
@@ -157,12 +157,12 @@ impl Gateway {
         }
     }
 
-    /// Puts `key` with a lease if no key begins with `prefix`, which ends with `/`. Returns whether
-    /// it did.
+    /// Puts `key` with a lease if no key begins with `prefix`, which ends with `/`. Returns `true`
+    /// if it did.
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// Panics if the server does not answer.
     pub fn put_first(&self, prefix: &str, key: &str, lease: i64) -> bool {
         let put =
             json!({ "key": encoded(key), "value": encoded("probe"), "lease": lease.to_string() });
@@ -176,31 +176,31 @@ impl Gateway {
         self.answer("/v3/kv/txn", &txn)["succeeded"] == true
     }
 
-    /// Deletes `key`. Returns whether it was there.
+    /// Deletes `key`. Returns `true` if it existed.
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// Panics if the server does not answer.
     pub fn delete(&self, key: &str) -> bool {
         let deleted = self.answer("/v3/kv/deleterange", &json!({ "key": encoded(key) }));
         deleted["deleted"] == "1"
     }
 
-    /// How many whole seconds are left of a lease; 0 if it is over.
+    /// Remaining whole seconds of a lease; 0 for an ended lease.
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// Panics if the server does not answer.
     pub fn left(&self, lease: i64) -> u64 {
         let left = self.answer("/v3/lease/timetolive", &json!({ "ID": lease.to_string() }));
         u64::try_from(number(&left["TTL"])).unwrap_or(0)
     }
 
-    /// Adds a user with a role, which is there.
+    /// Adds a user with an existing role. The role `root` is created first.
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// Panics if the server does not answer.
     pub fn add_user(&self, name: &str, password: &str, role: &str) {
         if role == "root" {
             self.answer("/v3/auth/role/add", &json!({ "name": role }));
@@ -211,21 +211,21 @@ impl Gateway {
         self.answer("/v3/auth/user/grant", &grant);
     }
 
-    /// Adds a role that may read and write what begins with `prefix`, which ends with `/`.
+    /// Adds a role that may read and write keys with `prefix`, which ends with `/`.
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// Panics if the server does not answer.
     pub fn add_role(&self, name: &str, prefix: &str) {
         self.answer("/v3/auth/role/add", &json!({ "name": name }));
         self.grant_permission(name, prefix, "READWRITE");
     }
 
-    /// Lets a role do more: `READ`, `WRITE` or `READWRITE` what begins with `prefix`.
+    /// Gives a role a further permission for keys with `prefix`: `READ`, `WRITE` or `READWRITE`.
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// Panics if the server does not answer.
     pub fn grant_permission(&self, role: &str, prefix: &str, kind: &str) {
         let permission = json!({
             "permType": kind, "key": encoded(prefix), "range_end": encoded(&end_of(prefix)),
@@ -234,34 +234,34 @@ impl Gateway {
         self.answer("/v3/auth/role/grant", &grant);
     }
 
-    /// Takes the rights to what begins with `prefix` from a role.
+    /// Revokes a role's permission for keys with `prefix`.
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// Panics if the server does not answer.
     pub fn revoke_permission(&self, role: &str, prefix: &str) {
         let range =
             json!({ "role": role, "key": encoded(prefix), "range_end": encoded(&end_of(prefix)) });
         self.answer("/v3/auth/role/revoke", &range);
     }
 
-    /// Whether this client may put `key`.
+    /// Tries to put `key`. Returns `true` if this client may.
     pub fn may_write(&self, key: &str) -> bool {
         let put = json!({ "key": encoded(key), "value": encoded("probe") });
         self.ask("/v3/kv/put", &put).is_some()
     }
 
-    /// Whether this client may delete `key`.
+    /// Tries to delete `key`. Returns `true` if this client may.
     pub fn may_delete(&self, key: &str) -> bool {
         self.ask("/v3/kv/deleterange", &json!({ "key": encoded(key) }))
             .is_some()
     }
 
-    /// From now on clients introduce themselves.
+    /// Requires clients to log in from now on.
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// Panics if the server does not answer.
     pub fn enable_users(&self) {
         self.answer("/v3/auth/enable", &json!({}));
     }
@@ -292,7 +292,7 @@ impl Gateway {
         serde_json::from_str(&self.send(&(head + &body))?).ok()
     }
 
-    /// The body of the answer to a request, if there is one.
+    /// Sends a request. Returns the body of the answer if its status is 200.
     fn send(&self, request: &str) -> Option<String> {
         let mut stream = TcpStream::connect_timeout(&self.address, LIMIT).ok()?;
         stream.set_read_timeout(Some(LIMIT)).ok()?;
@@ -313,7 +313,7 @@ fn number(value: &Value) -> i64 {
         .map_or(0, |text| text.parse().expect("a number"))
 }
 
-/// The first key behind those that begin with `prefix`.
+/// The first key after all keys with `prefix`.
 fn end_of(prefix: &str) -> String {
     let (rest, last) = prefix.split_at(prefix.len() - 1);
     format!("{rest}{}", char::from(last.as_bytes()[0] + 1))
@@ -321,7 +321,7 @@ fn end_of(prefix: &str) -> String {
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// In base 64, as the API has keys.
+/// Encodes in base 64, the API's format for keys.
 fn encoded(text: &str) -> String {
     encoded_bytes(text.as_bytes())
 }

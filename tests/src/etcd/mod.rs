@@ -1,5 +1,5 @@
-//! Real etcd servers: one for all tests of a program, with a prefix for each, or one of a test's
-//! own, or a cluster of three.
+//! Real etcd servers: one shared by all tests of a program, with a prefix for each test; a separate
+//! server for one test; or a cluster.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,7 +21,7 @@ mod tls;
 pub use self::gateway::Gateway;
 pub use self::probe::EtcdProbe;
 
-/// How long a server may take from its start to its first answer.
+/// Limit for a server from its start to its first answer.
 const START: Duration = Duration::from_secs(60);
 
 /// The server that tests share.
@@ -34,24 +34,24 @@ pub struct Etcd {
     name: String,
     port: u16,
     peer_port: u16,
-    /// What the other members reach it by, unless they reach it directly.
+    /// The network through which the other members reach it; `None` if they reach it directly.
     network: Option<Pipe>,
-    /// The members of its cluster, as the server is told of them.
+    /// The members of its cluster, as passed to the server.
     cluster: String,
-    /// Its port for TLS, beside the one without.
+    /// Its port for TLS, in addition to the port without.
     tls: Option<u16>,
-    /// Further options of its program.
+    /// Further command-line options.
     arguments: Vec<String>,
     folder: Folder,
 }
 
 impl Etcd {
-    /// A server of a test's own, with its data on a disk, where a change takes as long as it does
-    /// for users.
+    /// Starts a separate server for one test, with its data on a disk: a change takes as long as it
+    /// does for users.
     ///
     /// # Panics
     ///
-    /// As [`start`](Self::start).
+    /// Panics like [`start`](Self::start).
     pub fn start_on_disk() -> Self {
         let mut server = Self::member(0);
         server.folder = Folder::on_disk();
@@ -59,12 +59,12 @@ impl Etcd {
         servers.pop().expect("one was started")
     }
 
-    /// A cluster of so many servers, with a network in front of each, by which the other members
-    /// reach it.
+    /// Starts a cluster of `members` servers. A network in front of each server connects it to the
+    /// other members.
     ///
     /// # Panics
     ///
-    /// As [`start`](Self::start).
+    /// Panics like [`start`](Self::start).
     pub fn cluster_with_networks(members: usize) -> Vec<Self> {
         let mut servers: Vec<_> = (0..members).map(Self::member).collect();
         for server in &mut servers {
@@ -74,7 +74,7 @@ impl Etcd {
         Self::started(servers)
     }
 
-    /// A cluster of so many servers with further options of their program.
+    /// Starts a cluster of `members` servers with further command-line options.
     pub fn cluster_with(members: usize, arguments: &[&str]) -> Vec<Self> {
         let mut servers: Vec<_> = (0..members).map(Self::member).collect();
         for server in &mut servers {
@@ -83,17 +83,17 @@ impl Etcd {
         Self::started(servers)
     }
 
-    /// A server that signs the tokens of its users (JWT), each for an hour.
+    /// Starts a server that gives its users signed tokens (JWT), each valid for an hour.
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// Panics if it does not start.
     pub fn with_signed_tokens() -> Self {
         let mut server = Self::member(0);
         let secret = server.folder.path().join("secret");
         fs::write(&secret, "a secret of this test").expect("a file can be written");
         let token = format!("jwt,sign-method=HS256,ttl=1h,priv-key={}", secret.display());
-        // A login costs little, so that a busy machine answers it in time.
+        // A login is cheap, so that a busy machine answers it in time.
         server.arguments = vec![
             format!("--auth-token={token}"),
             "--bcrypt-cost=4".to_owned(),
@@ -130,21 +130,21 @@ impl Etcd {
         servers
     }
 
-    /// The network by which the other members reach it.
+    /// The network through which the other members reach it.
     ///
     /// # Panics
     ///
-    /// When its cluster has none.
+    /// Panics if its cluster has no networks.
     pub fn network(&self) -> &Pipe {
         self.network.as_ref().expect("its cluster has networks")
     }
 
-    /// Its API, as another client.
+    /// Makes a client of its JSON API.
     pub fn gateway(&self) -> Gateway {
         Gateway::new(self.address())
     }
 
-    /// Where the other members reach it.
+    /// The URL for the other members.
     fn peer_url(&self) -> String {
         let port = self
             .network

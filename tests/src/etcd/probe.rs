@@ -1,4 +1,4 @@
-//! A look into the keys of the locks.
+//! A probe of the keys of locks.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,13 +9,13 @@ use super::gateway::Gateway;
 use crate::probe::Probe;
 use crate::session_server::{Node, SessionProbe};
 
-/// Looks into the keys under a prefix.
+/// Looks at the keys under a prefix.
 #[derive(Debug)]
 pub struct EtcdProbe {
     gateway: Gateway,
     prefix: String,
     namespace: String,
-    /// The nodes of the locks that it took.
+    /// The node of each lock that the probe has taken, by key.
     taken: Mutex<HashMap<String, Node>>,
 }
 
@@ -35,7 +35,7 @@ impl EtcdProbe {
         format!("{}/{full}/", self.prefix)
     }
 
-    /// A key and a lease for one's own lock.
+    /// Names a key for a lock of the probe, and grants its lease.
     fn own(&self, key: &str, ttl: Duration) -> Node {
         static COUNT: AtomicU32 = AtomicU32::new(1);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! A server that speaks TLS.
+//! A server with TLS.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use super::Etcd;
 use crate::certificates::{Authority, Identity};
 use crate::server::free_port;
 
-/// The options that name a certificate, whose files are in `folder`.
+/// Writes a certificate to `folder`, and returns the command-line options for it.
 fn options(folder: &Path, authority: &Authority, name: &str, asks: bool) -> Vec<String> {
     let Identity { certificate, key } = authority.issue(name);
     let write = |name: &str, content: &str| {
@@ -28,12 +28,13 @@ fn options(folder: &Path, authority: &Authority, name: &str, asks: bool) -> Vec<
 }
 
 impl Etcd {
-    /// A server with a port for TLS as well, with a certificate of `authority` for `name`. With
-    /// `asks` every client there must show a certificate of the same authority.
+    /// Starts a server with an additional port for TLS, and a certificate of `authority` for
+    /// `name`. With `asks`, each client of that port must present a certificate of the same
+    /// authority.
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// Panics if it does not start.
     pub fn with_tls(authority: &Authority, name: &str, asks: bool) -> Self {
         let mut server = Self::member(0);
         server.tls = Some(free_port());
@@ -46,7 +47,7 @@ impl Etcd {
     ///
     /// # Panics
     ///
-    /// When it has no such port.
+    /// Panics if the server has no such port.
     pub fn tls_url(&self, host: &str, prefix: &str) -> String {
         let port = self.tls.expect("it speaks TLS");
         format!("etcds://{host}:{port}/{prefix}")

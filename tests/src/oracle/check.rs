@@ -14,27 +14,27 @@ pub struct Report {
     pub runs: Vec<(String, u64)>,
     /// Bodies that began.
     pub sections: u64,
-    /// Of those, the nested ones.
+    /// Nested bodies among them.
     pub nested: u64,
-    /// Locks that their holders downgraded, or asked to.
+    /// Locks that their holders downgraded, or asked to downgrade.
     pub downgraded: u64,
-    /// Keys that were to stay locked after a body's end.
+    /// Keys that should have stayed locked after a body's end.
     pub kept: u64,
     /// Calls with `replay` that got an answer.
     pub answered: u64,
-    /// Of those, the ones that got a kept result.
+    /// Calls among them that got a kept result.
     pub replayed: u64,
     /// Writes that the resource accepted.
     pub writes: u64,
-    /// Refused writes after the end of a lease, by polls that were already running.
+    /// Writes refused after the end of a lease, by polls already running.
     pub late_writes: u64,
-    /// Leases that were lost.
+    /// Lost leases.
     pub lost: u64,
     /// Locks that operators took away.
     pub taken_away: u64,
-    /// Calls that were refused because of another holder.
+    /// Calls refused because of another holder.
     pub refused: u64,
-    /// Notes that a kill cut off.
+    /// Notes cut off by a kill.
     pub torn: u64,
     /// Injected faults, by kind.
     pub faults: BTreeMap<String, u64>,
@@ -47,7 +47,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// How many violations of one kind there are.
+    /// Returns the number of violations of one kind.
     pub fn count(&self, kind: Kind) -> u64 {
         let of_kind = self.violations.iter().filter(|found| found.kind == kind);
         u64::try_from(of_kind.count()).unwrap_or(u64::MAX)
@@ -57,7 +57,7 @@ impl Report {
         self.longest_wait = self.longest_wait.max(at.saturating_sub(asked));
     }
 
-    /// How many faults were injected.
+    /// Returns the number of injected faults.
     pub fn faults(&self) -> u64 {
         self.faults.values().sum()
     }
@@ -94,7 +94,7 @@ impl fmt::Display for Report {
 ///
 /// # Errors
 ///
-/// When the file cannot be read.
+/// Fails if the file cannot be read.
 pub fn check_file(path: &Path) -> std::io::Result<Report> {
     let mut reader = Reader::open(path)?;
     let mut checker = Checker::default();
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn what_a_stopped_process_finishes_is_not_a_second_holder() {
-        // The body left 200 after its deadline, in a poll that had begun before.
+        // The body left 200 after its deadline, in a poll that had begun before it.
         let late = [enter(1, 1, 10), enter(2, 2, 150), leave(1, 310, 110)];
         assert_eq!(kinds(&late), []);
     }
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn readers_may_be_beside_readers_and_nobody_else() {
         let read = |holder, fence, at| shared(Mode::Reader, holder, fence, at);
-        // The order of fences is that of the grants, and not of the first readings of the clock.
+        // Fences follow the order of the grants, not of the first readings of the clock.
         let readers = [read(1, 2, 10), read(2, 1, 20), read(3, 3, 30)];
         assert_eq!(kinds(&readers), []);
         let ended = [read(1, 2, 10), read(2, 1, 20), enter(3, 3, 120)];

@@ -1,4 +1,4 @@
-//! The history: a file that every process appends its notes to.
+//! The history: a file to which every process appends its notes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use super::Note;
 
-/// How every line begins.
+/// The beginning of every line.
 const START: &str = "{\"note\":";
 
-/// A process's handle of the file. A note is one `write`. So notes of several processes do not mix,
-/// and a process that is killed keeps the notes that it has written.
+/// A process's handle of the file. Each note is a single `write`, so notes of several processes do
+/// not mix, and those of a killed process remain.
 #[derive(Debug)]
 pub struct History {
     file: File,
@@ -18,11 +18,11 @@ pub struct History {
 }
 
 impl History {
-    /// Opens the file, or makes it.
+    /// Opens the file, or creates it.
     ///
     /// # Panics
     ///
-    /// When that is not possible.
+    /// Panics if the file cannot be opened.
     pub fn open(path: &Path) -> Self {
         let file = OpenOptions::new().create(true).append(true).open(path);
         Self {
@@ -31,7 +31,7 @@ impl History {
         }
     }
 
-    /// The path of the file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -40,7 +40,7 @@ impl History {
     ///
     /// # Panics
     ///
-    /// When the disk is full.
+    /// Panics if the file cannot be written, as on a full disk.
     pub fn note(&self, note: &Note) {
         let mut line = serde_json::to_string(note).expect("a note is JSON");
         line.push('\n');
@@ -50,7 +50,7 @@ impl History {
     }
 }
 
-/// Reads a history, also while it grows.
+/// Reads a history, even while it grows.
 #[derive(Debug)]
 pub struct Reader {
     lines: BufReader<File>,
@@ -68,7 +68,7 @@ impl Reader {
         })
     }
 
-    /// The next note; `None` at the present end of the file.
+    /// Returns the next note, or `None` at the current end of the file.
     pub fn next_note(&mut self) -> std::io::Result<Option<Note>> {
         loop {
             self.lines.read_until(b'\n', &mut self.part)?;
@@ -76,8 +76,8 @@ impl Reader {
                 return Ok(None);
             }
             let line = String::from_utf8_lossy(&self.part);
-            // A process that was killed while it wrote leaves a part of a note. The next note
-            // begins behind it.
+            // A process killed during a write leaves a part of a note. The next note follows it on
+            // the same line.
             let whole = line.rfind(START).map(|at| &line[at..]);
             let note = whole.and_then(|line| serde_json::from_str(line).ok());
             self.torn +=
@@ -89,7 +89,7 @@ impl Reader {
         }
     }
 
-    /// How many notes were cut off by a kill.
+    /// Returns the number of notes cut off by a kill.
     pub fn torn(&self) -> u64 {
         self.torn
     }
@@ -102,7 +102,7 @@ mod tests {
     use super::{History, Reader};
     use crate::oracle::Note;
 
-    /// Fails if a note that a kill cut off takes the next one with it.
+    /// Fails if a note cut off by a kill makes the next one unreadable.
     #[test]
     fn a_torn_note_is_passed_over() {
         let path = std::env::temp_dir().join(format!("torn-{}.jsonl", std::process::id()));

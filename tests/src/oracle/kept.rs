@@ -3,14 +3,14 @@
 use super::Kind;
 use super::section::Section;
 
-/// The store counts whole milliseconds, and so does a request to keep a key.
+/// Tolerance for rounding. The store and a request to keep a key count whole milliseconds.
 const ROUNDING: u64 = 3_000_000;
 
-/// Finds holders of a key that was to stay locked. The sections are in the order in which they
-/// began.
+/// Finds holders of a key that should have stayed locked. The sections are in the order in which
+/// they began.
 ///
-/// A request to keep a key may be lost, and then the key stays for as long as its lease lasts.
-/// Nothing is lost where nothing disturbs the key.
+/// A request to keep a key may be lost, and then the key stays until the end of its lease. For an
+/// undisturbed key no request is lost.
 pub(super) fn taken_early(sections: &[Section], undisturbed: bool) -> Vec<(Kind, String)> {
     let mut found = Vec::new();
     for (place, section) in sections.iter().enumerate() {

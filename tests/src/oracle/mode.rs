@@ -1,8 +1,8 @@
-//! How a lock is held, and which holders may be inside at the same time.
+//! The modes of a lock, and the holders that may be inside at the same time.
 
 use serde::{Deserialize, Serialize};
 
-/// How a body holds its lock.
+/// The mode in which a body holds its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -11,12 +11,12 @@ pub enum Mode {
     Alone,
     /// As a reader, beside other readers.
     Reader,
-    /// In one of so many places.
+    /// In one of this many places.
     Place(u32),
 }
 
 impl Mode {
-    /// Whether no other body may be inside.
+    /// True if no other body may be inside.
     pub fn is_alone(&self) -> bool {
         *self == Self::Alone
     }
@@ -28,7 +28,8 @@ impl Mode {
         )
     }
 
-    /// How many bodies may be inside. Where functions disagree the larger number counts.
+    /// Returns the number of bodies that may be inside. If functions disagree, the larger number
+    /// counts.
     pub(super) fn places(self) -> usize {
         match self {
             Self::Place(most) => usize::try_from(most).unwrap_or(usize::MAX),

@@ -1,12 +1,12 @@
-//! Nested calls: each is inside the body that has the lock, and the calls of one body take turns.
+//! Nested calls. Each runs inside the body that has the lock, and the calls of one body take turns.
 
 use std::collections::HashMap;
 
 use super::Kind;
 use super::section::Section;
 
-/// A nested call shares its holder's lease: what was confirmed to one of them was confirmed to
-/// both.
+/// Extends the deadlines of holders to those of their nested calls. They share one lease, so a
+/// renewal confirmed to one is confirmed to both.
 pub(super) fn share_deadlines(sections: &mut [Section]) {
     let places: HashMap<u64, usize> = (0..)
         .zip(sections.iter())
@@ -24,8 +24,8 @@ pub(super) fn share_deadlines(sections: &mut [Section]) {
     }
 }
 
-/// Finds nested calls outside of their holders, and those that run side by side. The sections are
-/// in the order in which they began.
+/// Finds nested calls outside their holders, and nested calls that run side by side. The sections
+/// are in the order in which they began.
 pub(super) fn misplaced(sections: &[Section]) -> Vec<(Kind, String)> {
     let holders: HashMap<u64, &Section> = sections
         .iter()
@@ -49,7 +49,7 @@ pub(super) fn misplaced(sections: &[Section]) -> Vec<(Kind, String)> {
     found
 }
 
-/// What is wrong with a nested call beside its holder.
+/// Returns the violation of a nested call inside its holder, if any.
 fn broken(section: &Section, holder: &Section) -> Option<Kind> {
     if section.mode.is_alone() && !holder.mode.is_alone() {
         return Some(Kind::Overlap);

@@ -10,137 +10,136 @@ use super::Mode;
 pub enum Note {
     /// The run that follows, and the seed that repeats its schedule.
     Run {
-        /// What runs.
+        /// The name of the run.
         what: String,
         /// Its seed.
         seed: u64,
     },
     /// A body begins.
     Enter {
-        /// What is locked.
+        /// The locked key.
         key: String,
         /// Identifies this body among the bodies of all processes.
         holder: u64,
         /// The fence.
         fence: Option<u64>,
-        /// When the call asked for the lock.
+        /// Time at which the call asked for the lock.
         asked: u64,
-        /// When the body read the clock.
+        /// Time at which the body read the clock.
         at: u64,
-        /// When the lease begins to count.
+        /// Time from which the lease counts.
         sent: u64,
         /// The end of the lease.
         deadline: u64,
-        /// Which bodies may be beside it.
+        /// The mode, which determines the bodies that may be beside it.
         #[serde(default, skip_serializing_if = "Mode::is_alone")]
         mode: Mode,
         /// The body whose lock a nested call has entered.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         within: Option<u64>,
     },
-    /// A body that had a lock alone asks for a share of it instead. Readers may come in from now
-    /// on.
+    /// A body alone in a lock asks for a share of it instead. Readers may come in from now on.
     Shared {
-        /// What is locked.
+        /// The locked key.
         key: String,
         /// The body.
         holder: u64,
-        /// When it asked.
+        /// Time of the request.
         at: u64,
     },
-    /// A body has read the same thing twice.
+    /// A body has read the same counter twice.
     Read {
-        /// What is locked.
+        /// The locked key.
         key: String,
         /// The body.
         holder: u64,
-        /// What it found first.
+        /// The first reading.
         first: u64,
-        /// What it found at `at`.
+        /// The reading at `at`.
         last: u64,
-        /// When.
+        /// Time of the second reading.
         at: u64,
-        /// The end of the lease then.
+        /// The end of the lease at that time.
         deadline: u64,
     },
-    /// A body writes what it has read before.
+    /// A body writes, based on an earlier reading.
     Write {
-        /// What is locked.
+        /// The locked key.
         key: String,
         /// The body.
         holder: u64,
         /// Its fence.
         fence: Option<u64>,
-        /// What it had read.
+        /// The earlier reading.
         seen: u64,
         /// The greatest fence that the resource had seen.
         newest: u64,
-        /// When.
+        /// Time of the write.
         at: u64,
-        /// The end of the lease then.
+        /// The end of the lease at that time.
         deadline: u64,
-        /// Whether the resource accepted the write.
+        /// True if the resource accepted the write.
         kept: bool,
     },
     /// A body is polled although its lease is over.
     LatePoll {
-        /// What was locked.
+        /// The locked key.
         key: String,
         /// The body.
         holder: u64,
-        /// When the poll began.
+        /// Start of the poll.
         began: u64,
-        /// When the lease ended.
+        /// End of the lease.
         deadline: u64,
     },
-    /// A body ends, however that comes.
+    /// A body ends, for any reason.
     Leave {
-        /// What was locked.
+        /// The locked key.
         key: String,
         /// The body.
         holder: u64,
-        /// When.
+        /// Time of the end.
         at: u64,
-        /// The end of the lease as confirmed last.
+        /// The last confirmed end of the lease.
         deadline: u64,
-        /// How long the lock stays after this.
+        /// Time for which the lock stays after the end.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         keeps: Option<u64>,
     },
     /// A call ended with `Lost`.
     Lost {
-        /// What was locked.
+        /// The locked key.
         key: String,
-        /// When.
+        /// Time of the end.
         at: u64,
     },
     /// A call was refused because another call had the lock.
     Refused {
-        /// What it asked for.
+        /// The requested key.
         key: String,
-        /// When it was called.
+        /// Time of the call.
         asked: u64,
-        /// When it was refused.
+        /// Time of the refusal.
         at: u64,
-        /// How long it was willing to queue.
+        /// The longest time that it was willing to queue.
         wait: u64,
     },
     /// A call with `replay` got its answer.
     Answered {
-        /// What is locked.
+        /// The locked key.
         key: String,
-        /// When.
+        /// Time of the answer.
         at: u64,
-        /// The body that the call ran; none if a kept result answered it.
+        /// The body that the call ran, or `None` for an answer from a kept result.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ran: Option<u64>,
-        /// The body that made what it is answered with; 0 if that is not known.
+        /// The body that made the answer, or 0 if unknown.
         from: u64,
-        /// What its request was.
+        /// Fingerprint of its request.
         asked: u64,
-        /// What the request of its answer was.
+        /// Fingerprint of the request that made the answer.
         answers: u64,
-        /// Whether a unique key gives all bodies the same answer.
+        /// True if a unique key gives all bodies the same answer.
         unique: bool,
     },
     /// The store loses no result of this key, and answers each release.
@@ -153,28 +152,28 @@ pub enum Note {
         /// The key.
         key: String,
     },
-    /// An operator took the key away from a process that may have been cut off from the store. Then
-    /// the next holder does not wait for it.
+    /// An operator took the key away from a process that may have been cut off from the store. The
+    /// next holder does not wait for that process.
     TakenAway {
         /// The key.
         key: String,
-        /// The process that had it.
+        /// The process of the former holder.
         process: u32,
-        /// When the operator asked for it,
+        /// Time of the operator's request.
         from: u64,
-        /// and had an answer.
+        /// Time of the answer to it.
         by: u64,
     },
     /// The store promises no fences.
     Unfenced,
     /// A fault was injected.
     Fault {
-        /// What.
+        /// The kind of the fault.
         kind: String,
-        /// When.
+        /// Time of the fault.
         at: u64,
     },
-    /// One caller at a time uses this key: it must not be refused.
+    /// One caller at a time uses this key, so it must not be refused.
     Alone {
         /// The key.
         key: String,
@@ -185,20 +184,20 @@ pub enum Note {
         /// The key.
         key: String,
     },
-    /// Every call for this key has it, or is refused, within this time.
+    /// Every call for this key must get it, or be refused, within this time.
     Fair {
         /// The key.
         key: String,
-        /// The bound.
+        /// The longest time.
         within: u64,
     },
     /// Bodies that began before `at` must have left by `by`.
     MustLeave {
         /// The key.
         key: String,
-        /// The moment.
+        /// The limit for their start.
         at: u64,
-        /// The bound.
+        /// The limit for their end.
         by: u64,
     },
     /// The key was taken from its holder, whose call must end with `Lost`.
@@ -210,18 +209,18 @@ pub enum Note {
     Free {
         /// The key.
         key: String,
-        /// Since when it had no holder.
+        /// Time since which it had no holder.
         due: u64,
-        /// When it was free.
+        /// Time at which it was free.
         at: u64,
-        /// How long that may take.
+        /// The longest time that this may take.
         within: u64,
     },
-    /// Another client's key was there, and it was seen again later.
+    /// Another client's key was there, and was inspected again later.
     Foreign {
         /// The key.
         key: String,
-        /// Whether it was as it had been left.
+        /// True if it was unchanged.
         untouched: bool,
     },
 }

@@ -3,7 +3,7 @@
 use super::Kind;
 use super::section::Section;
 
-/// Finds bodies that were inside beside another one that excludes them. The sections are of one
+/// Finds bodies inside the lock beside another body that excludes them. The sections are of one
 /// key, in the order in which they began.
 pub(super) fn overlaps(sections: &[Section]) -> Vec<(Kind, String)> {
     let mut found = Vec::new();

@@ -1,5 +1,5 @@
-//! Results that are kept: a body runs to its `Ok` once while its result is kept, and every later
-//! answer is that of the first.
+//! Kept results. While a result is kept, its body runs to its `Ok` only once, and every later
+//! answer equals the first one.
 
 use super::Kind;
 use super::section::Section;
@@ -7,35 +7,36 @@ use super::section::Section;
 /// The answer that a call got.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Answer {
-    /// When.
+    /// Time of the answer.
     pub(super) at: u64,
-    /// The body that the call ran; none for a call that was answered from a kept result.
+    /// The body that the call ran, or `None` for an answer from a kept result.
     pub(super) ran: Option<u64>,
-    /// The body that made what it is answered with; 0 if that is not known.
+    /// The body that made the answer, or 0 if unknown.
     pub(super) from: u64,
-    /// What its request was, and what that of its answer was.
+    /// Fingerprints of its request, and of the request that made the answer.
     pub(super) asked: u64,
     pub(super) answers: u64,
-    /// Whether a unique key gives all bodies the same answer.
+    /// True if a unique key gives all bodies the same answer.
     pub(super) unique: bool,
 }
 
-/// What the store promises of the results of a key.
+/// The store's promise about the results of a key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Keeps {
-    /// Nothing: it may be emptied.
+    /// No promise, as the store may be emptied.
     #[default]
     Nothing,
-    /// It loses none, but a release may be lost: a result is kept once a call has got it.
+    /// The store loses no result, but a release may be lost. A result is kept once a call has got
+    /// it.
     OnceSeen,
-    /// It loses none, and answers each release.
+    /// The store loses no result, and answers each release.
     All,
 }
 
-/// Finds what breaks the promise. The sections are in the order in which they began.
+/// Finds answers and bodies that break the promise.
 ///
-/// Of a store that keeps all, the first result that is certainly kept is that of a call that ran its
-/// body, which left within its lease, and came back with `Ok`. A body that was killed before its
+/// In a store that keeps all results, the first certainly kept result comes from a call that ran
+/// its body and returned `Ok`. That body must have left within its lease. A body killed before its
 /// release has kept nothing.
 pub(super) fn broken(
     sections: &[Section],
@@ -73,7 +74,7 @@ pub(super) fn broken(
     }
     let (since, again): (_, fn(&Section) -> u64) = match keeps {
         Keeps::Nothing => (None, |_| 0),
-        // From the request on: what was granted before may have begun late.
+        // The time of the request counts, since a lock granted earlier may have begun late.
         Keeps::OnceSeen => (replayed.map(|answer| answer.at), |section| section.sent),
         Keeps::All => (ran.and_then(left), |section| section.at),
     };
@@ -92,7 +93,8 @@ mod tests {
     use crate::oracle::fixtures::{enter, kinds, leave};
     use crate::oracle::{Kind, Note};
 
-    /// The answer from the body `from`, which the call ran or not.
+    /// Returns the note of an answer from the body `from`. `ran` is the body that the call ran, if
+    /// any.
     fn answer(at: u64, ran: Option<u64>, from: u64) -> Note {
         Note::Answered {
             key: "k".to_owned(),

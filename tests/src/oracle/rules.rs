@@ -7,10 +7,10 @@ use super::section::Section;
 use super::taken::Takes;
 use super::{Kind, Note, kept, nested, overlap};
 
-/// How much longer than its `wait` a call may take on a busy machine.
+/// Time by which a call may exceed its `wait` on a busy machine, in nanoseconds.
 const BUDGET_SLACK: u64 = 700_000_000;
 
-/// What is noted of results that are kept.
+/// Notes about kept results.
 #[derive(Debug, Default)]
 struct Replays {
     answers: Vec<Answer>,
@@ -24,15 +24,15 @@ pub(super) struct KeyNotes {
     by_holder: HashMap<u64, usize>,
     /// The readings on which accepted writes were based.
     seen: HashSet<u64>,
-    /// How many grants had no fence.
+    /// Number of grants without a fence.
     unfenced: u64,
-    /// How many calls were refused.
+    /// Number of refused calls.
     refusals: u64,
     /// Calls that took longer than their budgets.
     over_budget: Vec<String>,
     losses: Vec<u64>,
     must_leave: Vec<(u64, u64)>,
-    /// When the longest-waiting call was made, and for how long it waited.
+    /// Time of the call that waited longest, and the length of its wait.
     longest_wait: (u64, u64),
     fair_within: Option<u64>,
     alone: bool,
@@ -40,7 +40,7 @@ pub(super) struct KeyNotes {
     must_tell: bool,
     replays: Replays,
     takes: Takes,
-    /// Writes that were refused because of a newer holder, during a lease.
+    /// Writes refused during a lease because of a newer holder.
     overtaken: Vec<(u64, u64, String)>,
     found: Vec<(Kind, String)>,
 }
@@ -142,8 +142,8 @@ impl KeyNotes {
         };
         self.waited(asked, at);
         self.unfenced += u64::from(fence.is_none());
-        // A lock that is handed over inside a process counts from an earlier call's request:
-        // shorter is safe.
+        // A lock handed over inside a process counts from the request of an earlier call. That
+        // makes the lease shorter, which is safe.
         if sent > at {
             self.found(
                 Kind::LeaseTooLong,
@@ -238,7 +238,7 @@ impl KeyNotes {
         if let Some(section) = self.section(holder) {
             section.deadline = section.deadline.max(deadline);
         }
-        // A read after the deadline belongs to a poll that was running already.
+        // A read after the deadline belongs to a poll already running at that time.
         if at < deadline && first != last {
             let detail = format!("holder {holder} found {first}, and {last} at {at}");
             self.found(Kind::TornRead, detail);
@@ -262,7 +262,7 @@ impl KeyNotes {
         self.found.push((kind, detail));
     }
 
-    /// Applies the rules. `fenced`: whether the store promises a fence for each grant.
+    /// Applies the rules. `fenced` is true if the store promises a fence for each grant.
     pub(super) fn finish(mut self, fenced: bool) -> Vec<(Kind, String)> {
         self.expectations();
         if fenced && self.unfenced > 0 {
@@ -279,8 +279,8 @@ impl KeyNotes {
                 self.found(Kind::Overtaken, detail);
             }
         }
-        // A body may be stopped between its gate and its first reading of the clock. Its lease is
-        // over when it reads, and its own first poll was already running.
+        // A body may be stopped between its gate and its first reading of the clock. Then it reads
+        // the clock after its lease, in its first poll, which began before the end.
         self.sections.retain(|section| section.at < section.end());
         self.sections.sort_by_key(|section| section.at);
         self.found.extend(nested::misplaced(&self.sections));
@@ -297,18 +297,18 @@ impl KeyNotes {
     /// Checks the order of fences.
     ///
     /// Two masters may grant a lock within a few milliseconds of each other. The first body to read
-    /// the clock need not be the first to be granted it: such grants crossed. One server never lets
-    /// that happen.
+    /// the clock may then have the later grant: such grants crossed. One server never lets that
+    /// happen.
     ///
     /// The fences of shares need not grow in the order in which their bodies read the clock. The
-    /// store may grant several shares before the first body reads it. A holder that is alone comes
-    /// behind all before it, and before all behind it.
+    /// store may grant several shares before the first body reads it. A holder that is alone has a
+    /// greater fence than all holders before it, and a smaller one than all after it.
     fn fences(&mut self) {
         let (mut newest, mut alone): (Option<Section>, Option<Section>) = (None, None);
         for index in 0..self.sections.len() {
             let section = self.sections[index];
-            // A section of another client has no fence. The sections before it and behind it are
-            // compared all the same.
+            // A section of another client has no fence. The sections before and after it are still
+            // compared.
             if section.fence.is_none() {
                 continue;
             }
@@ -344,7 +344,7 @@ impl KeyNotes {
         if self.must_tell && self.losses.is_empty() {
             self.found(Kind::ToldLate, "never".to_owned());
         }
-        // A process that was stopped while it queued answers when it goes on.
+        // A process stopped in the queue answers only when it goes on.
         for detail in std::mem::take(&mut self.over_budget) {
             if self.undisturbed {
                 self.found(Kind::OverBudget, detail);

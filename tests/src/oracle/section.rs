@@ -6,7 +6,7 @@ use super::mode::Mode;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Section {
     pub(super) holder: u64,
-    /// The body that holds the lock which this nested one has entered.
+    /// The body that holds the lock, if this one is nested in it.
     pub(super) within: Option<u64>,
     pub(super) mode: Mode,
     pub(super) fence: Option<u64>,
@@ -14,23 +14,23 @@ pub(super) struct Section {
     pub(super) at: u64,
     pub(super) left: Option<u64>,
     pub(super) deadline: u64,
-    /// When it asked for a share instead of the whole lock.
+    /// Time at which it asked for a share instead of the whole lock.
     pub(super) shared_at: Option<u64>,
-    /// How long the key stays locked after its end.
+    /// Time for which the key stays locked after its end.
     pub(super) keeps: Option<u64>,
 }
 
 impl Section {
-    /// The end of what this holder could rely on. A killed body held the lock until its deadline:
-    /// without its release the key stays. The rule of late polls covers a body that runs on after
-    /// its deadline.
+    /// Returns the end of the time in which this holder could rely on its lock. A killed body held
+    /// the lock until its deadline, since the key stays without a release. A body that runs on
+    /// after its deadline is left to the rule of late polls.
     pub(super) fn end(&self) -> u64 {
         self.left
             .map_or(self.deadline, |left| left.min(self.deadline))
     }
 
-    /// The section as it was. A downgraded one becomes two: the part in which it was alone, and the
-    /// part in which it was a reader.
+    /// Splits a downgraded section into the part in which it was alone and the part in which it was
+    /// a reader. Any other section stays whole.
     pub(super) fn parts(&self) -> impl Iterator<Item = Self> + use<> {
         let end = self.end();
         let shared_at = self.shared_at.map(|at| at.min(end));

@@ -1,8 +1,9 @@
-//! Locks that operators took away from processes that may have been cut off from the store.
+//! Locks taken away by operators from processes that may have been cut off from the store.
 
 use super::section::Section;
 
-/// The takes of one key: the process that had it, and the times around the store's answer.
+/// The takes of one key: the process of the former holder, and the times of the operator's request
+/// and of the store's answer.
 #[derive(Debug, Default)]
 pub(super) struct Takes(Vec<(u32, u64, u64)>);
 
@@ -11,8 +12,9 @@ impl Takes {
         self.0.push((process, from, by));
     }
 
-    /// Ends each lease that was taken away when the operator asked for it: a holder that is cut off
-    /// does not keep the next one out. A process that was stopped reads the grant after that time.
+    /// Ends each taken lease at the time of the operator's request, since a holder that is cut off
+    /// does not exclude the next one. The request time of the lease counts, because a stopped
+    /// process may read its grant late.
     pub(super) fn cut(&self, sections: &mut [Section]) {
         for (process, from, by) in &self.0 {
             let taken = sections.iter_mut().filter(|section| {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Which promise.
+/// The kind of a broken promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Two holders of one key at one time.
@@ -13,7 +13,7 @@ pub enum Kind {
     FenceOrder,
     /// A grant had no fence, from a store that promises one.
     NoFence,
-    /// A later holder has no greater fence, and the two leases overlap if they are counted from
+    /// A later holder has a smaller fence, and the two leases overlap if they are counted from
     /// their requests.
     Crossed,
     /// The resource accepted a write with an older fence than it had seen.
@@ -28,9 +28,9 @@ pub enum Kind {
     PollAfterDeadline,
     /// A lease counts from a moment after its request.
     LeaseTooLong,
-    /// A lease was lost that nothing disturbed.
+    /// An undisturbed lease was lost.
     FalseLoss,
-    /// A call was refused though no other call asked for the key.
+    /// A call was refused although no other call asked for the key.
     SelfRefusal,
     /// A call queued beyond its budget.
     OverBudget,
@@ -40,11 +40,11 @@ pub enum Kind {
     ToldLate,
     /// A key stayed locked too long after its holder was gone.
     FreedLate,
-    /// Another holder had a key that was to stay locked after its body's end.
+    /// Another holder had a key that should have stayed locked after its body's end.
     KeptShort,
     /// A body began although a result was kept.
     RanAgain,
-    /// A call got another answer than the first.
+    /// A call got a different answer from the first.
     WrongReplay,
     /// A nested call began before or ended after its holder's body, or had another fence.
     Misnested,
@@ -81,7 +81,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A broken promise, and where.
+/// A broken promise, with its key and its numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// The kind of promise.

@@ -1,5 +1,5 @@
-//! Real PostgreSQL servers: one for all tests of a program, with a database for each, or one of a
-//! test's own.
+//! Real PostgreSQL servers: one shared by all tests of a program, with a database for each test; or
+//! a separate server for one test.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -28,23 +28,24 @@ mod tls;
 pub use self::pgbouncer::PgBouncer;
 pub use self::probe::PostgresProbe;
 
-/// How long a server may take from its start to its first answer.
+/// Limit for a server from its start to its first answer.
 const START: Duration = Duration::from_secs(60);
 
-/// The system's user that runs the server where the tests run as root, which the server refuses.
+/// The system's user for the server if the tests run as root: the server refuses to run as root.
 const USER: &str = "postgres";
 
-/// The database's user of every test.
+/// The database's user in all tests.
 const ROLE: &str = "leasehold";
 
-/// The user that needs a password.
+/// The database's user that needs a password.
 pub const WITH_PASSWORD: &str = "guest";
 
 /// The server that tests share.
 static SHARED: LazyLock<Postgres> =
     LazyLock::new(|| Postgres::inherited().unwrap_or_else(Postgres::start));
 
-/// The port and the folder of the server that a test run again shares with the present program.
+/// Environment variable with the port and the folder of a server. Through it, a test run again by
+/// this program shares this program's server.
 const INHERITED: &str = "LEASEHOLD_TEST_POSTGRES_AT";
 
 /// A running server. Dropping it kills its processes and removes its folder.
@@ -52,15 +53,15 @@ const INHERITED: &str = "LEASEHOLD_TEST_POSTGRES_AT";
 pub struct Postgres {
     process: Option<Leashed>,
     port: u16,
-    /// Of its configuration, `name=value`.
+    /// Settings of its configuration, each `name=value`.
     settings: Vec<String>,
     databases: AtomicU32,
     path: PathBuf,
-    /// Removed with the server; none for a server of another process.
+    /// Folders to remove with the server; empty for a server of another process.
     folders: Vec<Folder>,
 }
 
-/// A database of a test's own.
+/// A separate database for one test.
 #[derive(Debug)]
 pub struct Database {
     port: u16,
@@ -69,17 +70,17 @@ pub struct Database {
 }
 
 impl Postgres {
-    /// The server of this program.
+    /// The server that all tests of this program share.
     pub fn shared() -> &'static Self {
         &SHARED
     }
 
-    /// What [`inherited`](Self::inherited) is to read.
+    /// The environment variable for [`inherited`](Self::inherited), and its value.
     pub(crate) fn bequest(&self) -> (&'static str, String) {
         (INHERITED, format!("{} {}", self.port, self.path.display()))
     }
 
-    /// The server of the program that runs this one.
+    /// The server of the program that runs this one, if there is one.
     fn inherited() -> Option<Self> {
         let given = std::env::var(INHERITED).ok()?;
         let (port, path) = given.split_once(' ')?;
@@ -93,26 +94,26 @@ impl Postgres {
         })
     }
 
-    /// A server of a test's own, which a crash of its machine would not survive.
+    /// Starts a separate server for one test. Its data would not survive a crash of the machine.
     pub fn start() -> Self {
         Self::start_with(&["fsync=off"])
     }
 
-    /// The same, with everything on disk before it is answered.
+    /// Like `start`, with everything on disk before the server answers.
     pub fn durable() -> Self {
         Self::start_with(&["fsync=on"])
     }
 
-    /// The same, on a disk, where a commit takes as long as it does for users.
+    /// Like `durable`, on a disk, where a commit takes as long as it does for users.
     pub fn durable_on_disk() -> Self {
         Self::made_in(owned(Folder::on_disk()), &["fsync=on"])
     }
 
-    /// The same, with these settings, each `name=value`.
+    /// Starts a separate server for one test with these settings, each `name=value`.
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// Panics if it does not start.
     pub fn start_with(settings: &[&str]) -> Self {
         Self::made_in(given_away(), settings)
     }
@@ -147,11 +148,11 @@ impl Postgres {
         server
     }
 
-    /// A fresh database, without the tables.
+    /// Makes a new database without the tables.
     ///
     /// # Panics
     ///
-    /// When the server does not make it.
+    /// Panics if the server does not make it.
     pub fn database(&self) -> Database {
         let number = self.databases.fetch_add(1, Ordering::Relaxed);
         let database = Database {
@@ -165,11 +166,11 @@ impl Postgres {
         database
     }
 
-    /// A fresh database with the tables.
+    /// Makes a new database with the tables.
     ///
     /// # Panics
     ///
-    /// When the server does not make them.
+    /// Panics if the server does not make them.
     pub fn migrated(&self) -> Database {
         let database = self.database();
         let mut psql = self.psql(&sql_mutants::schema());
@@ -189,7 +190,7 @@ impl Postgres {
 
     /// Stops all its processes where they are (SIGSTOP). Connections stay open and nothing answers.
     pub fn pause(&self) {
-        // The first process goes first: it makes no further ones then.
+        // The first process is stopped first, so that it starts no further ones.
         self.running().pause();
         self.signal_children(Signal::STOP);
     }
@@ -207,7 +208,7 @@ impl Postgres {
             let children = children(process.id());
             process.kill();
             for child in &children {
-                // It may have ended by itself.
+                // It may have ended already.
                 let _ = kill_process(*child, Signal::KILL);
             }
             wait::until("all its processes end", START, || {
@@ -220,11 +221,12 @@ impl Postgres {
         }
     }
 
-    /// Starts it again on the same port, after [`kill`](Self::kill) or instead of the running one.
+    /// Starts the server again on the same port, after [`kill`](Self::kill) or instead of the
+    /// running one.
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// Panics if it does not start.
     pub fn restart(&mut self) {
         self.kill();
         let log = fs::File::create(self.path.join("log")).expect("a log can be made");
@@ -240,7 +242,7 @@ impl Postgres {
                 "-c",
                 "max_connections=300",
             ])
-            // A deadlock is found sooner than any wait of a pool ends, so each one is counted.
+            // The server finds a deadlock before any wait of a pool ends, so each one is counted.
             .args(["-c", "shared_buffers=32MB", "-c", "deadlock_timeout=50ms"])
             // A killed server leaves its shared memory behind: here in its folder.
             .args(["-c", "dynamic_shared_memory_type=mmap"])
@@ -258,7 +260,7 @@ impl Postgres {
 
     fn signal_children(&self, signal: Signal) {
         for child in children(self.running().id()) {
-            // It may have ended by itself.
+            // It may have ended already.
             let _ = kill_process(child, signal);
         }
     }
@@ -285,12 +287,12 @@ impl Database {
         format!("{}?migrate=1", self.url())
     }
 
-    /// The URL of a pool that does not.
+    /// The URL of a pool that does not make the tables.
     pub fn url(&self) -> String {
         self.url_of(ROLE)
     }
 
-    /// The URL of a pool of this user, which may have a password behind a colon.
+    /// The URL of a pool with this user, optionally followed by a colon and a password.
     pub fn url_of(&self, user: &str) -> String {
         format!("postgres://{user}@127.0.0.1:{}/{}", self.port, self.name)
     }
@@ -319,34 +321,34 @@ impl Database {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
-    /// The URL over another way to the server.
+    /// The URL of a pool that reaches the server at `address`, such as a proxy's.
     pub fn url_over(&self, address: SocketAddr) -> String {
         format!("postgres://{ROLE}@{address}/{}", self.name)
     }
 
-    /// The URL over the server's Unix socket.
+    /// The URL of a pool that uses the server's Unix socket.
     pub fn socket_url(&self) -> String {
         let (name, port) = (&self.name, self.port);
         let folder = self.folder.display().to_string().replace('/', "%2F");
         format!("postgres://{ROLE}@{folder}:{port}/{name}")
     }
 
-    /// Runs a statement, which may fail.
+    /// Runs a statement that may fail.
     ///
     /// # Panics
     ///
-    /// When `psql` does not start.
+    /// Panics if `psql` does not start.
     pub fn try_run(&self, sql: &str) {
         let mut psql = psql(&self.folder, self.port, sql);
         let psql = psql.args(["-d", &self.name]).stderr(Stdio::null());
         psql.output().expect("psql starts");
     }
 
-    /// A client as an application has one.
+    /// Connects a client like that of an application.
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// Panics if the server does not answer.
     pub async fn client(&self) -> Client {
         let connected = tokio_postgres::connect(&self.url(), NoTls).await;
         let (client, connection) = connected.expect("the server answers");
@@ -354,18 +356,19 @@ impl Database {
         client
     }
 
-    /// A look at the locks, apart from the code under test. The tables must be there.
+    /// Connects a probe, which looks at the locks without a pool. The tables must exist.
     pub fn probe(&self, prefix: &str) -> PostgresProbe {
         PostgresProbe::new(self.url(), prefix)
     }
 
-    /// The same over the server's Unix socket, where it takes no other client in plain text.
+    /// Like `probe`, over the server's Unix socket, for a server that accepts no other client in
+    /// plain text.
     pub fn probe_over_socket(&self, prefix: &str) -> PostgresProbe {
         PostgresProbe::new(self.socket_url(), prefix)
     }
 }
 
-/// Over the Unix socket in `folder`.
+/// A `psql` command that runs `sql` over the Unix socket in `folder`.
 fn psql(folder: &Path, port: u16, sql: &str) -> Command {
     let mut psql = Command::new(bin().join("psql"));
     psql.arg("-h")
@@ -376,7 +379,7 @@ fn psql(folder: &Path, port: u16, sql: &str) -> Command {
     psql
 }
 
-/// A folder that belongs to the server's user.
+/// Makes a folder that belongs to the server's user.
 fn given_away() -> Folder {
     owned(Folder::new())
 }
@@ -389,7 +392,7 @@ fn owned(folder: Folder) -> Folder {
     folder
 }
 
-/// The user and the group that the server runs as, where the tests run as root.
+/// The user and the group for the server if the tests run as root, otherwise `None`.
 fn other_user() -> Option<(u32, u32)> {
     if !getuid().is_root() {
         return None;
@@ -402,7 +405,7 @@ fn other_user() -> Option<(u32, u32)> {
     Some(ids.unwrap_or_else(|| panic!("there is no user `{USER}`; {INSTALL}")))
 }
 
-/// A program of PostgreSQL, as a user that it accepts.
+/// A command for a program of PostgreSQL, as a user that the program accepts.
 fn program(name: &str) -> Command {
     let path = bin().join(name);
     let Some((user, group)) = other_user() else {
@@ -422,8 +425,8 @@ fn quiet(mut program: Command) -> Command {
     program
 }
 
-/// The folder of PostgreSQL's programs: `LEASEHOLD_TEST_POSTGRES`, the newest of Debian's, or none
-/// for those on the path.
+/// The folder of PostgreSQL's programs: `LEASEHOLD_TEST_POSTGRES`, the newest of Debian's, or empty
+/// for programs on the path.
 fn bin() -> PathBuf {
     if let Some(given) = std::env::var_os("LEASEHOLD_TEST_POSTGRES") {
         return given.into();
@@ -440,7 +443,7 @@ fn bin() -> PathBuf {
     newest.map(|path| path.join("bin")).unwrap_or_default()
 }
 
-/// The processes that the process has started.
+/// The child processes of `process`.
 fn children(process: u32) -> Vec<Pid> {
     let path = format!("/proc/{process}/task/{process}/children");
     let text = fs::read_to_string(path).unwrap_or_default();

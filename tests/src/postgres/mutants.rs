@@ -1,4 +1,4 @@
-//! Tests that are run with a bug in the SQL of the store.
+//! Runs tests with a bug in the SQL of the store.
 
 use super::Postgres;
 use crate::rerun;
@@ -8,7 +8,7 @@ use crate::sql_mutants;
 ///
 /// # Panics
 ///
-/// When the test passes, or there is no bug or no test of this name.
+/// Panics if the test passes, or if there is no bug or no test of this name.
 pub fn fails_with(mutant: &str, test: &str) {
     let bug = sql_mutants::variable(mutant);
     let server = Postgres::shared().bequest();

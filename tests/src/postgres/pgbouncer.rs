@@ -13,7 +13,7 @@ use crate::wait;
 
 const START: Duration = Duration::from_secs(30);
 
-/// A pgbouncer that gives each transaction to one of two sessions. Dropping it kills it.
+/// A pgbouncer that runs each transaction on one of two sessions. Dropping this kills the process.
 #[derive(Debug)]
 pub struct PgBouncer {
     _process: Leashed,
@@ -22,11 +22,11 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// Starts one in front of `server`, with these lines in its configuration besides.
+    /// Starts a pgbouncer in front of `server`, with the additional configuration lines `more`.
     ///
     /// # Panics
     ///
-    /// When `pgbouncer` is missing or does not start.
+    /// Panics if `pgbouncer` is missing or does not start.
     pub fn start(server: &Postgres, more: &[&str]) -> Self {
         let folder = given_away();
         let (port, path) = (free_port(), folder.path().display());
@@ -45,7 +45,7 @@ impl PgBouncer {
         };
         let config = write("pgbouncer.ini", &config);
         write("users", &format!("\"{ROLE}\" \"\"\n"));
-        // Debian's is not on the path of every user.
+        // Debian's program is not on the path of every user.
         let debian = Path::new("/usr/sbin/pgbouncer");
         let program = if debian.exists() {
             debian
@@ -85,7 +85,7 @@ impl PgBouncer {
         }
     }
 
-    /// The URL of a pool that reaches `database` through it.
+    /// The URL of a pool that reaches `database` through the pgbouncer.
     pub fn url(&self, database: &Database) -> String {
         format!(
             "postgres://{ROLE}@127.0.0.1:{}/{}",

@@ -1,4 +1,4 @@
-//! A look into the tables of the locks.
+//! A probe of the tables of locks.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,12 +10,12 @@ use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::probe::Probe;
 
-/// Looks into the tables of a database, on a thread of its own.
+/// Looks at the tables of a database, on a separate thread.
 #[derive(Debug)]
 pub struct PostgresProbe {
     ask: Mutex<Sender<(String, Sender<String>)>>,
     prefix: String,
-    /// The tokens of the locks that it took.
+    /// The token of each lock that the probe has taken, by key.
     taken: Mutex<HashMap<String, String>>,
 }
 
@@ -30,11 +30,12 @@ impl PostgresProbe {
         }
     }
 
-    /// The first value of the first row; empty if there is none, or it is null.
+    /// Runs a statement. Returns the first non-null value in the first column; empty if there is
+    /// none.
     ///
     /// # Panics
     ///
-    /// When the server refuses the statement.
+    /// Panics if the server refuses the statement.
     pub fn value(&self, sql: &str) -> String {
         let (reply, answer) = channel();
         let ask = self.ask.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,7 +44,7 @@ impl PostgresProbe {
         answer.recv().expect("the probe's thread answers")
     }
 
-    /// The key as the tables have it.
+    /// The key as in the tables, escaped for SQL.
     fn full(&self, key: &str) -> String {
         format!("{}{key}", self.prefix).replace('\'', "''")
     }
@@ -103,7 +104,7 @@ impl Probe for PostgresProbe {
     }
 }
 
-/// A token that no other lock of this machine has.
+/// Makes a token that no other lock of this machine has.
 fn token() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(1);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -5,15 +5,16 @@ use std::time::Duration;
 use super::{Postgres, ROLE, given_away, missing, program, succeeded};
 use crate::wait;
 
-/// How long a standby may take to connect, or to become the primary.
+/// Limit for a standby to connect, or to become the primary.
 const LIMIT: Duration = Duration::from_secs(60);
 
 impl Postgres {
-    /// Starts a standby of this server, which knows it by `name`, and waits until it is connected.
+    /// Starts a standby of this server, and waits until it is connected. This server knows it by
+    /// `name`.
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// Panics if it does not start.
     #[must_use]
     pub fn standby(&self, name: &str) -> Self {
         let folder = given_away();
@@ -43,7 +44,7 @@ impl Postgres {
     ///
     /// # Panics
     ///
-    /// When it is not changed.
+    /// Panics if the setting does not change.
     pub fn set(&self, name: &str, value: &str) {
         self.ask(&format!("ALTER SYSTEM SET {name} = '{value}'"));
         self.ask("SELECT pg_reload_conf()");
@@ -56,7 +57,7 @@ impl Postgres {
     ///
     /// # Panics
     ///
-    /// When it does not become that.
+    /// Panics if the standby does not become the primary.
     pub fn promote(&self) {
         self.ask("SELECT pg_promote(false)");
         wait::until("a standby is promoted", LIMIT, || {
@@ -64,11 +65,11 @@ impl Postgres {
         });
     }
 
-    /// Waits until a standby has everything that this server has written so far.
+    /// Waits until a standby has applied everything that this server has written so far.
     ///
     /// # Panics
     ///
-    /// When that takes too long.
+    /// Panics if that takes too long.
     pub fn wait_for(&self, name: &str) {
         let behind = self.ask("SELECT pg_current_wal_lsn()");
         let caught_up = format!(
@@ -79,17 +80,16 @@ impl Postgres {
         });
     }
 
-    /// Ends the connections of its standbys. What it writes from now on reaches none that is
-    /// stopped.
+    /// Ends the connections of its standbys. Later writes do not reach stopped standbys.
     pub fn cut_standbys_off(&self) {
         self.ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_replication");
     }
 
-    /// The first value of the answer; empty without one.
+    /// Runs a statement and returns its result as text; empty without a result.
     ///
     /// # Panics
     ///
-    /// When `psql` does not start.
+    /// Panics if `psql` does not start.
     pub fn ask(&self, sql: &str) -> String {
         let answer = self.psql(sql).output().expect("psql starts");
         String::from_utf8_lossy(&answer.stdout).trim().to_owned()

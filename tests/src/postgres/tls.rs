@@ -1,4 +1,4 @@
-//! A server that speaks TLS.
+//! A server with TLS.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -7,12 +7,12 @@ use super::{Postgres, given_away, other_user};
 use crate::certificates::{Authority, Identity};
 
 impl Postgres {
-    /// A server with a certificate of `authority` for `name`. With `asks` every client must show a
-    /// certificate of the same authority.
+    /// Starts a server with a certificate of `authority` for `name`. With `asks`, every client must
+    /// present a certificate of the same authority.
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// Panics if it does not start.
     pub fn with_tls(authority: &Authority, name: &str, asks: bool) -> Self {
         let folder = given_away();
         let Identity { certificate, key } = authority.issue(name);

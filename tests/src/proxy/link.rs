@@ -15,7 +15,7 @@ use super::protocol::{Direction, Messages};
 use super::{After, Mode, Shared};
 use crate::random::Random;
 
-/// A message and the time at which it is to arrive.
+/// A message and its time of arrival.
 type Parcel = (Instant, Vec<u8>);
 
 /// Carries messages both ways until either side closes or the connection is cut.
@@ -59,9 +59,9 @@ async fn discard(from: &mut OwnedReadHalf) {
 
 struct Link<'a> {
     shared: &'a Shared,
-    /// For each command in flight, in order, what happens to its reply.
+    /// The fate of the reply to each command in flight, in order.
     fates: Mutex<VecDeque<Option<After>>>,
-    /// The directions that have gone silent: a message was lost there already.
+    /// The silent directions: a message was lost there already.
     no_requests: AtomicBool,
     no_replies: AtomicBool,
 }
@@ -76,8 +76,8 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Reads, cuts into messages, holds each as long as the mode says, and writes. Messages that
-    /// were sent before the sender closed still arrive.
+    /// Reads bytes, cuts them into messages, holds each as long as the mode requires, and writes
+    /// it. Messages sent before the sender closed still arrive.
     async fn carry(&self, way: Direction, from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf) {
         let (send, mut parcels) = mpsc::unbounded_channel::<Parcel>();
         let read = self.read(way, from, send);
@@ -133,7 +133,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// How long the next message is held; `None` when it vanishes.
+    /// Returns the delay of the next message; `None` if it vanishes.
     async fn admit(&self, way: Direction, random: &mut Random) -> Option<Duration> {
         let mut mode = self.shared.mode.subscribe();
         let mode = *mode.wait_for(|mode| *mode != Mode::Stall).await.ok()?;
@@ -170,7 +170,7 @@ impl<'a> Link<'a> {
         self.no_replies.store(true, Ordering::Relaxed);
     }
 
-    /// Counts a command, and notes what is to happen to its reply.
+    /// Counts a message. For a command, also records the fate of its reply.
     fn count(&self, way: Direction, message: &[u8]) {
         if way == Direction::ToClient {
             self.shared.replies.fetch_add(1, Ordering::Relaxed);
@@ -188,7 +188,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Loses a reply that is to be lost. Returns `true` when the connection ends with it.
+    /// Drops the reply if it should be lost. Returns `true` if the connection ends with it.
     fn ends_with(&self, reply: &mut Vec<u8>) -> bool {
         let protocol = self.shared.protocol;
         if protocol.is_push(reply) {

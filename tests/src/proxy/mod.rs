@@ -1,6 +1,6 @@
 //! A network with faults: a TCP proxy between a client and a Redis or PostgreSQL server.
 //!
-//! It runs on a thread of its own, so that it goes on while the test's own workers are blocked. It
+//! It runs on a separate thread, so that it continues while the test's own workers are blocked. It
 //! cuts the stream into messages, so that a fault hits between two of them, or exactly one.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,16 +19,16 @@ mod resp;
 
 use protocol::Protocol;
 
-/// What the network does with messages from now on.
+/// Treatment of messages from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Messages pass.
     Pass,
-    /// Messages pass after `least` and up to `jitter` more, in order, in each direction.
+    /// Messages pass after `least`, plus up to `jitter`, in order, in each direction.
     Delay {
         /// The least delay.
         least: Duration,
-        /// The most that is added to it.
+        /// The largest addition to it.
         jitter: Duration,
     },
     /// Replies pass after this long, requests at once.
@@ -44,40 +44,40 @@ pub enum Mode {
     SwallowRequests,
     /// Published messages vanish; replies pass.
     LoseMessages,
-    /// Replies arrive as bytes that are not of the protocol.
+    /// Replies are replaced by bytes that are not of the protocol.
     Garble,
-    /// New connections are closed at once; present ones pass.
+    /// New connections are closed at once; present ones continue.
     Refuse,
 }
 
-/// What happens to a connection after a reply on it was lost.
+/// Fate of a connection after a lost reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
     /// The connection is closed.
     Cut,
     /// The connection stays open and silent.
     Silence,
-    /// The connection stays open, and the answer is this error: `READONLY as a server would say
-    /// it`.
+    /// The connection stays open, and the answer is this error, in the words of a server:
+    /// `READONLY …`.
     Error(&'static str),
     /// The connection stays open, and the answer is these bytes.
     Instead(&'static str),
 }
 
-/// Counts of what has passed.
+/// Counts of connections and messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Connections that clients opened.
+    /// Connections opened by clients.
     pub connections: u64,
-    /// Commands that went to the server.
+    /// Commands sent to the server.
     pub commands: u64,
-    /// Replies that went to clients.
+    /// Replies sent to clients.
     pub replies: u64,
-    /// Replies that were lost on purpose.
+    /// Replies lost on purpose.
     pub lost: u64,
 }
 
-/// The replies that are to be lost.
+/// The replies to lose.
 #[derive(Debug)]
 struct Loss {
     containing: Vec<u8>,
@@ -85,19 +85,20 @@ struct Loss {
     after: After,
 }
 
-/// The state that the proxy and its connections share.
+/// State shared by the proxy and its connections.
 #[derive(Debug)]
 struct Shared {
     target: SocketAddr,
     protocol: Protocol,
     mode: watch::Sender<Mode>,
-    /// Grows with every cut; connections of an older number end.
+    /// Grows with every cut; connections with an older number end.
     generation: watch::Sender<u64>,
-    /// Grows with every half-open; server sides of an older number are closed.
+    /// Grows with every half-open; server sides with an older number are closed.
     half_open: watch::Sender<u64>,
-    /// How many times clients were hung up on, and how late the messages that they had sent arrive.
+    /// Number of times that clients were hung up on, and the delay of the messages that they had
+    /// sent.
     hang_up: watch::Sender<(u64, Duration)>,
-    /// When the last command came, on the clock that leases are counted on.
+    /// Time of the last command, on the clock of leases.
     last_command: AtomicU64,
     loss: Mutex<Option<Loss>>,
     connections: AtomicU64,
@@ -107,7 +108,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Whether the reply to `command` is to be lost. Uses up one of the times.
+    /// Returns the fate of the connection if the reply to `command` should be lost. Uses up one of
+    /// the times.
     fn loses(&self, command: &[u8]) -> Option<After> {
         let mut loss = self.loss.lock().expect("no panic under this lock");
         let wanted = loss.as_mut().filter(|loss| loss.times > 0)?;
@@ -119,7 +121,8 @@ impl Shared {
         })
     }
 
-    /// A reply that should have been lost reported an error: nothing was executed, so it passed.
+    /// Gives one of the times back. The reply reported an error, so nothing was executed, and it
+    /// passed.
     fn not_lost(&self) {
         if let Some(loss) = &mut *self.loss.lock().expect("no panic under this lock") {
             loss.times += 1;
@@ -141,16 +144,16 @@ impl Proxy {
     ///
     /// # Panics
     ///
-    /// When no port is free.
+    /// Panics if no port is free.
     pub fn start(target: SocketAddr) -> Self {
         Self::speaking(Protocol::Redis, target)
     }
 
-    /// The same in front of a PostgreSQL server, without TLS.
+    /// Starts a proxy in front of a PostgreSQL server, without TLS; everything passes.
     ///
     /// # Panics
     ///
-    /// When no port is free.
+    /// Panics if no port is free.
     pub fn start_postgres(target: SocketAddr) -> Self {
         Self::speaking(Protocol::Postgres, target)
     }
@@ -191,7 +194,7 @@ impl Proxy {
         format!("redis://{}/", self.address)
     }
 
-    /// Whether the server behind it is a PostgreSQL.
+    /// True if the server behind it is a PostgreSQL.
     pub fn speaks_postgres(&self) -> bool {
         self.shared.protocol == Protocol::Postgres
     }
@@ -201,17 +204,17 @@ impl Proxy {
         self.address
     }
 
-    /// Changes what happens to everything that is sent from now on.
+    /// Sets the treatment of everything sent from now on.
     pub fn set(&self, mode: Mode) {
         self.shared.mode.send_replace(mode);
     }
 
-    /// Everything passes again.
+    /// Lets everything pass again.
     pub fn pass(&self) {
         self.set(Mode::Pass);
     }
 
-    /// Closes all present connections, both sides.
+    /// Closes all present connections, on both sides.
     pub fn cut(&self) {
         self.shared.generation.send_modify(|number| *number += 1);
     }
@@ -222,9 +225,8 @@ impl Proxy {
         self.shared.half_open.send_modify(|number| *number += 1);
     }
 
-    /// Closes the client side of all present connections. Messages that clients had sent and that
-    /// were held back ([`Mode::Stall`]) still arrive at the server, after `late`, unless the
-    /// network stalls then.
+    /// Closes the client side of all present connections. Held-back messages of clients
+    /// ([`Mode::Stall`]) still arrive at the server, after `late`, unless the network stalls then.
     pub fn hang_up(&self, late: Duration) {
         self.shared.hang_up.send_modify(|(number, delay)| {
             *number += 1;
@@ -232,18 +234,17 @@ impl Proxy {
         });
     }
 
-    /// When the last command came from a client, in nanoseconds of `leasehold::__test::now`.
+    /// Time of the last command from a client, in nanoseconds of `leasehold::__test::now`.
     pub fn last_command(&self) -> u64 {
         self.shared.last_command.load(Ordering::Acquire)
     }
 
-    /// Loses the replies to the next `times` commands that contain `text` (any command when it is
-    /// empty). The server executes the command, and its reply vanishes. A reply that is an error
-    /// passes.
+    /// Loses the replies to the next `times` commands that contain `text`; an empty text matches
+    /// any command. The server executes the command, and its reply vanishes. An error reply passes.
     ///
     /// # Panics
     ///
-    /// Never, unless the proxy itself has failed.
+    /// Panics only if the proxy itself has failed.
     pub fn lose_replies(&self, text: &str, times: u64, after: After) {
         *self.shared.loss.lock().expect("no panic under this lock") = Some(Loss {
             containing: text.as_bytes().to_vec(),
@@ -252,7 +253,7 @@ impl Proxy {
         });
     }
 
-    /// What has passed so far.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         let shared = &self.shared;
         Counts {
@@ -299,7 +300,7 @@ async fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         }
         let shared = Arc::clone(shared);
         tokio::spawn(async move {
-            // A server that is down shows to the client as a connection that closes at once.
+            // If the server is down, the client sees a connection that closes at once.
             if let Ok(server) = TcpStream::connect(shared.target).await {
                 link::run(client, server, &shared).await;
             }

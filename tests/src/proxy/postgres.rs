@@ -1,9 +1,10 @@
 //! The boundaries of PostgreSQL messages, version 3 of the protocol.
 //!
-//! What a client sends up to a point of synchronisation is one message here, and so is what the
-//! server answers to it, up to `ReadyForQuery`.
+//! Everything that a client sends up to a point of synchronisation is one message here. So is the
+//! server's answer to it, up to `ReadyForQuery`.
 
-/// The length of the first whole message of a client. The very first one has no type.
+/// The length of the first whole message of a client. The first message of a connection has no
+/// type.
 pub(super) fn command(bytes: &[u8], is_first: bool) -> Option<usize> {
     if is_first {
         let end = length(bytes)?;
@@ -37,27 +38,28 @@ pub(super) fn reply(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Whether the message is none that a command is answered with: told unasked, or a question.
+/// True if the message does not answer a command: the server sends it unasked, or requests
+/// something with it.
 pub(super) fn is_push(message: &[u8]) -> bool {
     match message.first() {
         Some(b'A' | b'N') => true,
-        // Anything but AuthenticationOk asks for more.
+        // Everything except AuthenticationOk requests something.
         Some(b'R') => message.get(5..9).is_some_and(|code| code != [0; 4]),
         _ => false,
     }
 }
 
-/// Whether the message tells of a `NOTIFY`.
+/// True if the message reports a `NOTIFY`.
 pub(super) fn is_notification(message: &[u8]) -> bool {
     message.starts_with(b"A")
 }
 
-/// Whether the command gets an answer: a password is part of the first command.
+/// True if the command gets an answer. A password gets none: it is part of the first command.
 pub(super) fn is_answered(command: &[u8]) -> bool {
     !matches!(command.first(), Some(b'p' | b'X'))
 }
 
-/// Whether an answer is an error.
+/// True if an answer contains an error.
 pub(super) fn is_error(reply: &[u8]) -> bool {
     let mut at = 0;
     while let Some((kind, next)) = frame(reply, at) {
@@ -69,7 +71,7 @@ pub(super) fn is_error(reply: &[u8]) -> bool {
     false
 }
 
-/// An error, of a text that begins with its code.
+/// Makes an error from a text that begins with its code.
 pub(super) fn error(text: &str) -> Vec<u8> {
     let code = text.split(' ').next().unwrap_or_default();
     let fields = format!("SERROR\0VERROR\0C{code}\0M{text}\0\0");
@@ -81,7 +83,7 @@ pub(super) fn error(text: &str) -> Vec<u8> {
     message
 }
 
-/// No message begins with this type, and no message is so long.
+/// No message has this type, and no message is this long.
 pub(super) const GARBAGE: &[u8] = b"\xff\xff\xff\xff\xffgarbage";
 
 fn ends_the_connection(error: &[u8]) -> bool {

@@ -1,4 +1,4 @@
-//! What the proxy knows of a protocol: where messages end, and what they are.
+//! The proxy's knowledge of a protocol: the ends and the kinds of messages.
 
 use super::{postgres, resp};
 
@@ -15,7 +15,7 @@ pub(super) enum Direction {
     ToClient,
 }
 
-/// Bytes on their way, cut into messages.
+/// Bytes in transit, cut into messages.
 #[derive(Debug)]
 pub(super) struct Messages {
     protocol: Protocol,
@@ -57,7 +57,7 @@ impl Messages {
 }
 
 impl Protocol {
-    /// Bytes that begin no message.
+    /// Bytes that are not the start of a message.
     pub(super) fn garbage(self) -> &'static [u8] {
         match self {
             Self::Redis => b"\xffgarbage\r\n",
@@ -65,7 +65,7 @@ impl Protocol {
         }
     }
 
-    /// Whether the command has a reply.
+    /// True if the command has a reply.
     pub(super) fn is_answered(self, command: &[u8]) -> bool {
         match self {
             Self::Postgres => postgres::is_answered(command),
@@ -78,7 +78,7 @@ impl Protocol {
         }
     }
 
-    /// Whether the message of a server answers no command.
+    /// True if the server's message answers no command.
     pub(super) fn is_push(self, message: &[u8]) -> bool {
         match self {
             Self::Redis => message.starts_with(b">"),
@@ -86,7 +86,7 @@ impl Protocol {
         }
     }
 
-    /// Whether the message was published by another client.
+    /// True if another client published the message.
     pub(super) fn is_published(self, message: &[u8]) -> bool {
         match self {
             Self::Redis => message.starts_with(b">3\r\n$7\r\nmessage\r\n"),
@@ -94,7 +94,7 @@ impl Protocol {
         }
     }
 
-    /// Whether a reply is an error.
+    /// True if a reply is an error.
     pub(super) fn is_error(self, reply: &[u8]) -> bool {
         match self {
             Self::Redis => reply.starts_with(b"-"),
@@ -102,7 +102,7 @@ impl Protocol {
         }
     }
 
-    /// An error as the server would say it.
+    /// Makes an error in the format of the server.
     pub(super) fn error(self, text: &str) -> Vec<u8> {
         match self {
             Self::Redis => format!("-{text}\r\n").into_bytes(),

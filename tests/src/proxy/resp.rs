@@ -2,7 +2,7 @@
 
 /// The length of the first whole message in `bytes`; `None` while it is incomplete.
 ///
-/// Bytes that are not RESP count as one message of their own, so that garbage passes too.
+/// Bytes that are not RESP count as one separate message, so that garbage passes too.
 pub(super) fn message(bytes: &[u8]) -> Option<usize> {
     let line = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let head = line + 2;

@@ -1,4 +1,4 @@
-//! A client of ZooKeeper that has nothing in common with the code under test.
+//! A ZooKeeper client that shares no code with the code under test.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use super::wire::{
     SYNC,
 };
 
-/// How long a server may take to come back.
+/// Limit for a server to come back.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The server's error codes.
@@ -17,28 +17,28 @@ const NO_NODE: i32 = -101;
 const NO_AUTH: i32 = -102;
 const NODE_EXISTS: i32 = -110;
 
-/// What any client may do: all of it.
+/// All permissions on a node.
 const ALL: i32 = 31;
 const PERSISTENT: i32 = 0;
 const SEQUENTIAL: i32 = 2;
 
-/// A client of one server. Blocking. It makes a new session when its own has ended.
+/// A blocking client of one server. Opens a new session when the present one has ended.
 #[derive(Debug)]
 pub struct Client {
     address: SocketAddr,
     connection: Mutex<Option<Connection>>,
 }
 
-/// A node that the server has.
+/// A node of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Znode {
     /// Its path.
     pub path: String,
-    /// The number of the change that made it.
+    /// The number of the change that created the node.
     pub made: i64,
-    /// How often its data were written since then.
+    /// Number of writes to its data since then.
     pub writes: i32,
-    /// The session that it ends with; 0 if it stays.
+    /// The session whose end deletes the node; 0 for a persistent node.
     pub session: i64,
 }
 
@@ -57,26 +57,26 @@ impl Client {
         }
     }
 
-    /// The nodes below `path` in the order in which they were made; none if there is no such path.
-    /// Whatever any server has confirmed before is seen.
+    /// Lists the nodes below `path` in the order of their creation; empty if there is no such path.
+    /// Includes everything that any server has confirmed before.
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// Panics if the server does not answer.
     pub fn list(&self, path: &str) -> Vec<Znode> {
         let names = self.names(path).into_iter();
-        // A node may go meanwhile.
+        // A node may vanish meanwhile.
         let nodes = names.filter_map(|name| self.node(&format!("{path}/{name}")));
         let mut nodes: Vec<_> = nodes.collect();
         nodes.sort_by_key(|node| node.made);
         nodes
     }
 
-    /// The names of the nodes below `path`, in no order.
+    /// Lists the names of the nodes below `path`, in no particular order.
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// Panics if the server does not answer.
     pub fn names(&self, path: &str) -> Vec<String> {
         // A follower may be behind its leader.
         self.must(SYNC, || Request::new().text(path));
@@ -87,11 +87,11 @@ impl Client {
         (0..answer.int()).map(|_| answer.text()).collect()
     }
 
-    /// One node.
+    /// Reads a node; `None` if it does not exist.
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// Panics if the server does not answer.
     pub fn node(&self, path: &str) -> Option<Znode> {
         let mut stat = self.found(EXISTS, || Request::new().text(path).flag(false))?;
         let made = stat.long();
@@ -106,21 +106,21 @@ impl Client {
         })
     }
 
-    /// What a node has in it.
+    /// Reads the data of a node; `None` if it does not exist.
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// Panics if the server does not answer.
     pub fn data(&self, path: &str) -> Option<Vec<u8>> {
         let mut found = self.found(GET_DATA, || Request::new().text(path).flag(false))?;
         Some(found.bytes())
     }
 
-    /// Makes a path whose nodes stay, as far as it is not there.
+    /// Creates the missing nodes of a path, as persistent nodes.
     ///
     /// # Panics
     ///
-    /// When the server does not make it.
+    /// Panics if the server does not create it.
     pub fn make_path(&self, path: &str) {
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1);
         for end in ends.chain([path.len()]) {
@@ -131,21 +131,21 @@ impl Client {
         }
     }
 
-    /// Makes a node that stays, with the next number of its directory behind its name. Returns its
-    /// path; `None` when there is no such directory.
+    /// Creates a persistent node and appends the next number of its directory to its name. Returns
+    /// the path of the node; `None` if the directory does not exist.
     ///
     /// # Panics
     ///
-    /// When the server does not make it.
+    /// Panics if the server does not create it.
     pub fn enqueue(&self, path: &str) -> Option<String> {
         self.enqueue_with(path, b"probe")
     }
 
-    /// The same with these data in it.
+    /// Like `enqueue`, with these data in the node.
     ///
     /// # Panics
     ///
-    /// When the server does not make it.
+    /// Panics if the server does not create it.
     pub fn enqueue_with(&self, path: &str, data: &[u8]) -> Option<String> {
         match self.create(path, SEQUENTIAL, data) {
             Ok(made) => Some(made),
@@ -154,22 +154,23 @@ impl Client {
         }
     }
 
-    /// Deletes a node. Returns whether it was there.
+    /// Deletes a node. Returns `true` if it existed.
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// Panics if the server does not answer.
     pub fn delete(&self, path: &str) -> bool {
         let any_version = -1;
         let request = || Request::new().text(path).int(any_version);
         self.found(DELETE, request).is_some()
     }
 
-    /// From now on only this user may do anything with the node, and it may do all.
+    /// Logs in as this user, and restricts the node: the user gets all permissions, and everyone
+    /// else none.
     ///
     /// # Panics
     ///
-    /// When the server refuses that.
+    /// Panics if the server refuses this.
     pub fn restrict(&self, path: &str, user: &str, password: &str) {
         self.introduce(user, password);
         let any_version = -1;
@@ -179,24 +180,24 @@ impl Client {
         });
     }
 
-    /// From now on the client acts as this user, too.
+    /// Logs in as this user, in addition to earlier ones.
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// Panics if the server does not answer.
     pub fn introduce(&self, user: &str, password: &str) {
         let name = format!("{user}:{password}");
         self.must(AUTH, || Request::new().int(0).text("digest").text(&name));
     }
 
-    /// Whether the server refuses this client the deletion of a node.
+    /// Tries to delete a node. Returns `true` if the server refuses this for lack of permission.
     pub fn may_not_delete(&self, path: &str) -> bool {
         let any_version = -1;
         let deleted = self.ask(DELETE, || Request::new().text(path).int(any_version));
         deleted.is_err_and(|code| code == NO_AUTH)
     }
 
-    /// Whether the server refuses this client a new node of this name.
+    /// Tries to create a node. Returns `true` if the server refuses this for lack of permission.
     pub fn may_not_make(&self, path: &str) -> bool {
         self.create(path, PERSISTENT, b"probe")
             .is_err_and(|code| code == NO_AUTH)
@@ -224,7 +225,7 @@ impl Client {
         answer.unwrap_or_else(|error| panic!("request {code} is refused: {error}"));
     }
 
-    /// Asks, and asks again over a new connection when the present one has ended.
+    /// Sends a request, and repeats it over a new connection if the present one has ended.
     fn ask(&self, code: i32, request: impl Fn() -> Request) -> Result<Answer, i32> {
         let mut connection = self
             .connection

@@ -12,24 +12,24 @@ use crate::clock;
 use crate::process::Leashed;
 use crate::recorder::Section;
 
-/// How long the process may take to connect, or to end after its time.
+/// Limits for the process to connect, and to end after its time.
 const START: Duration = Duration::from_secs(60);
 const END: Duration = Duration::from_secs(60);
 
-/// What a process is to do.
+/// The job of a process.
 #[derive(Debug, Clone)]
 pub struct Errand {
-    /// The servers, as ZooKeeper's own clients name them.
+    /// The servers, in the format of ZooKeeper's own clients.
     pub servers: String,
     /// The path of the lock.
     pub path: String,
     /// The session's timeout.
     pub session: Duration,
-    /// For how long it takes the lock again and again,
+    /// Total time in which it takes the lock again and again.
     pub time: Duration,
-    /// how long it stays inside,
+    /// Time inside the lock.
     pub stay: Duration,
-    /// and how long it stays away.
+    /// Pause between two sections.
     pub pause: Duration,
 }
 
@@ -41,16 +41,16 @@ pub struct CuratorPeer {
     key: String,
     sections: Vec<Section>,
     lost: u32,
-    /// By how much the clock of sections is ahead of the one that Java can read, in microseconds.
+    /// Lead of the sections' clock over the clock that Java can read, in microseconds.
     ahead: u64,
 }
 
 impl CuratorPeer {
-    /// Starts a process, and returns when it has connected.
+    /// Starts a process, and returns once it has connected.
     ///
     /// # Panics
     ///
-    /// When it does not connect.
+    /// Panics if the process does not connect.
     pub fn start(errand: &Errand) -> Self {
         let millis = |span: Duration| span.as_millis().to_string();
         let mut child = java::command(&[], "CuratorPeer")
@@ -85,11 +85,11 @@ impl CuratorPeer {
         peer
     }
 
-    /// Waits until it is inside.
+    /// Waits until the process is inside the lock.
     ///
     /// # Panics
     ///
-    /// When it does not get the lock within `limit`, or ends before.
+    /// Panics if the process does not get the lock within `limit`, or ends before.
     pub fn wait_inside(&mut self, limit: Duration) {
         loop {
             let line = self.lines.recv_timeout(limit);
@@ -100,11 +100,11 @@ impl CuratorPeer {
         }
     }
 
-    /// Kills the process. Returns its sections; it cannot have been inside after this.
+    /// Kills the process and returns its sections. An unfinished section ends with the kill.
     ///
     /// # Panics
     ///
-    /// When it told of an event that it has not.
+    /// Panics if the process reported an unknown event.
     pub fn kill(mut self) -> Vec<Section> {
         self.process.kill();
         let killed = clock::now();
@@ -117,12 +117,12 @@ impl CuratorPeer {
         self.sections
     }
 
-    /// Waits for its end. Returns its sections, and how many of them it gave up because the lock
-    /// might have been gone.
+    /// Waits for the end of the process. Returns its sections, and the number of sections that it
+    /// gave up because the lock might have been lost.
     ///
     /// # Panics
     ///
-    /// When it does not end by itself, or badly.
+    /// Panics if the process does not end, or ends with an error.
     pub fn finish(mut self, time: Duration) -> (Vec<Section>, u32) {
         loop {
             let line = self.lines.recv_timeout(time + END);
@@ -140,7 +140,7 @@ impl CuratorPeer {
         (self.sections, self.lost)
     }
 
-    /// Takes an event. Returns its name.
+    /// Records an event. Returns its name.
     fn take<'a>(&mut self, line: &'a str) -> &'a str {
         let (event, stamp) = line.split_once(' ').expect("an event and its stamp");
         let stamp: u64 = stamp.parse().expect("a number");
@@ -151,7 +151,7 @@ impl CuratorPeer {
                 fence: None,
                 entered: at,
                 left: None,
-                // Curator knows no end of a lease.
+                // Curator does not know the end of a lease.
                 deadline: u64::MAX,
             }),
             "end" | "lost" => {
@@ -166,7 +166,7 @@ impl CuratorPeer {
     }
 }
 
-/// By how much the clock of sections is ahead of `CLOCK_MONOTONIC`, in microseconds. Takes the
+/// Measures the lead of the sections' clock over `CLOCK_MONOTONIC`, in microseconds. Takes the
 /// fastest of several readings.
 fn ahead() -> u64 {
     let readings = (0..100).map(|_| {

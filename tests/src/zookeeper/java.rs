@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 /// The folder's name below the one that Cargo builds in.
 const NAME: &str = "test-zookeeper";
 
-/// A small and quick machine: a test starts many, and each of them does little.
+/// Options for a small virtual machine that starts quickly: a test starts many, and each of them
+/// does little.
 const SMALL: [&str; 6] = [
     "-Xmx64m",
     "-Xss512k",
@@ -18,11 +19,11 @@ const SMALL: [&str; 6] = [
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 ];
 
-/// A command that runs a class, whose own options of the virtual machine are `options`.
+/// Builds a command that runs a class. `options` are further options of the virtual machine.
 ///
 /// # Panics
 ///
-/// When the packages are missing; the text says what to do.
+/// Panics if the packages are missing. The message explains what to do.
 pub(super) fn command(options: &[String], class: &str) -> Command {
     let folder = folder();
     let path = env::join_paths([folder.join("lib").join("*"), folder.join("classes")]);
@@ -36,7 +37,7 @@ pub(super) fn command(options: &[String], class: &str) -> Command {
     command
 }
 
-/// `LEASEHOLD_TEST_ZOOKEEPER`, or the folder beside this program's own.
+/// The folder in `LEASEHOLD_TEST_ZOOKEEPER`, or one in a folder above this program.
 fn folder() -> &'static PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! Real ZooKeeper servers: one for all tests of a program, with a chroot for each, or one of a
-//! test's own, or an ensemble of three.
+//! Real ZooKeeper servers: one shared by all tests of a program, with a chroot for each test; a
+//! separate server for one test; or an ensemble.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -26,26 +26,26 @@ pub use self::curator::{CuratorPeer, Errand};
 pub use self::network::Network;
 pub use self::probe::ZookeeperProbe;
 
-/// How long a server may take from its start to its first answer.
+/// Limit for a server from its start to its first answer.
 const START: Duration = Duration::from_secs(60);
 
-/// How long a server may take to answer what it is asked by a word of four letters.
+/// Limit for the answer to a four-letter command.
 const WORD: Duration = Duration::from_secs(1);
 
-/// What runs a server, alone or in an ensemble.
+/// The Java class of a server, alone or in an ensemble.
 const SERVER: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
 
-/// The time by which a server counts, unless a test sets another.
+/// The tick of a server, unless a test sets another.
 const TICK: Duration = Duration::from_millis(500);
 
-/// How long a session may last on the server that tests share: some have the longest ttl, a day.
+/// Longest session of the shared server: some tests use the longest ttl, a day.
 const LONGEST: Duration = Duration::from_secs(2 * 86_400);
 
 /// The server that tests share.
 static SHARED: LazyLock<Zookeeper> =
     LazyLock::new(|| Settings::new().longest_session(LONGEST).start());
 
-/// How a server counts time.
+/// Settings of a server: its times, and the place of its data.
 #[derive(Debug, Clone, Copy)]
 #[must_use]
 pub struct Settings {
@@ -55,8 +55,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Ticks of half a second: then sessions last from 1 s, which is two ticks, to 10 s, which is
-    /// twenty.
+    /// Ticks of half a second: sessions last from 1 s (two ticks) to 10 s (twenty ticks).
     pub fn new() -> Self {
         Self {
             tick: TICK,
@@ -65,12 +64,12 @@ impl Settings {
         }
     }
 
-    /// Another tick. By default a session lasts from two ticks to twenty.
+    /// Sets the tick. By default a session lasts from two ticks to twenty.
     pub fn tick(self, tick: Duration) -> Self {
         Self { tick, ..self }
     }
 
-    /// Sessions may last so long instead of twenty ticks.
+    /// Sets the longest session, instead of twenty ticks.
     pub fn longest_session(self, longest: Duration) -> Self {
         Self {
             longest_session: Some(longest),
@@ -78,7 +77,7 @@ impl Settings {
         }
     }
 
-    /// With its data on a disk, where a change takes as long as it does for users.
+    /// Keeps the data on a disk, where a change takes as long as it does for users.
     pub fn on_disk(self) -> Self {
         Self {
             on_disk: true,
@@ -86,23 +85,23 @@ impl Settings {
         }
     }
 
-    /// A server of a test's own.
+    /// Starts a separate server for one test.
     ///
     /// # Panics
     ///
-    /// When Java or the server's packages are missing, or the server does not start; the text says
-    /// what to do.
+    /// Panics if Java or the server's packages are missing, or if the server does not start. The
+    /// message explains what to do.
     pub fn start(self) -> Zookeeper {
         let mut servers = vec![Zookeeper::member(1, self)];
         launch(&mut servers);
         servers.pop().expect("one was made")
     }
 
-    /// An ensemble of so many servers.
+    /// Starts an ensemble of `members` servers.
     ///
     /// # Panics
     ///
-    /// As [`start`](Self::start).
+    /// Panics like [`start`](Self::start).
     pub fn ensemble(self, members: usize) -> Vec<Zookeeper> {
         let mut servers = self.members(members);
         let hosts: Vec<_> = servers.iter().map(|_| "127.0.0.1".to_owned()).collect();
@@ -111,11 +110,11 @@ impl Settings {
         servers
     }
 
-    /// The same, with a network between each two of the servers.
+    /// Starts an ensemble of `members` servers, with a network between each pair of them.
     ///
     /// # Panics
     ///
-    /// As [`start`](Self::start).
+    /// Panics like [`start`](Self::start).
     pub fn ensemble_with_network(self, members: usize) -> (Vec<Zookeeper>, Network) {
         let mut servers = self.members(members);
         let ports: Vec<_> = servers.iter().map(|server| server.peer_ports).collect();
@@ -151,11 +150,11 @@ pub struct Zookeeper {
     id: usize,
     settings: Settings,
     port: u16,
-    /// Where the other members reach it: for their data, and for elections.
+    /// Ports for the other members: one for their data, and one for elections.
     peer_ports: [u16; 2],
-    /// Its lines about the members of its ensemble; none for a server that is alone.
+    /// The configuration lines for the members of its ensemble; empty for a single server.
     members: String,
-    /// Whether its folder says which host is where.
+    /// True if its folder has a file with the address of each host.
     has_hosts: bool,
     folder: Folder,
 }
@@ -178,24 +177,24 @@ impl Zookeeper {
         }
     }
 
-    /// Another client of it.
+    /// Makes another client of this server.
     pub fn client(&self) -> Client {
         Client::new(self.address())
     }
 
-    /// `standalone`, `leader` or `follower`; nothing while it serves no client.
+    /// `standalone`, `leader` or `follower`; `None` while it serves no clients.
     pub fn mode(&self) -> Option<String> {
         let told = self.word("srvr")?;
         let mode = told.lines().find_map(|line| line.strip_prefix("Mode: "))?;
         Some(mode.to_owned())
     }
 
-    /// The longest session after its next start.
+    /// Sets the longest session, with effect from its next start.
     pub fn set_longest_session(&mut self, longest: Duration) {
         self.settings.longest_session = Some(longest);
     }
 
-    /// What it answers to a word of four letters.
+    /// The answer to a four-letter command; `None` without one.
     pub fn word(&self, word: &str) -> Option<String> {
         let mut stream = TcpStream::connect_timeout(&self.address(), WORD).ok()?;
         stream.set_read_timeout(Some(WORD)).ok()?;
@@ -205,7 +204,8 @@ impl Zookeeper {
         Some(told)
     }
 
-    /// What is no part of the configuration file, or is read before it.
+    /// Java properties for settings that are not part of the configuration file, or are read before
+    /// it.
     fn properties(&self) -> Vec<String> {
         let mut properties = [
             "zookeeper.admin.enableServer=false",
@@ -214,10 +214,11 @@ impl Zookeeper {
         .map(|property| format!("-D{property}"))
         .to_vec();
         if !self.settings.on_disk {
-            // A write is confirmed when the system has it, before the disk has. So a killed process
-            // loses nothing, and no test cuts the power. A real server must not be told this.
+            // A write is confirmed once the operating system has it, before the disk has it. A
+            // killed process loses nothing, and no test cuts the power. Never set this on a real
+            // server.
             properties.push("-Dzookeeper.forceSync=no".to_owned());
-            // Its files are in memory, where 64 MiB for each log would be much.
+            // Its files are in memory, where 64 MiB for each log would be too much.
             properties.push("-Dzookeeper.preAllocSize=1024".to_owned());
         }
         if self.has_hosts {
@@ -324,7 +325,7 @@ impl SessionServer for Zookeeper {
     }
 }
 
-/// Tells each server of all, by their hosts.
+/// Gives each server the list of all members, with their hosts.
 fn write_members(servers: &mut [Zookeeper], hosts: &[String]) {
     let mut members = String::new();
     for (server, host) in servers.iter().zip(hosts) {
@@ -339,7 +340,7 @@ fn write_members(servers: &mut [Zookeeper], hosts: &[String]) {
     }
 }
 
-/// Starts all, and waits until each of them serves.
+/// Starts all servers, and waits until each of them serves.
 fn launch(servers: &mut [Zookeeper]) {
     for server in &mut *servers {
         server.spawn();

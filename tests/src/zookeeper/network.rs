@@ -1,7 +1,8 @@
-//! The network between the members of an ensemble, which can cut one member off from all.
+//! The network between the members of an ensemble. It can cut one member off from all others.
 //!
-//! Each member knows every other one by its name, and has a file that says where they are. Each two
-//! members have an address of their own, where a proxy listens. Either of them may connect.
+//! Members know each other by name. Each member has a hosts file, which maps the names of the
+//! others to addresses of proxies. Each pair of members has two such addresses, one for each
+//! direction, because either member may connect.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,17 +10,18 @@ use std::time::Duration;
 
 use crate::pipe::{Flow, Pipe};
 
-/// How long a member that connects is not told that the other one does not listen. A follower tries
-/// again when a new leader refuses it, and gives the leader up when the connection ends.
+/// Time for which a connection stays open while the other member does not listen yet. A follower
+/// tries again if a new leader refuses the connection, but gives the leader up if the connection
+/// ends.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The proxies between each two members.
+/// The proxies between the members.
 #[derive(Debug)]
 pub struct Network {
     links: Vec<Link>,
 }
 
-/// A proxy by which one member reaches a port of another.
+/// A proxy through which one member reaches a port of another.
 #[derive(Debug)]
 struct Link {
     from: usize,
@@ -28,7 +30,7 @@ struct Link {
 }
 
 impl Network {
-    /// `ports` are those of each member for the rest of them.
+    /// Starts the proxies. `ports` are each member's ports for the other members.
     pub(super) fn between(ports: &[[u16; 2]]) -> Self {
         let mut links = Vec::new();
         for from in 0..ports.len() {
@@ -44,7 +46,7 @@ impl Network {
         Self { links }
     }
 
-    /// The hosts file of a member.
+    /// The text of a member's hosts file.
     pub(super) fn hosts(&self, from: usize) -> String {
         let mut hosts = format!("{} {}\n", address(from, from), host(from));
         for link in self.links.iter().filter(|link| link.from == from) {
@@ -53,14 +55,14 @@ impl Network {
         hosts
     }
 
-    /// Sets what becomes of bytes between a member and the rest. Clients reach it as before.
+    /// Sets the treatment of bytes between a member and the others. Clients reach it as before.
     pub fn set(&self, member: usize, flow: Flow) {
         for link in self.links_of(member) {
             link.pipe.set(flow);
         }
     }
 
-    /// Closes all connections between a member and the rest.
+    /// Closes all connections between a member and the others.
     pub fn cut(&self, member: usize) {
         for link in self.links_of(member) {
             link.pipe.cut();
@@ -73,12 +75,13 @@ impl Network {
     }
 }
 
-/// The name of a member.
+/// The host name of a member.
 pub(super) fn host(member: usize) -> String {
     format!("member{}", member + 1)
 }
 
-/// Where `from` finds `to`; a member listens where it finds itself.
+/// The address at which `from` reaches `to`. With `from` equal to `to` it is the address at which
+/// the member listens.
 fn address(from: usize, to: usize) -> Ipv4Addr {
     let part = |member: usize| u8::try_from(member + 1).expect("few members");
     Ipv4Addr::new(127, 0, part(from), part(to))

@@ -1,4 +1,4 @@
-//! A look into the nodes of the locks.
+//! A probe of the nodes of locks.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,14 +9,14 @@ use super::client::Client;
 use crate::probe::Probe;
 use crate::session_server::{Node, SessionProbe};
 
-/// Looks into the nodes under a chroot. Its own nodes belong to no session, so that they outlast a
+/// Looks at the nodes under a chroot. The probe's own nodes belong to no session: they outlast a
 /// crash of the server, and stay until they are given back.
 #[derive(Debug)]
 pub struct ZookeeperProbe {
     client: Client,
     chroot: String,
     namespace: String,
-    /// The paths of the locks that it took.
+    /// The node of each lock that the probe has taken, by key.
     taken: Mutex<HashMap<String, String>>,
 }
 
@@ -30,19 +30,19 @@ impl ZookeeperProbe {
         }
     }
 
-    /// Its client.
+    /// The probe's client.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The path of a lock.
+    /// The path of a lock's directory.
     pub fn directory(&self, key: &str) -> String {
         let full = format!("{}{key}", self.namespace);
         let full = full.replace('%', "%25").replace('/', "%2F");
         format!("/{}/{full}", self.chroot)
     }
 
-    /// Puts a node of one's own at the end of the queue, with a name such as Curator's.
+    /// Adds a node of the probe to the end of the queue, with a name like Curator's.
     fn enqueue(&self, key: &str) -> String {
         static COUNT: AtomicU32 = AtomicU32::new(1);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -118,7 +118,7 @@ impl SessionProbe for ZookeeperProbe {
         nodes.collect()
     }
 
-    /// A lock's directory may stay.
+    /// The directory of a lock may stay, and is not listed.
     fn left(&self) -> Vec<String> {
         let root = format!("/{}", self.chroot);
         let directories = self.client.names(&root).into_iter();
@@ -131,7 +131,7 @@ impl SessionProbe for ZookeeperProbe {
         nodes.collect()
     }
 
-    /// A session's directory of them may stay.
+    /// A session's directory of revocations may stay, and is not listed.
     fn revocations(&self) -> Vec<String> {
         let sessions = format!("/{}/%", self.chroot);
         let directories = self.client.names(&sessions).into_iter();

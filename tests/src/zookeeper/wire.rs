@@ -1,13 +1,13 @@
-//! ZooKeeper's protocol, as far as tests need it: one request after the other on a connection.
+//! The part of ZooKeeper's protocol that tests need: one request after the other on a connection.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long an answer may take.
+/// Limit for an answer.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The session's timeout; the server makes it as short as its settings say.
+/// The requested session timeout. The server reduces it to the limit in its settings.
 const SESSION_MS: i32 = 40_000;
 
 pub(super) const CREATE: i32 = 1;
@@ -20,7 +20,7 @@ pub(super) const SYNC: i32 = 9;
 pub(super) const AUTH: i32 = 100;
 const CLOSE_SESSION: i32 = -11;
 
-/// The number of a request to introduce oneself, which has no other.
+/// The fixed number of all login requests.
 const AUTH_NUMBER: i32 = -4;
 
 /// A request, or a part of one.
@@ -59,7 +59,7 @@ impl Request {
     }
 }
 
-/// An answer that is read from its start to its end.
+/// An answer, read from start to end.
 #[derive(Debug)]
 pub(super) struct Answer {
     bytes: Vec<u8>,
@@ -81,7 +81,7 @@ impl Answer {
         i64::from_be_bytes(self.take())
     }
 
-    /// A length of -1 is that of no bytes at all.
+    /// Reads a length, and then that number of bytes. A length of -1 means no bytes.
     pub(super) fn bytes(&mut self) -> Vec<u8> {
         let length = usize::try_from(self.int()).unwrap_or(0);
         let bytes = self.bytes[self.at..][..length].to_vec();
@@ -94,7 +94,7 @@ impl Answer {
     }
 }
 
-/// A connection with a session of its own, which ends with it.
+/// A connection with its own session, which ends with the connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,
@@ -117,7 +117,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Asks, and returns the answer or the server's error code.
+    /// Sends a request, and returns the answer or the server's error code.
     pub(super) fn ask(&mut self, code: i32, request: Request) -> io::Result<Result<Answer, i32>> {
         self.number += 1;
         let number = if code == AUTH {
@@ -152,7 +152,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         let close = Request::new().int(self.number + 1).int(CLOSE_SESSION);
-        // A server that is gone ends the session by itself.
+        // If the server is gone, the session ends at its timeout.
         let _ = self.send(&close);
     }
 }

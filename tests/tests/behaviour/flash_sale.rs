@@ -1,11 +1,12 @@
-//! The flash sale as people start it.
+//! Runs the example `flash_sale` as people start it.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use leasehold_tests::server::Server;
 
-/// Cargo builds examples beside the tests of their package, but does not tell the tests their path.
+/// Cargo builds examples beside the tests of their package, but does not pass their path to the
+/// tests.
 fn program() -> PathBuf {
     let test = std::env::current_exe().expect("a test is a file");
     let profile = test.ancestors().nth(2).expect("target/<profile>/deps");
@@ -22,7 +23,7 @@ fn flash_sale(arguments: &[&str]) -> (Output, String) {
     flash_sale_with(&[], arguments)
 }
 
-/// With these variables, and none of its own that switch colours.
+/// Runs it with these variables, and without inherited ones that control colours.
 fn flash_sale_with(variables: &[(&str, &str)], arguments: &[&str]) -> (Output, String) {
     let output = Command::new(program())
         .env_remove("NO_COLOR")
@@ -39,7 +40,7 @@ fn flash_sale_with(variables: &[(&str, &str)], arguments: &[&str]) -> (Output, S
     (output, said)
 }
 
-/// The number sold in the row that begins with `name`.
+/// Returns the number sold in the row that begins with `name`.
 fn sold(said: &str, name: &str) -> u32 {
     let row = said.lines().find(|line| line.starts_with(name));
     let row = row.unwrap_or_else(|| panic!("no row `{name}` in:\n{said}"));
@@ -58,7 +59,7 @@ fn in_memory_it_oversells_without_the_lock_and_is_exact_with_it() {
     assert!(said.contains("exactly 100 items were sold"), "{said}");
 }
 
-/// The bar of the sale `name`, which follows the table.
+/// Returns the bar of the sale `name`, which follows the table.
 fn bar<'a>(said: &'a str, name: &str) -> &'a str {
     let mut rows = said.lines().filter(|line| line.starts_with(name));
     let row = rows.nth(1);
@@ -66,7 +67,7 @@ fn bar<'a>(said: &'a str, name: &str) -> &'a str {
     row[name.len()..].trim()
 }
 
-/// Fails if the drawing shows another result than the table.
+/// Fails if the drawing and the table show different results.
 #[test]
 fn items_sold_twice_are_marked_and_the_locked_sale_has_none() {
     let (_, said) = flash_sale(&["--buyers", "60", "--stock", "20"]);

@@ -1,5 +1,5 @@
-//! What a gRPC client is told, over a connection: a served method, and a client that decodes its
-//! status.
+//! Checks the status that a gRPC client receives over a connection: a served method, and a client
+//! that decodes its status.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ const TTL: Duration = Duration::from_secs(20);
 const HINT: Duration = Duration::from_millis(2_500);
 const UNKNOWN: Duration = Duration::from_secs(1);
 
-/// The empty message, both ways.
+/// Codec for the empty message in both directions.
 type Codec = ProstCodec<(), ()>;
 
 /// The service `shop.Orders`, with one method.
@@ -73,7 +73,7 @@ async fn serve(pool: LockPool) -> SocketAddr {
     address
 }
 
-/// Sends `Create`, and returns what the client gets.
+/// Sends `Create` and returns the client's result.
 async fn send(address: SocketAddr) -> Result<(), Status> {
     let uri = format!("http://{address}").parse().expect("an address");
     let channel = Channel::builder(uri).connect().await;
@@ -84,12 +84,13 @@ async fn send(address: SocketAddr) -> Result<(), Status> {
     answer.await.map(Response::into_inner)
 }
 
-/// How long a client is to wait.
+/// Returns the time that a client must wait before its next try.
 fn pause(status: &Status) -> Option<Duration> {
     status.get_details_retry_info()?.retry_delay
 }
 
-/// Fails if a client is not told when to try again, or is told what only one user should see.
+/// Fails if the status lacks the time of the next try, or contains details that only one user
+/// should see.
 #[tokio::test]
 async fn a_client_is_told_when_to_try_again() {
     for (hint, told) in [(None, UNKNOWN), (Some(HINT), HINT)] {

@@ -1,6 +1,7 @@
-//! What locks do, against real servers. One program, so that tests wait side by side.
+//! Checks the behaviour of locks against real servers. All tests are in one program, so that they
+//! wait side by side.
 //!
-//! A test that needs the process for itself is in a program of its own: `tests/README.md` has them.
+//! A test that needs the process for itself is in a separate program, listed in `tests/README.md`.
 
 mod bad_input;
 mod bodies;

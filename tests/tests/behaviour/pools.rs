@@ -1,4 +1,4 @@
-//! Pools in a `static` and in a field; and their end.
+//! Pools in a `static` and in a field, and their shutdown.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -50,7 +50,7 @@ impl Orders for Shop {
     }
 }
 
-/// Fails if the expression is not taken.
+/// Fails if the attribute does not use the pool of its expression.
 #[tokio::test]
 async fn a_pool_in_a_field() {
     let url = "memory://pools-field";
@@ -74,7 +74,7 @@ async fn a_pool_in_a_field() {
 static SERVER: OnceLock<Server> = OnceLock::new();
 static POOL: OnceLock<LockPool> = OnceLock::new();
 
-/// One pool for several runtimes, made by whichever test comes first.
+/// Returns one pool for several runtimes, connected by the first test that needs it.
 async fn shared() -> &'static LockPool {
     let server = SERVER.get_or_init(Server::start);
     if POOL.get().is_none() {
@@ -110,7 +110,7 @@ async fn a_pool_in_a_static_on_a_third_runtime() {
     use_shared("third").await;
 }
 
-/// Fails if a pool answers, or keeps callers waiting, after its shutdown has begun.
+/// Fails if a pool grants locks, or keeps callers waiting, after its shutdown has begun.
 #[tokio::test]
 async fn a_shutdown_waits_for_holders_and_refuses_the_rest() {
     let server = Server::start();
@@ -143,7 +143,7 @@ async fn a_shutdown_waits_for_holders_and_refuses_the_rest() {
     assert_eq!(server.probe().get("lock:soon"), None);
 }
 
-/// Fails if one shutdown's limit takes the place of another's.
+/// Fails if one shutdown's limit replaces another's.
 #[expect(
     clippy::async_yields_async,
     reason = "the task is begun here and awaited later"
@@ -183,7 +183,7 @@ async fn two_shutdowns_end_each_in_its_own_time() {
     }
 }
 
-/// Begins what `future` does, and leaves it pending.
+/// Polls `future` once and leaves it pending.
 async fn poll_once<F: Future>(mut future: Pin<&mut F>) {
     poll_fn(|context| {
         assert!(future.as_mut().poll(context).is_pending());
@@ -192,8 +192,7 @@ async fn poll_once<F: Future>(mut future: Pin<&mut F>) {
     .await;
 }
 
-/// Fails if a lock that was let go counts as held, or as released without a confirmation of the
-/// store.
+/// Fails if a dropped lock counts as held, or counts as released before the store has confirmed it.
 #[tokio::test]
 async fn a_release_that_nobody_confirms_is_reported() {
     let server = Server::start();
@@ -213,10 +212,10 @@ async fn a_release_that_nobody_confirms_is_reported() {
     assert_eq!(report.still_held + report.unconfirmed, 0, "{report:?}");
 }
 
-/// Fails if releases are sent one after the other, or forgotten when the pool ends.
+/// Fails if releases are sent one after the other, or lost when the pool ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_locks_are_released_in_two_seconds() {
-    // Other tests may have the processors meanwhile.
+    // Other tests may occupy the processors meanwhile.
     for _ in 0..3 {
         if all_are_released_in_two_seconds().await {
             return;
@@ -225,7 +224,7 @@ async fn ten_thousand_locks_are_released_in_two_seconds() {
     panic!("each time some were left, or it took longer");
 }
 
-/// Holds 10,000 locks and shuts their pool down; whether none was left, and in time.
+/// Holds 10,000 locks and shuts their pool down. True if none was left, and in time.
 async fn all_are_released_in_two_seconds() -> bool {
     const HELD: usize = 10_000;
     let server = Server::start();
@@ -249,7 +248,7 @@ async fn all_are_released_in_two_seconds() -> bool {
     unreleased == 0 && in_time
 }
 
-/// Takes so many locks, in a hundred tasks.
+/// Takes this number of locks, in a hundred tasks.
 async fn take_many(pool: &LockPool, count: usize) -> Vec<LockGuard> {
     let mut tasks = JoinSet::new();
     for lane in 0..100 {
@@ -271,8 +270,7 @@ async fn take_many(pool: &LockPool, count: usize) -> Vec<LockGuard> {
     held
 }
 
-/// Fails if the engine forgets what it still has to release when the last handle of its pool is
-/// gone.
+/// Fails if the engine forgets pending releases when the last handle of its pool is dropped.
 #[tokio::test]
 async fn a_dropped_pool_still_releases() {
     let server = Server::start();

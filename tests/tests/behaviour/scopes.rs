@@ -1,4 +1,4 @@
-//! The pool of a scope, in its future and in the tasks that take it along. No pool is installed in
+//! The pool of a scope, in its future and in the tasks that inherit it. No pool is installed in
 //! this program.
 
 use std::future::pending;
@@ -23,7 +23,7 @@ async fn memory() -> LockPool {
     LockPool::connect("memory://").await.expect("it opens")
 }
 
-/// A pool with a lock that is held: a call that finds it held uses this pool.
+/// Returns a pool with a held lock. A call that finds this lock held uses this pool.
 async fn marked(id: u64) -> (LockPool, LockGuard) {
     let pool = memory().await;
     let held = pool.lock(format!("order:{id}")).ttl(TTL).acquire().await;
@@ -45,12 +45,12 @@ async fn charge(id: u64) -> Result<u64> {
     Ok(id)
 }
 
-/// Whether the call used the pool of [`marked`].
+/// True if the call used the pool of [`marked`].
 fn is_marked(ended: &Result<u64>) -> bool {
     matches!(ended, Err(LockError::Contended { .. }))
 }
 
-/// Fails if two tests of one process meet in a lock that neither of them shares by a name.
+/// Fails if two tests of one process share a lock, although their pools have no common name.
 #[test]
 fn sixteen_tests_with_the_same_id_run_side_by_side() {
     const TESTS: usize = 16;
@@ -71,8 +71,8 @@ fn sixteen_tests_with_the_same_id_run_side_by_side() {
     });
 }
 
-/// Fails if a task loses the scope that it was to take along, or if the error does not say how it
-/// is taken along.
+/// Fails if a task by `leasehold::spawn` loses the scope, or if the error in a plain task does not
+/// suggest how to pass it on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_takes_the_scope_along() {
     let (pool, _held) = marked(42).await;
@@ -80,7 +80,7 @@ async fn a_task_takes_the_scope_along() {
     let tasks = pool.scope(async {
         let spawned = leasehold::spawn(create_order(42)).await;
         assert!(is_marked(&spawned.expect("no panic")));
-        // A task of a task, also where other scopes are between.
+        // A task of a task, and a task of an inner scope.
         let nested = leasehold::spawn(async { leasehold::spawn(create_order(42)).await });
         let nested = nested.await.expect("no panic");
         assert!(is_marked(&nested.expect("no panic")));
@@ -97,7 +97,7 @@ async fn a_task_takes_the_scope_along() {
     wait::within("all tasks", LIMIT, tasks).await;
 }
 
-/// Fails if one of the other ways to run a future cannot be given the scope.
+/// Fails if the scope cannot be passed to one of the other ways to run a future.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_way_to_run_a_future_can_be_given_the_scope() {
     let (pool, _held) = marked(42).await;
@@ -131,7 +131,8 @@ async fn every_way_to_run_a_future_can_be_given_the_scope() {
     ended.expect("there is a pool");
 }
 
-/// Fails if a task enters, or waits for as its own, a lock of the body that spawned it.
+/// Fails if a task enters a lock of the body that spawned it, or counts as a nested call of this
+/// body.
 #[tokio::test]
 async fn a_task_holds_no_lock_of_its_caller() {
     let pool = memory().await;
@@ -152,7 +153,8 @@ async fn a_task_holds_no_lock_of_its_caller() {
     ended.expect("free");
 }
 
-/// Fails if a task ends with its handle, or its lock stays when the task is aborted or panics.
+/// Fails if a task ends when its handle is dropped, or if its lock stays after it is aborted or
+/// panics.
 #[tokio::test]
 async fn a_task_ends_as_any_other_does() {
     struct Signals {
@@ -212,7 +214,7 @@ async fn a_task_ends_as_any_other_does() {
     free().await;
 }
 
-/// Fails if `spawn` needs a scope, or panics elsewhere than `tokio::spawn` does.
+/// Fails if `spawn` needs a scope, or panics in other cases than `tokio::spawn`.
 #[test]
 fn a_task_without_a_scope() {
     let task = runtime().block_on(async {
@@ -224,8 +226,8 @@ fn a_task_without_a_scope() {
     assert!(without_a_runtime.is_err());
 }
 
-/// Fails if the layer of `docs/troubleshooting.md` does not give each request the pool. The server
-/// spawns a task for each connection.
+/// Fails if the layer in `docs/troubleshooting.md` does not give the pool to each request. The
+/// server spawns a task for each connection.
 #[tokio::test]
 async fn a_layer_gives_a_server_the_scope() {
     use axum::Router;

@@ -7,17 +7,17 @@ use super::{files, read, root};
 /// Public items without an example, each with the reason.
 const WITHOUT: &[(&str, &str)] = &[];
 
-/// What tests are made of, and what no user sees.
+/// Parts of the paths of test code and of files that users do not see.
 const NOT_PUBLIC: [&str; 3] = ["selftest/", "/tests/", "_tests.rs"];
 
-/// An item, and whether its documentation has an example.
+/// An item, and true if its documentation has an example.
 type Item = (String, bool);
 
 fn source() -> PathBuf {
     root().join("runtime/src")
 }
 
-/// The paths that the crate and its module `testing` re-export, such as
+/// Returns the paths that the crate and its module `testing` re-export, such as
 /// `pool::builder::LockPoolBuilder`.
 fn exports() -> Vec<String> {
     let of_testing = exports_of("kit/mod.rs");
@@ -42,7 +42,7 @@ fn exports_of(file: &str) -> Vec<String> {
     paths
 }
 
-/// The file of a module such as `pool::builder`.
+/// Returns the file of a module such as `pool::builder`.
 fn file_of(module: &str) -> PathBuf {
     let path = source().join(module.replace("::", "/"));
     let file = path.with_extension("rs");
@@ -53,7 +53,7 @@ fn file_of(module: &str) -> PathBuf {
     }
 }
 
-/// Whether the documentation above a line has an example.
+/// True if the documentation above a line has an example.
 fn has_example(lines: &[&str], at: usize) -> bool {
     let above = lines[..at].iter().rev().map(|line| line.trim_start());
     let above = above.take_while(|line| line.starts_with("///") || line.starts_with("#["));
@@ -61,14 +61,14 @@ fn has_example(lines: &[&str], at: usize) -> bool {
     is_example(text.into_iter().rev())
 }
 
-/// Whether a text has code that is compiled: a block without a language, or of Rust.
+/// True if a text has compiled code: a block without a language, or of Rust.
 fn is_example<'a>(text: impl Iterator<Item = &'a str>) -> bool {
     let fences = text.filter_map(|line| line.strip_prefix("```"));
     let mut begins = fences.step_by(2);
     begins.any(|language| ["", "no_run", "rust"].contains(&language))
 }
 
-/// The name in a line that declares a public type or function.
+/// Returns the name in a line that declares a public type or function.
 fn declared(line: &str) -> Option<&str> {
     let mut words = line.strip_prefix("pub ")?.split(' ');
     let kinds = ["fn", "struct", "enum", "trait", "type", "macro"];
@@ -78,7 +78,8 @@ fn declared(line: &str) -> Option<&str> {
         .next()
 }
 
-/// The public methods in a file's inherent impls of `types`. A macro's `$holder` is one of them.
+/// Returns the public methods in a file's inherent impls of `types`. A macro's `$holder` counts as
+/// one of them.
 fn methods(text: &str, types: &[&str]) -> Vec<Item> {
     let lines: Vec<&str> = text.lines().collect();
     let (mut found, mut inside) = (Vec::new(), None);
@@ -100,7 +101,8 @@ fn methods(text: &str, types: &[&str]) -> Vec<Item> {
     found
 }
 
-/// All public items: what `lib.rs` re-exports, and the methods of the types in it.
+/// Returns all public items: the re-exports of `lib.rs` and `testing`, and the methods of these
+/// types.
 fn items() -> Vec<Item> {
     let (mut items, exports) = (Vec::new(), exports());
     let exports: Vec<_> = exports
@@ -133,7 +135,7 @@ fn is_public(file: &Path) -> bool {
     !NOT_PUBLIC.iter().any(|part| path.contains(part))
 }
 
-/// Fails if a public type, function or method has no example, and is no exception.
+/// Fails if a public type, function or method has no example and is not an exception.
 #[test]
 fn every_public_item_has_an_example() {
     let items = items();

@@ -1,4 +1,5 @@
-//! The house: files import each other in no circle, and a reader can take in each of them at once.
+//! Checks that files do not import each other in a circle, and that each is short enough to read at
+//! once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -8,28 +9,28 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 use super::{files, read, root};
 
-/// No production file has more lines.
+/// Maximum number of lines of a production file.
 const LINES: usize = 450;
 
-/// The runtime has no more files beside its folders.
+/// Maximum number of the runtime's files beside its folders.
 const FLAT: usize = 14;
 
 /// The modules of one crate by their paths, such as `store::redis`. Those that only tests compile
 /// are left out.
 type Modules = BTreeMap<String, Module>;
 
-/// Which module imports which.
+/// The imports of each module.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
 #[derive(Default)]
 struct Module {
-    /// Several where features choose one of them.
+    /// Several if features choose one of them.
     files: Vec<PathBuf>,
-    /// The paths in them, each with the names of items at its end.
+    /// The paths in these files, including the names of items at their ends.
     named: BTreeSet<String>,
 }
 
-/// Reads a crate from its root file on, as the compiler does.
+/// Reads a crate from its root file, like the compiler.
 fn modules(lib: &Path) -> Modules {
     let mut modules = Modules::new();
     let folder = lib.parent().expect("a folder");
@@ -50,8 +51,8 @@ fn read_module(modules: &mut Modules, file: &Path, folder: &Path, name: &str) {
     }
 }
 
-/// The file of a module that `file` declares, and the folder of its modules. `path` is what its
-/// attribute says.
+/// Returns the file of a module that `file` declares, and the folder of that module's children.
+/// `path` is the value of its `path` attribute.
 pub(super) fn file_of(
     file: &Path,
     folder: &Path,
@@ -61,18 +62,18 @@ pub(super) fn file_of(
     let inside = folder.join(child);
     let beside = |file: &Path| file.parent().expect("a folder").to_owned();
     match path {
-        // Its modules are beside it, whatever its name is.
+        // Its child modules are beside it, independent of its name.
         Some(path) => (beside(file).join(&path), beside(&beside(file).join(path))),
         None if inside.join("mod.rs").exists() => (inside.join("mod.rs"), inside),
         None => (folder.join(format!("{child}.rs")), inside),
     }
 }
 
-/// One file while it is read.
+/// State while one file is read.
 struct Source {
     name: String,
     named: BTreeSet<String>,
-    /// The modules that it declares, each with the path that an attribute gives it.
+    /// The declared modules, each with the path in its attribute, if any.
     children: Vec<(String, Option<String>)>,
 }
 
@@ -138,7 +139,7 @@ impl Source {
         }
     }
 
-    /// Reads a path, or a tree of paths, that goes on at `at`. Returns where it ends.
+    /// Reads a path, or a tree of paths, that continues at `at`. Returns the position behind it.
     fn read_path(&mut self, tokens: &[TokenTree], mut at: usize, mut path: String) -> usize {
         loop {
             match tokens.get(at) {
@@ -179,21 +180,21 @@ fn is_colons(tokens: &[TokenTree], at: usize) -> bool {
     colons.is_some_and(|colons| colons.iter().all(is_colon))
 }
 
-/// Whether an attribute leaves its item to builds for tests.
+/// True if an attribute restricts its item to test builds.
 fn is_for_tests(attribute: &Group) -> bool {
     let text = attribute.stream().to_string().replace(' ', "");
     let either = ["cfg(test)", "cfg(any(test,feature=\"__test\"))"];
     either.contains(&&*text) || text.starts_with("cfg(all(test,")
 }
 
-/// The file that `#[path = "file"]` names.
+/// Returns the file in `#[path = "file"]`.
 pub(super) fn path_of(attribute: &Group) -> Option<String> {
     let text = attribute.stream().to_string();
     let path = text.strip_prefix("path = \"")?;
     Some(path.trim_end_matches('"').to_owned())
 }
 
-/// Where the next item begins.
+/// Returns the position of the next item.
 fn after_item(tokens: &[TokenTree], from: usize) -> usize {
     let ends = |token: &TokenTree| match token {
         TokenTree::Punct(sign) => matches!(sign.as_char(), ';' | ','),
@@ -216,7 +217,7 @@ fn parent(path: &str) -> String {
         .map_or_else(String::new, |(parent, _)| parent.to_owned())
 }
 
-/// The innermost module on the path. A path goes on with the names of items.
+/// Returns the innermost module on the path. The rest of the path consists of names of items.
 fn module_of(modules: &Modules, path: &str) -> String {
     let mut path = path.to_owned();
     while !path.is_empty() && !modules.contains_key(&path) {
@@ -225,8 +226,8 @@ fn module_of(modules: &Modules, path: &str) -> String {
     path
 }
 
-/// Leaves out what a module and those inside of it import of each other: a folder's `mod.rs` names
-/// its files, and they name what it defines.
+/// Returns the imports of each module. Those between a module and the modules inside it are left
+/// out: a folder's `mod.rs` names its files, and they name what it defines.
 fn imports(modules: &Modules) -> Imports {
     let imports = modules.iter().map(|(name, module)| {
         let named = module.named.iter().map(|path| module_of(modules, path));
@@ -240,7 +241,8 @@ fn is_inside(inner: &str, outer: &str) -> bool {
     outer.is_empty() || inner == outer || inner.starts_with(&format!("{outer}::"))
 }
 
-/// What the folders and files in `folder` import of each other. A folder stands for all in it.
+/// Returns the imports between the folders and files in `folder`. A folder stands for everything in
+/// it.
 fn rooms(imports: &Imports, folder: &str) -> Imports {
     let depth = folder.split("::").filter(|part| !part.is_empty()).count();
     let room = |name: &str| {
@@ -257,14 +259,14 @@ fn rooms(imports: &Imports, folder: &str) -> Imports {
     rooms
 }
 
-/// A circle of files, or of folders and files in the same folder.
+/// Returns a circle of files, or of folders and files in the same folder.
 fn circle_at_any_level(imports: &Imports) -> Option<Vec<String>> {
     let folders = imports.keys().map(|folder| rooms(imports, folder));
     circle(imports).or_else(|| folders.into_iter().find_map(|rooms| circle(&rooms)))
 }
 
-/// The names that a crate's own files take from its root. They hide where an item is defined, and
-/// with it a circle.
+/// Returns the names that a crate's own files import from its root. Such an import hides the module
+/// that defines an item, and with it a circle.
 fn through_the_root(modules: &Modules) -> Vec<String> {
     let through = modules.iter().flat_map(|(name, module)| {
         let named = module.named.iter();
@@ -274,12 +276,12 @@ fn through_the_root(modules: &Modules) -> Vec<String> {
     through.collect()
 }
 
-/// A circle, if there is one: each imports the next, and the last the first.
+/// Returns a circle, if there is one: each module imports the next, and the last imports the first.
 fn circle(imports: &Imports) -> Option<Vec<String>> {
     imports.keys().find_map(|start| way_back(imports, start))
 }
 
-/// The shortest way from `start` to itself.
+/// Returns the shortest way from `start` to itself.
 fn way_back(imports: &Imports, start: &str) -> Option<Vec<String>> {
     let mut seen = BTreeSet::new();
     let mut ways = vec![vec![start.to_owned()]];
@@ -308,7 +310,7 @@ fn way_back(imports: &Imports, start: &str) -> Option<Vec<String>> {
 /// The root files of the crates that users compile.
 const PRODUCTION: [&str; 3] = ["runtime/src/lib.rs", "macros/src/lib.rs", "cli/src/main.rs"];
 
-/// The root files of the crates that are checked for circles.
+/// The root files of the crates checked for circles.
 const CRATES: [&str; 5] = [
     "runtime/src/lib.rs",
     "macros/src/lib.rs",
@@ -355,8 +357,8 @@ fn most_files_are_in_folders() {
     );
 }
 
-/// The checks see a circle of files and one of folders, however an import is written, and leave
-/// tests alone.
+/// The checks detect a circle of files and one of folders in any spelling of an import, and ignore
+/// tests.
 #[test]
 fn a_circle_is_seen() {
     let sound = [
@@ -397,7 +399,7 @@ fn a_circle_is_seen() {
     }
 }
 
-/// A crate of two folders, in which `b::deep::two` has this text.
+/// Returns the imports of a crate with two folders, in which `b::deep::two` has this text.
 fn imports_with(text: &str) -> Imports {
     let texts = [
         ("", "mod a; mod b;"),

@@ -1,18 +1,18 @@
-//! What rustdoc shows of the README and of `docs/`: its links lead somewhere there, too.
+//! Checks the links of the README and of the pages of `docs/` in rustdoc.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{definitions, inline_links, pages, prose, read, root};
 
-/// How the texts of pictures end. Each says that the page has the same in words or figures.
+/// Ends of the texts of pictures. Each notes that the page has the same in words or figures.
 const PICTURES: [&str; 3] = [
     "![The same figures as a plot",
     "; the table says the same",
     "The holders change",
 ];
 
-/// A page that rustdoc shows, and its address there.
+/// A page in rustdoc, and its address there.
 struct Rendered {
     page: PathBuf,
     address: String,
@@ -22,7 +22,7 @@ fn guide() -> String {
     read(&root().join("runtime/src/guide.rs"))
 }
 
-/// The README, the attribute's reference, and the pages of the module `guide`.
+/// Returns the README, the attribute's reference, and the pages of the module `guide`.
 fn rendered() -> Vec<Rendered> {
     let mut all = vec![
         ("README.md".to_owned(), "crate".to_owned()),
@@ -50,14 +50,14 @@ fn canonical(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Fails if a page that rustdoc shows has a link that leads nowhere in rustdoc.
+/// Fails if a page in rustdoc has a link that is broken there.
 #[test]
 fn rendered_pages_link_by_definitions() {
     for Rendered { page, .. } in rendered() {
         let text = prose(&read(&page));
         let mut relative = inline_links(&text).filter(|link| {
             let leads = link.starts_with('#') || link.contains("://");
-            // Rustdoc shows the text of a picture.
+            // Rustdoc shows the text of a picture instead.
             let is_picture = PICTURES
                 .iter()
                 .any(|end| text.contains(&format!("{end}]({link})")));
@@ -73,7 +73,7 @@ fn rendered_pages_link_by_definitions() {
     }
 }
 
-/// Fails if a label has another target in rustdoc than in the pages, or none.
+/// Fails if a label has another target in rustdoc than in the pages, or no target.
 #[test]
 fn rustdoc_links_to_what_the_pages_link_to() {
     let (rendered, mut compared) = (rendered(), 0);
@@ -119,10 +119,10 @@ fn labels_are_defined() {
     }
 }
 
-/// The labels of `[text][label]` and `[label]` in a text, in small letters.
+/// Returns the labels of `[text][label]` and `[label]` in a text, in lower case.
 fn used(text: &str) -> Vec<String> {
     let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
-    // Between backticks a bracket is a bracket.
+    // A bracket between backticks does not belong to a link.
     let text: String = lines.join("\n").split('`').step_by(2).collect();
     let mut used = Vec::new();
     for (at, _) in text.match_indices('[') {
@@ -139,8 +139,8 @@ fn used(text: &str) -> Vec<String> {
     used
 }
 
-/// Fails if a page of `docs/` is neither shown by rustdoc nor named as one of the repository only,
-/// or if the published crate lacks one that is shown.
+/// Fails if a page of `docs/` is neither shown by rustdoc nor listed under "In the repository", or
+/// is both. Also fails if the published crate lacks a shown page.
 #[test]
 fn the_guide_has_all_pages() {
     let (rendered, guide) = (rendered(), guide());

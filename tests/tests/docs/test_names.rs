@@ -8,7 +8,7 @@ use proc_macro2::{Group, TokenStream, TokenTree};
 use super::house::{file_of, joined, path_of};
 use super::{read, root};
 
-/// The macros of `tests/src/stores.rs` that make a test of each name, in a module for each store.
+/// The macros of `tests/src/stores.rs` that generate a test for each name, in a module per store.
 const FOR_STORES: [(&str, &[&str]); 4] = [
     (
         "on_every_store",
@@ -19,8 +19,8 @@ const FOR_STORES: [(&str, &[&str]); 4] = [
     ("on_zookeeper", &["zookeeper"]),
 ];
 
-/// The tests of a program, with their modules, as `cargo test -- --list` prints them. Macros that
-/// this does not know make none.
+/// Returns the tests of a program with their modules, as `cargo test -- --list` prints them. Macros
+/// unknown to this parser generate none.
 pub(super) fn tests_of(main: &str) -> BTreeSet<String> {
     let main = root().join(main);
     let folder = main.parent().expect("a folder");
@@ -93,7 +93,7 @@ fn marks_a_test(attribute: &Group) -> bool {
     is_path && path.ends_with("test")
 }
 
-/// The tests that a macro makes of what it is given.
+/// Returns the tests that a macro generates from its arguments.
 fn made_by(called: &str, given: &Group) -> Vec<String> {
     let tokens: Vec<TokenTree> = given.stream().into_iter().collect();
     let colon = tokens.iter().position(is_colon);
@@ -112,7 +112,7 @@ fn made_by(called: &str, given: &Group) -> Vec<String> {
     }
 }
 
-/// Each name in a module of each store.
+/// Returns each name in the module of each store.
 fn each(stores: &[String], names: &[String]) -> Vec<String> {
     let of = |store: &String| names.iter().map(move |name| joined(store, name)).collect();
     stores.iter().flat_map::<Vec<_>, _>(of).collect()
@@ -122,7 +122,7 @@ fn is_colon(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Punct(sign) if sign.as_char() == ':')
 }
 
-/// All words, also those in brackets.
+/// Returns all words, including those in brackets.
 fn words(tokens: &[TokenTree]) -> Vec<String> {
     let words = tokens.iter().flat_map(|token| match token {
         TokenTree::Ident(word) => vec![word.to_string()],
@@ -132,14 +132,14 @@ fn words(tokens: &[TokenTree]) -> Vec<String> {
     words.collect()
 }
 
-/// The words that a colon follows.
+/// Returns each word in front of a colon.
 fn labels(tokens: &[TokenTree]) -> Vec<String> {
     let labels = tokens.windows(2).filter(|pair| is_colon(&pair[1]));
     let labels = labels.filter(|pair| matches!(pair[0], TokenTree::Ident(_)));
     labels.map(|pair| pair[0].to_string()).collect()
 }
 
-/// The tests that `ways_out!` makes in each store.
+/// Returns the tests that `ways_out!` generates for each store.
 fn ways_out() -> Vec<String> {
     let file = read(&root().join("tests/tests/behaviour/bodies/exits/mod.rs"));
     let (_, file) = file.split_once("macro_rules! ways_out").expect("the macro");
@@ -157,7 +157,7 @@ fn ways_out() -> Vec<String> {
     named
 }
 
-/// Fails if the names are not those that the test programs have.
+/// Fails if the names differ from those of the test programs.
 #[test]
 fn the_names_are_those_of_the_programs() {
     let own = tests_of("tests/tests/docs.rs");

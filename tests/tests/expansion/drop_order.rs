@@ -5,7 +5,7 @@ use leasehold::{LockError, LockHandle, distributed_lock};
 
 use super::support::{locked, tick};
 
-/// What the witnesses saw when they died: their name, and whether the lock was still held.
+/// Each witness records its name when it is dropped, and true if the lock was still held then.
 #[derive(Clone, Default)]
 struct Record {
     lock: Arc<OnceLock<LockHandle>>,
@@ -181,7 +181,7 @@ async fn under_async_trait_even_an_argument_without_a_name() {
     assert_eq!(deaths, held(&["bare", "key"]));
 }
 
-/// Nothing can move an argument without a name; the documentation says so.
+/// Nothing can move an argument without a name, as the documentation notes.
 #[tokio::test]
 async fn an_argument_without_a_name_dies_after_it() {
     let record = Record::default();

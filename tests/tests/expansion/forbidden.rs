@@ -1,5 +1,5 @@
-//! Every shape of function, where all lints of rustc and clippy are forbidden. `main.rs` has the
-//! exceptions. The functions have each `return` written out; those of `forbidden_too` do not.
+//! Every shape of function, under all lints of rustc and clippy at level `forbid`. `main.rs` has
+//! the exceptions. The functions here write out each `return`; those of `forbidden_too` do not.
 
 use core::convert::Infallible;
 use core::fmt::Display;
@@ -13,10 +13,10 @@ use leasehold::{LockError, LockPool, distributed_lock};
 
 use super::support::tick;
 
-/// A length of time that an option has as an expression.
+/// A duration that an option has as an expression.
 const TTL: Duration = Duration::from_secs(2);
 
-/// A key that is not in the attribute.
+/// A key defined outside of the attribute.
 const NIGHTLY: &str = "nightly";
 
 /// An argument with fields and methods.
@@ -26,15 +26,15 @@ pub(super) struct Account {
     cents: u64,
     /// Its key.
     id: u64,
-    /// A pool of its own.
+    /// A separate pool.
     locks: LockPool,
 }
 
-/// An argument whose name says that the body does not use it.
+/// An argument whose name shows that the body does not use it.
 #[derive(Debug)]
 pub(super) struct Permit;
 
-/// Names in a key, and arguments without use.
+/// Names in a key, and unused arguments.
 #[distributed_lock(key = "order:<id>", ttl = "10s")]
 pub(super) async fn create(
     id: u64,
@@ -85,7 +85,7 @@ pub(super) async fn search() -> Result<(), LockError> {
     return Ok(());
 }
 
-/// A lock with several holders, and a guard without use.
+/// A lock with several holders, and an unused guard.
 #[distributed_lock(key = "partner", ttl = "10s", permits = 3, guard = _lock)]
 pub(super) async fn call_partner() -> Result<(), LockError> {
     tick().await;
@@ -99,7 +99,7 @@ pub(super) async fn detached(id: u64, _note: String) -> Result<u64, LockError> {
     return Ok(id);
 }
 
-/// A result that is kept.
+/// A kept result.
 #[distributed_lock(key = "order:<id>", ttl = "10s", replay = "1m", fingerprint = (&cart, id))]
 pub(super) async fn replayed(id: u64, cart: Vec<u64>) -> Result<u64, LockError> {
     tick().await;
@@ -107,14 +107,14 @@ pub(super) async fn replayed(id: u64, cart: Vec<u64>) -> Result<u64, LockError> 
     return Ok(id);
 }
 
-/// A result that is no `Result`, and a closure that gets the error.
+/// An error that is not a `LockError`, and a closure that gets the error.
 #[distributed_lock(key = "sweep", ttl = "10s", on_error = |error| return Err(error.to_string()))]
 pub(super) async fn sweep() -> Result<u64, String> {
     tick().await;
     return Ok(1);
 }
 
-/// Nothing is returned, and the body is one expression.
+/// No returned value, and a body of one expression.
 #[rustfmt::skip]
 #[distributed_lock(key = "sweep", ttl = "10s", on_error = drop)]
 pub(super) async fn sweep_in_one_line() { tick().await; }
@@ -148,7 +148,7 @@ pub(super) async fn lifetimes<'page>(
     return Ok(name.max(other));
 }
 
-/// Patterns, mutable arguments and ones that a `cfg` takes away.
+/// Patterns, mutable arguments, and arguments that a `cfg` removes.
 #[distributed_lock(key = "item:<left>:<count>", ttl = "10s")]
 pub(super) async fn patterns(
     (left, mut right): (u64, u64),
@@ -171,7 +171,7 @@ pub(super) async fn items(id: u64) -> Result<u64, LockError> {
     return Ok(id.saturating_add(ONE));
 }
 
-/// A function that was boxed by hand.
+/// A function boxed by hand.
 #[distributed_lock(key = "tree:<depth>", ttl = "10s")]
 pub(super) fn boxed(depth: u64) -> Pin<Box<dyn Future<Output = Result<u64, LockError>> + Send>> {
     return Box::pin(async move {
@@ -192,12 +192,12 @@ impl Account {
     /// A constant in a key.
     const KIND: &'static str = "account";
 
-    /// An account with a pool of its own.
+    /// An account with a separate pool.
     pub(super) const fn new(id: u64, cents: u64, locks: LockPool) -> Self {
         return Self { cents, id, locks };
     }
 
-    /// The pool of a field.
+    /// The pool in a field.
     #[distributed_lock(key = "<Self::KIND>:<self.id>", ttl = "10s", pool = self.locks)]
     pub(super) async fn balance(&self) -> Result<u64, LockError> {
         tick().await;

@@ -1,5 +1,5 @@
-//! Calls of the functions in `forbidden` and `forbidden_too`, where no test may stand: the
-//! attribute `#[tokio::test]` allows lints.
+//! Calls of the functions in `forbidden` and `forbidden_too`. Those modules cannot contain tests,
+//! because the attribute `#[tokio::test]` allows lints.
 
 use std::sync::Arc;
 use std::time::Duration;

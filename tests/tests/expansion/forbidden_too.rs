@@ -1,4 +1,4 @@
-//! As `forbidden`, with no `return` at the end of a body.
+//! Like `forbidden`, but with no `return` at the end of a body.
 
 use core::future::Future;
 use core::pin::Pin;
@@ -19,7 +19,7 @@ pub(super) async fn create(id: u64, _note: String) -> Result<u64, LockError> {
 #[distributed_lock(key = "order:<id>", ttl = "10s")]
 pub(super) async fn one_line(id: u64) -> Result<u64, LockError> { Ok(id) }
 
-/// A result that is no `Result`.
+/// A return type other than `Result`.
 #[distributed_lock(key = "order:<id>", ttl = "10s", on_error = |_| None)]
 pub(super) async fn optional(id: u64) -> Option<u64> {
     tick().await;
@@ -40,7 +40,7 @@ pub(super) async fn detached(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
-/// A function that was boxed by hand.
+/// A function boxed by hand.
 #[distributed_lock(key = "tree:<depth>", ttl = "10s")]
 pub(super) fn boxed(depth: u64) -> Pin<Box<dyn Future<Output = Result<u64, LockError>> + Send>> {
     Box::pin(async move {

@@ -4,7 +4,7 @@ use leasehold::{LockError, distributed_lock};
 
 use super::support::tick;
 
-/// As large as a body that matters.
+/// Large enough to show in the size of a future.
 type Cart = [u64; 128];
 
 #[distributed_lock(key = "cart:<id>", ttl = "1s")]
@@ -26,7 +26,7 @@ async fn body(id: u64, cart: Cart) -> Result<u64, LockError> {
     Ok(cart.iter().sum::<u64>() + id)
 }
 
-/// What one would write by hand around a lock: the body's future, pinned in the caller's frame.
+/// A lock written by hand: the body's future is pinned in the caller's frame.
 async fn by_hand(id: u64, cart: Cart) -> Result<u64, LockError> {
     let future = std::pin::pin!(async move {
         tick().await;

@@ -1,4 +1,4 @@
-//! Names of the user's that the expansion must not pick up.
+//! Names of the user's code that the expansion must not pick up.
 #![allow(
     dead_code,
     unused_macros,

@@ -31,13 +31,13 @@ async fn no_argument(_id: u64) -> Result<String, LockError> {
     Ok(lock.key().to_owned())
 }
 
-/// Its text comes from the caller, so the angle brackets in it are no template.
+/// The key's text comes from the caller, so the angle brackets in it are not a template.
 #[distributed_lock(key = id, ttl = "1s", guard = lock)]
 async fn argument(id: &str) -> Result<String, LockError> {
     Ok(lock.key().to_owned())
 }
 
-/// Fails if a template that nothing fills locks one key for all calls.
+/// Fails if an unfilled template locks one key for all calls.
 #[tokio::test]
 async fn is_refused() {
     locked(async {

@@ -79,8 +79,7 @@ async fn inserted(name: &str) -> Result<String, LockError> {
     Ok(lock.key().to_owned())
 }
 
-/// Fails if a key that is built by hand with `encode` is another than that of the annotated
-/// function.
+/// Fails if a key built by hand with `encode` differs from the key of the annotated function.
 #[tokio::test]
 async fn encode_writes_what_a_template_inserts() {
     let names = [

@@ -4,7 +4,7 @@ use leasehold::{LockError, distributed_lock};
 
 use super::support::locked;
 
-/// Longer than a key may be.
+/// Longer than the maximum length of a key.
 const LONG: usize = 600;
 
 #[distributed_lock(key = "<name>", ttl = "1s", on_error = |error| error.to_string())]

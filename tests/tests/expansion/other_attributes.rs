@@ -2,7 +2,7 @@ use leasehold::{LockError, distributed_lock};
 
 use super::support::{locked, tick};
 
-/// Documented, and its documentation stays.
+/// This documentation must stay on the function.
 #[must_use = "the number matters"]
 #[inline]
 #[distributed_lock(key = "a", ttl = "1s", on_error = |_| 0)]

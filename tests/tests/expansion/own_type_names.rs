@@ -2,7 +2,7 @@ use leasehold::{LockError, distributed_lock};
 
 use super::support::{locked, tick};
 
-/// A type of the program, and no task.
+/// A type of the program that is not a task.
 #[derive(Debug, PartialEq, Eq)]
 struct JoinHandle<T>(T);
 
@@ -35,7 +35,7 @@ async fn supply(id: u64) -> Result<impl renamed::Supply, LockError> {
     Ok(id)
 }
 
-/// Fails if a type of the program that has the name of a task, or of a stream, cannot be returned.
+/// Fails if a function cannot return a type of the program that is named like a task or a stream.
 #[tokio::test]
 async fn an_alias_is_taken() {
     locked(async {

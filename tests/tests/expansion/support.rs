@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use leasehold::LockPool;
 
-/// Runs a case with a lock pool of its own.
+/// Runs a case with a separate lock pool.
 pub(crate) async fn locked<F: Future>(case: F) -> F::Output {
     pool().await.scope(case).await
 }
 
-/// A pool in memory that shares its locks with no other.
+/// Connects a pool in memory that shares its locks with no other.
 pub(crate) async fn pool() -> LockPool {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -21,7 +21,7 @@ pub(crate) async fn pool() -> LockPool {
         .expect("a pool in memory always connects")
 }
 
-/// Awaits nothing: for bodies that should be async.
+/// Yields once, for bodies that should be async.
 pub(crate) async fn tick() {
     tokio::task::yield_now().await;
 }

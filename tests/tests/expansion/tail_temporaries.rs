@@ -43,7 +43,7 @@ async fn borrowed(cell: &RefCell<u8>) -> Result<u8, LockError> {
     Ok(*cell.borrow())
 }
 
-/// The order belongs to the edition of the user's crate and not to that of the attribute's.
+/// The order depends on the edition of the user's crate, not on that of the attribute's crate.
 #[tokio::test]
 async fn die_in_the_order_of_the_edition() {
     locked(async {

@@ -1,4 +1,5 @@
-//! The fault harness and its tools: each requirement in small, each seeded bug, other servers.
+//! Tests of the fault harness and its tools: a small run of each requirement, each seeded bug,
+//! other servers.
 //!
 //! `scripts/chaos` runs the requirements with their full numbers.
 

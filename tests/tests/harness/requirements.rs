@@ -10,7 +10,7 @@ use leasehold_tests::random::Random;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::room::{self, Places};
 
-/// Plays the requirement of this number whose text has this word.
+/// Runs the requirement with this number whose text contains this word.
 fn play(number: u8, word: &str, store: Store) {
     let _places = places(number);
     let seed = Random::seeded(&format!("requirement {number}")).below(1_000_000);
@@ -37,8 +37,8 @@ fn play(number: u8, word: &str, store: Store) {
     );
 }
 
-/// Requirements that measure how long calls take, or give them little time, are not played beside
-/// other tests.
+/// Returns the places of a requirement. One that measures the duration of calls, or gives them
+/// little time, does not run beside other tests.
 fn places(number: u8) -> Places {
     match number {
         13 | 18 | 22 | 38 => room::alone(),
@@ -135,7 +135,7 @@ requirements! {
     neighbours_on_zookeeper: 38 Zookeeper,
 }
 
-/// Fails if the tasks of dropped calls would not see a handle that stays good.
+/// Fails if the tasks of dropped calls do not detect a handle that stays valid.
 #[test]
 fn a_handle_that_outlives_its_call_is_found() {
     fails_with("HandleOutlivesItsCall", "requirements::drops_in_memory");

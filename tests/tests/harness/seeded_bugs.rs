@@ -1,4 +1,4 @@
-//! The oracle is tested too: each seeded bug is caught, and without it the same scenario is fine.
+//! Tests of the oracle: each seeded bug is caught, and the same scenario passes without it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ fn play(bug: &str) {
     );
 }
 
-/// Fails if a test that finds a bug is not run with it: its program does that.
+/// Fails if a test that finds a bug is not run with this bug by its own program.
 #[test]
 fn tests_elsewhere_are_run_with_their_bugs() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -48,7 +48,7 @@ fn tests_elsewhere_are_run_with_their_bugs() {
     }
 }
 
-/// All files in a folder and in those in it.
+/// Returns all files in a folder and its subfolders.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("the program's folder");
     let paths = entries.map(|entry| entry.expect("an entry").path());
@@ -62,7 +62,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     nested.flatten().collect()
 }
 
-/// Fails if the documentation has another table of the bugs than `scripts/chaos bugs` prints.
+/// Fails if the documented table of the bugs differs from the output of `scripts/chaos bugs`.
 #[test]
 fn the_documented_tables_are_true() {
     let docs = include_str!("../../../docs/reliability/harness.md");
@@ -82,7 +82,7 @@ macro_rules! bugs {
             }
         )+
 
-        /// Fails if a bug is seeded that neither a scenario nor another test looks for.
+        /// Fails if neither a scenario nor another test looks for a seeded bug.
         #[test]
         fn all_are_played() {
             let mut played = vec![$(stringify!($bug)),+];

@@ -1,4 +1,4 @@
-//! A server's clock can be set, and its keys expire by it.
+//! Checks that a server's clock can be set, and that its keys expire by it.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use redis::cmd;
 
 const HOUR: u64 = 3_600;
 
-/// The server's time in seconds.
+/// Returns the server's time in seconds.
 fn time(probe: &RedisProbe) -> u64 {
     let (seconds, _micros): (u64, u64) = probe.run(&cmd("TIME"));
     seconds
 }
 
-/// Fails if a test that sets a server's clock would test nothing.
+/// Fails if setting a server's clock has no effect, so that tests with it would test nothing.
 #[test]
 fn it_goes_forward_and_back() {
     let clock = ServerClock::new();

@@ -1,4 +1,4 @@
-//! Valkey, and a newer Redis than the system has: locks there are what they are on any server.
+//! Checks that locks on Valkey, and on a newer Redis than the system's, behave as on any server.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,13 +14,14 @@ use leasehold_tests::server::ServerOptions;
 
 const TTL: Duration = Duration::from_secs(20);
 
-/// Where what is installed for tests is: above the folder for their files.
+/// Returns the path of a server program. Programs for tests are installed above the folder for the
+/// tests' files.
 fn program(brand: &'static Brand) -> &'static Path {
     let files = Path::new(env!("CARGO_TARGET_TMPDIR"));
     brand.program(files.parent().expect("it is in the target folder"))
 }
 
-/// Fails if a script, a command or an answer is not what it is on the system's Redis.
+/// Fails if a script, a command or an answer differs from the system's Redis.
 async fn conforms(brand: &'static Brand) {
     let _place = room::enter();
     let options = ServerOptions::new().program(program(brand));
@@ -41,7 +42,7 @@ async fn conforms(brand: &'static Brand) {
     assert!(ours.contains(&library), "{ours}");
 }
 
-/// Fails if slots, redirects or a slot on its way are told in another form.
+/// Fails if the server reports slots, redirects or a moving slot in another form.
 async fn conforms_in_a_cluster(brand: &'static Brand) {
     let _place = room::enter();
     let cluster = Setup::new().program(program(brand)).start();
@@ -62,7 +63,7 @@ async fn conforms_in_a_cluster(brand: &'static Brand) {
     again.expect("free").release().await.expect("held");
 }
 
-/// Fails if a share of a requirement of the fault harness is not met.
+/// Fails if a small run of these requirements of the fault harness does not pass.
 fn withstands(brand: &'static Brand, arguments: &str) {
     let _place = room::enter();
     let name = format!("brands-{arguments}").replace(|c: char| !c.is_alphanumeric(), "-");
@@ -95,13 +96,13 @@ macro_rules! brands {
                     super::conforms_in_a_cluster(&$brand).await;
                 }
 
-                /// Replies that are lost, restarts without persistence, a full memory.
+                /// Lost replies, restarts without persistence, a full memory.
                 #[test]
                 fn one_server() {
                     super::withstands(&$brand, "--store redis --requirement 6,9,17");
                 }
 
-                /// Replicas that are missing, mistakes that are told.
+                /// Missing replicas, and misconfiguration reported at connect.
                 #[test]
                 fn a_cluster_with_replicas() {
                     super::withstands(&$brand, "--deployment cluster --requirement 19,23");

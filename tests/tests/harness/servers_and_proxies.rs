@@ -1,4 +1,4 @@
-//! The harness itself: servers, the proxy, and signals do what the other tests rely on.
+//! Checks that servers, the proxy and signals do what the other tests rely on.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
 use redis::{Connection, RedisResult, cmd};
 
-/// How long a client waits for an answer, be there one or none.
+/// Time that a client waits for an answer, also if none is expected.
 const SHORT: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(5);
 
@@ -158,7 +158,7 @@ fn a_healed_partition_delivers_late() {
     let mut connection = client(&proxy.url());
     proxy.set(Mode::Stall);
     assert!(set(&mut connection, "late").is_err());
-    // The client is gone; what it sent still arrives.
+    // The client is gone, but its command still arrives.
     drop(connection);
     assert_eq!(server.probe().get("late"), None);
     proxy.pass();
@@ -228,7 +228,7 @@ fn connections_are_cut_left_half_open_and_refused() {
     assert!(refused.get_connection_with_timeout(LONG).is_err());
 }
 
-/// Fails if a run that plays nothing of what was asked for passes.
+/// Fails if a run passes although it runs none of the requested requirements.
 #[test]
 #[cfg(feature = "harness")]
 fn a_requirement_that_does_not_run_here_is_told() {

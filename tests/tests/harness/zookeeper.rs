@@ -1,4 +1,5 @@
-//! ZooKeeper's servers, their network and Curator's client do what the other tests rely on.
+//! Checks that ZooKeeper's servers, their network and Curator's client do what the other tests rely
+//! on.
 
 use std::time::Duration;
 
@@ -93,7 +94,7 @@ fn another_member_leads_when_the_leader_is_killed_paused_or_cut_off() {
     servers[second].pause();
     let third = leader(&servers, Some(second));
     servers[second].resume();
-    // For a moment it believes that it leads.
+    // For a moment it still believes that it is the leader.
     let follows = || servers[second].mode().as_deref() == Some("follower");
     wait::until("it follows", LONG, follows);
     all_serve(&servers);
@@ -127,7 +128,7 @@ fn an_ensemble_comes_back_when_all_were_killed() {
     assert!(servers[2].probe("all", "lock:").exists("k"));
 }
 
-/// Fails if Curator's sections are not told of, or the oracle does not see them.
+/// Fails if Curator's sections are not reported, or if the oracle does not see them.
 #[test]
 fn curators_processes_exclude_each_other() {
     let server = Zookeeper::start();
@@ -166,7 +167,7 @@ fn curators_processes_exclude_each_other() {
     recorder.verify();
 }
 
-/// Fails if a process stays in its section although it is told that the lock may be gone.
+/// Fails if a process stays in its section after the notice that its lock may be gone.
 #[test]
 fn curators_process_gives_up_when_it_hears_nothing() {
     let server = Zookeeper::start();

@@ -1,5 +1,5 @@
-//! `is_held` and `assert_held!`: whether the code is inside of its lock. They belong to production:
-//! most of these tests use no kit.
+//! `is_held` and `assert_held!`, which check that code runs inside its lock. They belong to the
+//! production API, not to the kit.
 
 use std::future::poll_fn;
 use std::panic::catch_unwind;
@@ -14,12 +14,13 @@ use tokio::time::sleep;
 
 use super::{is_lost, request, secs};
 
-/// Stands in a module of its own in a service, without an argument that names its caller.
+/// Stands for a function in a separate module of a service, without an argument that names its
+/// caller.
 fn book() -> bool {
     is_held("account:7")
 }
 
-/// Several calls deep, through a box and a trait object.
+/// Calls `book` several calls deep, through a box and a trait object.
 fn deep(levels: u32) -> std::pin::Pin<Box<dyn Future<Output = bool> + Send>> {
     Box::pin(async move {
         tokio::task::yield_now().await;
@@ -41,7 +42,7 @@ async fn charge_fee(id: u64) -> Result<bool, LockError> {
     Ok(deep(3).await)
 }
 
-/// Fails if code outside of the lock is taken to be inside, or the other way round.
+/// Fails if code outside of the lock counts as inside, or code inside as outside.
 #[tokio::test(start_paused = true)]
 async fn the_lock_is_held_on_the_whole_call_path() {
     let kit = Kit::new();
@@ -60,7 +61,7 @@ async fn the_lock_is_held_on_the_whole_call_path() {
     assert_eq!(body.await, Ok((true, true, true, true, Ok(true))));
 }
 
-/// Fails if a lock is held beside the body: before it, after it, or in another task.
+/// Fails if a lock counts as held outside of its body: before it, after it, or in another task.
 #[tokio::test(start_paused = true)]
 async fn the_lock_is_held_nowhere_else() {
     let kit = Kit::new();
@@ -86,8 +87,8 @@ async fn the_lock_is_held_nowhere_else() {
     drop(guard);
 }
 
-/// Fails if a task by `leasehold::spawn` does not know of the lock, or knows of it for longer than
-/// its lease lasts. And if it enters the lock, which it must not.
+/// Fails if a task by `leasehold::spawn` does not see its caller's lock as held, or sees it for
+/// longer than the lease lasts. Also fails if the task enters the lock.
 #[tokio::test(start_paused = true)]
 async fn a_task_knows_of_its_callers_lock_while_it_lasts() {
     let kit = Kit::new();
@@ -113,7 +114,7 @@ async fn a_task_knows_of_its_callers_lock_while_it_lasts() {
     assert!(!later.await.expect("no panic"), "the lock is released");
 }
 
-/// Fails if a lost lease is still taken to be held: in the rest of a body, and in its tasks.
+/// Fails if a lost lease still counts as held: in the rest of a body, and in its tasks.
 #[tokio::test(start_paused = true)]
 async fn a_lost_lock_is_not_held() {
     #[distributed_lock(key = "account:<id>", ttl = "10s", on_lost = "continue")]
@@ -132,8 +133,8 @@ async fn a_lost_lock_is_not_held() {
     kit.lose_when("account:7", Point::AfterPolls(1));
     assert_eq!(kit.scope(goes_on(7)).await, Ok([true, false, false]));
 
-    // The same within one poll: the lease ends while the body keeps its thread. A busy machine may
-    // end it before the body begins.
+    // The same within one poll: the lease ends while the body blocks its thread. On a busy machine,
+    // it may end before the body begins.
     let pool = LockPool::connect("memory://").await.expect("it opens");
     let seen = loop {
         let body = poll_fn(|_| {
@@ -152,7 +153,7 @@ async fn a_lost_lock_is_not_held() {
     assert_eq!(seen, (true, false));
 }
 
-/// Fails if a detached body is outside of its lock, or of that of the call around it.
+/// Fails if a detached body is outside of its own lock, or outside of the surrounding call's lock.
 #[tokio::test(start_paused = true)]
 async fn a_detached_body_is_inside() {
     let kit = Kit::new();
@@ -166,7 +167,7 @@ async fn a_detached_body_is_inside() {
     assert_eq!(body.await, Ok(Ok((true, true))));
 }
 
-/// Fails if a share, a permit or one of several locks does not count.
+/// Fails if a share, a permit or one of several locks does not count as held.
 #[tokio::test(start_paused = true)]
 async fn every_kind_of_lock_counts() {
     let kit = Kit::new();
@@ -181,7 +182,7 @@ async fn every_kind_of_lock_counts() {
     assert_eq!(seen.await, Ok((true, true, false)));
 }
 
-/// Fails if a pool answers for another pool's lock.
+/// Fails if a pool reports another pool's lock as held.
 #[tokio::test(start_paused = true)]
 async fn a_pool_answers_for_its_own_locks() {
     let (one, two) = (Kit::new().pool(), Kit::new().pool());
@@ -203,7 +204,8 @@ fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
         .expect("a text")
 }
 
-/// Fails if the assertion passes outside of the lock, or does not say where the code is.
+/// Fails if the assertion passes outside of the lock, or if its message does not explain where the
+/// code is.
 #[tokio::test(start_paused = true)]
 async fn the_assertion_says_where_the_code_is() {
     fn says(check: impl FnOnce() + std::panic::UnwindSafe) -> String {
@@ -239,7 +241,7 @@ async fn the_assertion_says_where_the_code_is() {
     assert_eq!(inside.await, Ok(()));
 }
 
-/// Fails if the assertion says the wrong thing of a lock that was lost.
+/// Fails if the assertion's message about a lost lock is wrong.
 #[tokio::test(start_paused = true)]
 async fn the_assertion_tells_a_lost_lock() {
     #[distributed_lock(key = "account:<id>", ttl = "10s", on_lost = "continue")]
@@ -255,7 +257,7 @@ async fn the_assertion_tells_a_lost_lock() {
     assert!(text.contains("its lease is over"), "{text}");
 }
 
-/// Fails if a body that is dropped for a lost lease does so inside of a lock that is "held".
+/// Fails if the lock still counts as held while a body is dropped because of its lost lease.
 #[tokio::test(start_paused = true)]
 async fn a_body_is_dropped_outside_of_its_lost_lock() {
     struct Asks(Arc<std::sync::Mutex<Option<bool>>>);

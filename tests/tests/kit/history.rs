@@ -1,4 +1,4 @@
-//! The record of what happened to the locks.
+//! Tests of the kit's history: the record of what happened to the locks.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ async fn look(sku: &str) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if an event is missing, stands at the wrong place or has the wrong time. The history is
-/// the same in each run.
+/// Fails if an event is missing, out of order or has the wrong time. The history is the same in
+/// each run.
 #[tokio::test(start_paused = true)]
 async fn all_that_happens_is_told_in_order() {
     let kit = Kit::new();
@@ -77,7 +77,7 @@ async fn all_that_happens_is_told_in_order() {
     assert_eq!(history.into_iter().count(), history.len());
 }
 
-/// The line with its time to the hundredth of a second.
+/// Returns the line with its time rounded to a hundredth of a second.
 fn rounded(line: &str) -> String {
     let (time, rest) = line.split_once("s ").expect("a time");
     let time: f64 = time.parse().expect("seconds");
@@ -97,7 +97,7 @@ async fn one_key_is_told_alone() {
     assert_eq!(kit.history().of("c").to_string(), "nothing has happened\n");
 }
 
-/// Fails if a call that gives up its lock by being dropped is not told of.
+/// Fails if the history does not record that a dropped call gave up its lock.
 #[tokio::test(start_paused = true)]
 async fn drops_are_told() {
     let kit = Kit::new();
@@ -116,7 +116,7 @@ async fn drops_are_told() {
     );
 }
 
-/// Fails if a downgrade lets readers in that the history calls an overlap.
+/// Fails if the history reports readers admitted by a downgrade as an overlap.
 #[tokio::test(start_paused = true)]
 async fn a_downgrade_is_told() {
     let kit = Kit::new();
@@ -141,7 +141,7 @@ async fn a_downgrade_is_told() {
     drop((writer, reader));
 }
 
-/// Fails if fences do not grow, or differ from those that the calls have.
+/// Fails if the recorded fences do not grow, or differ from the fences of the calls.
 #[tokio::test(start_paused = true)]
 async fn fences_are_told() {
     let kit = Kit::new();
@@ -163,7 +163,7 @@ async fn fences_are_told() {
     assert!(told.is_sorted());
 }
 
-/// Fails if a lock that is lost by time counts until its holder lets go of it.
+/// Fails if a lock with an expired lease counts as held until its holder drops it.
 #[tokio::test(start_paused = true)]
 async fn a_holder_ends_with_its_lease() {
     let kit = Kit::new();
@@ -181,7 +181,7 @@ async fn a_holder_ends_with_its_lease() {
     );
 }
 
-/// Fails if calls that take turns within the process, without the store, are not told of.
+/// Fails if the history lacks calls that take turns within the process, without the store.
 #[tokio::test(start_paused = true)]
 async fn turns_within_the_process_are_told() {
     let kit = Kit::new();

@@ -1,4 +1,4 @@
-//! Other holders, in the place of other processes.
+//! Other holders, which stand for other processes.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{is_contended, request, secs};
 
-/// Fails if the lock is not held, or not free after a release, a drop and a time.
+/// Fails if the other holder's lock is not held, or is not free after a release, a drop or the time
+/// of `releases_after`.
 #[tokio::test(start_paused = true)]
 async fn a_holder_excludes_the_kits_calls_until_it_ends() {
     let kit = Kit::new();
@@ -42,7 +43,7 @@ async fn a_holder_excludes_the_kits_calls_until_it_ends() {
     assert_eq!(kit.history().refusals(), 3, "{}", kit.history());
 }
 
-/// Fails if a holder loses its lock while a test takes its time.
+/// Fails if a holder loses its lock during a long test.
 #[tokio::test(start_paused = true)]
 async fn a_holder_renews_its_lock() {
     let kit = Kit::new();
@@ -51,7 +52,7 @@ async fn a_holder_renews_its_lock() {
     assert!(is_contended(&request(&kit).acquire().await));
 }
 
-/// Fails if the lock of a process that died is free at once, or never.
+/// Fails if the lock of a dead process is free at once, or never.
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_dies_keeps_its_lock_for_its_ttl() {
     let kit = Kit::new();
@@ -112,7 +113,7 @@ async fn holders_have_permits() {
     assert!(kit.history().is_exclusive(), "{}", kit.history());
 }
 
-/// Fails if other processes do not queue among each other and with the kit's calls.
+/// Fails if other holders do not queue with each other and with the kit's calls.
 #[tokio::test(start_paused = true)]
 async fn holders_queue() {
     let kit = Kit::new();
@@ -137,7 +138,8 @@ async fn holders_queue() {
     assert!(history.is_exclusive(), "{history}");
 }
 
-/// Fails if a holder that finds the lock held goes on without it, or does not say what is wrong.
+/// Fails if a holder that finds the lock held continues without it, or if its panic does not
+/// describe the problem.
 #[tokio::test(start_paused = true)]
 async fn a_holder_needs_a_free_lock() {
     let kit = Kit::new();
@@ -155,7 +157,7 @@ async fn a_holder_needs_a_free_lock() {
     }
 }
 
-/// Fails if the pool of the kit is not configured as the test wants it.
+/// Fails if the kit's pool does not have the configuration that the test gives it.
 #[tokio::test(start_paused = true)]
 async fn the_pool_is_configured_as_that_of_the_service() {
     let builder = LockPool::builder().wait(secs(3)).namespace("shop");
@@ -168,7 +170,7 @@ async fn the_pool_is_configured_as_that_of_the_service() {
     assert_eq!(kit.history().of("order:42").len(), kit.history().len());
 }
 
-/// Fails if code that looks at locks sees nothing of those of a kit.
+/// Fails if `inspect` does not show the locks of a kit.
 #[tokio::test(start_paused = true)]
 async fn a_kits_locks_can_be_looked_at() {
     let kit = Kit::new();
@@ -193,7 +195,7 @@ async fn kits_share_nothing_and_clones_everything() {
     assert_eq!(two.history().len(), 1);
 }
 
-/// Fails if a kit needs time that is paused, or a runtime of one thread.
+/// Fails if a kit needs paused time, or a runtime of one thread.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kit_works_in_real_time_on_several_threads() {
     let kit = Kit::new();
@@ -213,7 +215,7 @@ async fn a_kit_works_in_real_time_on_several_threads() {
     assert_eq!(history.grants(), 9, "{history}");
 }
 
-/// Fails if a kit that is used outside of a runtime does not say what to do.
+/// Fails if the panic of a kit outside of a runtime does not suggest a remedy.
 #[test]
 fn a_kit_needs_a_runtime() {
     let kit = Kit::new();
@@ -225,7 +227,7 @@ fn a_kit_needs_a_runtime() {
     );
 }
 
-/// Fails if a kit cannot be made before its runtime, as a fixture does.
+/// Fails if a kit cannot be created before its runtime, as fixtures do.
 #[test]
 fn a_kit_begins_with_its_first_use() {
     let kit = Kit::new();

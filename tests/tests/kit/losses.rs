@@ -1,4 +1,4 @@
-//! Locks that are lost at a point that the test chooses.
+//! Locks lost at a point that the test chooses.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{is_contended, is_lost, request, secs};
 
-/// A body that counts its polls, and waits for a millisecond at the end of each.
+/// Counts its polls, and waits for a millisecond at the end of each.
 async fn polls(count: &Cell<u32>) {
     loop {
         let mut sleep = Box::pin(sleep(Duration::from_millis(1)));
@@ -27,8 +27,8 @@ async fn polls(count: &Cell<u32>) {
     }
 }
 
-/// Fails if the loss comes a poll early or late, or if a body that is to lose its lock before its
-/// first poll begins.
+/// Fails if the loss comes a poll early or late, or if a body begins although it should lose its
+/// lock before its first poll.
 #[tokio::test(start_paused = true)]
 async fn a_body_is_polled_exactly_so_often() {
     for expected in 0..5 {
@@ -41,7 +41,7 @@ async fn a_body_is_polled_exactly_so_often() {
     }
 }
 
-/// Fails if a body that is always ready to go on is polled between its last poll and the loss.
+/// Fails if a body that wakes itself at each poll is polled again after its last allowed poll.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_never_sleeps_is_polled_exactly_so_often() {
     let (kit, mut count) = (Kit::new(), 0);
@@ -55,7 +55,7 @@ async fn a_body_that_never_sleeps_is_polled_exactly_so_often() {
     assert_eq!(count, 3);
 }
 
-/// Fails if a loss wakes the task that it is told, whose next body is then polled once more.
+/// Fails if a loss wakes the notified task: its next body is then polled once too often.
 #[tokio::test(start_paused = true)]
 async fn a_loss_adds_no_poll_to_the_next_body() {
     for expected in [2, 1, 2, 3] {
@@ -73,7 +73,7 @@ async fn a_loss_adds_no_poll_to_the_next_body() {
     }
 }
 
-/// Fails if the loss is not exact where the workers run in parallel and time is real.
+/// Fails if the loss is not exact with parallel workers and in real time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_on_several_threads_is_polled_exactly_so_often() {
     for _ in 0..50 {
@@ -96,7 +96,7 @@ async fn a_body_on_several_threads_is_polled_exactly_so_often() {
     }
 }
 
-/// Fails if a body that ends in its last poll loses its lock, or if the loss then does not wait for
+/// Fails if a body that ends in its last poll loses its lock, or if the loss is then not kept for
 /// the next call.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_ends_before_its_loss_is_done() {
@@ -120,7 +120,7 @@ async fn a_body_that_ends_before_its_loss_is_done() {
     );
 }
 
-/// Fails if the store still has the lock when its holder has lost it.
+/// Fails if the store still has the lock after its holder has lost it.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_is_lost_is_free() {
     let kit = Kit::new();
@@ -134,8 +134,8 @@ async fn a_lock_that_is_lost_is_free() {
     assert!(kit.history().is_exclusive(), "{}", kit.history());
 }
 
-/// Fails if a loss by time comes at another time than the grant's plus what was said: for a lock
-/// with a watchdog, and for one that is held already.
+/// Fails if a loss by time does not happen the given time after the grant: for a lock with a
+/// watchdog, and for one already held when the loss is set.
 #[tokio::test(start_paused = true)]
 async fn a_loss_by_time_is_counted_from_the_grant() {
     let kit = Kit::new();
@@ -185,8 +185,7 @@ async fn a_loss_by_time_is_counted_from_the_grant() {
     );
 }
 
-/// Fails if the renewal of a lock that the store has lost succeeds, or if another lock is lost with
-/// it.
+/// Fails if a renewal succeeds after the store has lost the lock, or if another lock is lost too.
 #[tokio::test(start_paused = true)]
 async fn a_loss_at_the_next_renewal() {
     let kit = Kit::new();
@@ -210,8 +209,8 @@ async fn a_loss_at_the_next_renewal() {
     assert!(other.check().is_ok());
 }
 
-/// Fails if a loss just before the release changes the result of a body that is done, or if the
-/// release of a guard does not tell of it.
+/// Fails if a loss just before the release changes the result of a finished body, or if the release
+/// of a guard does not report it.
 #[tokio::test(start_paused = true)]
 async fn a_loss_before_the_release() {
     let kit = Kit::new();
@@ -226,7 +225,7 @@ async fn a_loss_before_the_release() {
     assert!(request(&kit).acquire().await.is_ok(), "and is over");
 }
 
-/// Fails if a loss reaches another key, another kit or another holder of the kit.
+/// Fails if a loss affects another key, another kit or another holder of the kit.
 #[tokio::test(start_paused = true)]
 async fn a_loss_reaches_one_lock() {
     let (kit, twin) = (Kit::new(), Kit::new());
@@ -244,7 +243,7 @@ async fn a_loss_reaches_one_lock() {
     assert!(is_lost(&key(&kit, "order:42").await));
 }
 
-/// Fails if all locks of a call survive the loss of one.
+/// Fails if the loss of one lock does not end all locks of its call.
 #[tokio::test(start_paused = true)]
 async fn a_call_with_several_locks_loses_all() {
     #[distributed_lock(key = ["account:<from>", "account:<to>"], ttl = "10s")]
@@ -284,7 +283,7 @@ async fn a_body_that_goes_on_is_told() {
     assert_eq!(kit.scope(goes_on(42)).await, Ok(true));
 }
 
-/// Fails if a share that is lost stays at the store, or the loss is not that of all local holders.
+/// Fails if a lost share stays in the store, or if not all local holders lose it.
 #[tokio::test(start_paused = true)]
 async fn shares_are_lost_with_their_key() {
     let kit = Kit::new();

@@ -1,5 +1,5 @@
-//! `leasehold::testing`, as users use it: the kit itself, the recipes of `docs/testing.md`, and
-//! thirty-five tests of typical services. No pool is installed in this program.
+//! Tests of `leasehold::testing` as users use it: the kit itself, the recipes of `docs/testing.md`,
+//! and thirty-five tests of typical services. No pool is installed in this program.
 
 mod held;
 mod history;
@@ -20,7 +20,7 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// A request of the kit's pool for `order:42`, with a ttl of ten seconds and no watchdog.
+/// Returns a request of the kit's pool for `order:42`, with a ttl of ten seconds and no watchdog.
 fn request(kit: &Kit) -> LockRequest {
     kit.pool().lock("order:42").ttl(secs(10))
 }

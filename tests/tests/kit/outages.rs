@@ -1,4 +1,4 @@
-//! A store that is away, or slow.
+//! Outages and delays of the store.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn is_unavailable<T>(result: &Result<T, LockError>) -> bool {
     matches!(result, Err(LockError::Unavailable { .. }))
 }
 
-/// Fails if a request gets through while the store is down, or none does when it is up again.
+/// Fails if a request gets through while the store is down, or if none does after it is up again.
 #[tokio::test(start_paused = true)]
 async fn nothing_gets_through_while_the_store_is_down() {
     let kit = Kit::new();
@@ -29,7 +29,7 @@ async fn nothing_gets_through_while_the_store_is_down() {
     assert_eq!(kit.history().refusals(), 1, "{}", kit.history());
 }
 
-/// Fails if a call takes other than the `io_timeout` to give up, or if a call that waits does not
+/// Fails if a call gives up earlier or later than its `io_timeout`, or if a waiting call does not
 /// get the lock when the store is back.
 #[tokio::test(start_paused = true)]
 async fn calls_go_on_when_the_store_is_back() {
@@ -56,7 +56,7 @@ async fn calls_go_on_when_the_store_is_back() {
     drop(guard);
 }
 
-/// Fails if a lock outlives an outage that its lease does not, or dies in one that is shorter.
+/// Fails if a lock survives an outage longer than its lease, or is lost in a shorter one.
 #[tokio::test(start_paused = true)]
 async fn a_held_lock_lives_until_its_lease_ends() {
     for (outage, lives) in [(secs(4), true), (secs(11), false)] {
@@ -81,7 +81,7 @@ async fn a_held_lock_lives_until_its_lease_ends() {
     }
 }
 
-/// Fails if an answer that was under way arrives in an outage, or the lock that it brought stays.
+/// Fails if an answer under way arrives during an outage, or if the lock that it granted stays.
 #[tokio::test(start_paused = true)]
 async fn answers_under_way_are_lost() {
     let kit = Kit::new();
@@ -97,7 +97,7 @@ async fn answers_under_way_are_lost() {
     drop(other);
 }
 
-/// Fails if an answer comes at another time than it should.
+/// Fails if an answer comes earlier or later than its delay.
 #[tokio::test(start_paused = true)]
 async fn answers_are_late() {
     let kit = Kit::new();
@@ -121,7 +121,8 @@ async fn answers_are_late() {
     }
 }
 
-/// Fails if an answer after the time-out counts, or what its request took is not removed.
+/// Fails if an answer after the time-out counts, or if the lock that its request took is not
+/// removed.
 #[tokio::test(start_paused = true)]
 async fn an_answer_after_the_time_out_is_none() {
     let kit = Kit::new();
@@ -137,7 +138,7 @@ async fn an_answer_after_the_time_out_is_none() {
     drop(other);
 }
 
-/// Fails if renewals that are slower than the lease keep it.
+/// Fails if a lease survives renewals that take longer than the lease.
 #[tokio::test(start_paused = true)]
 async fn a_slow_store_costs_the_lease() {
     let kit = Kit::new();
@@ -156,7 +157,7 @@ async fn a_slow_store_costs_the_lease() {
     assert!(lost.is_some_and(|at| at < secs(1)), "{lost:?}");
 }
 
-/// Fails if two calls that meet in a slow store are both let in.
+/// Fails if a slow store lets in two calls at once.
 #[tokio::test(start_paused = true)]
 async fn a_slow_store_excludes_as_well() {
     let kit = Kit::new();

@@ -1,9 +1,9 @@
-//! `docs/testing.md` shows what is compiled and run here.
+//! Checks that the code in `docs/testing.md` is compiled and run here.
 
 const PAGE: &str = include_str!("../../../docs/testing.md");
 const RECIPES: &str = include_str!("recipes.rs");
 
-/// The page's code may be indented less.
+/// Joins all lines, because the page's code may be indented less.
 fn in_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -29,7 +29,7 @@ fn the_code_on_the_page_is_a_part_of_the_recipes() {
     );
 }
 
-/// Fails if the page has no recipe for one of these.
+/// Fails if the page has no recipe for one of these topics.
 #[test]
 fn the_page_has_all_recipes() {
     for heading in [

@@ -12,7 +12,7 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// The service that is tested: it charges a customer and makes an order.
+/// The tested service: it charges a customer and makes an order.
 #[derive(Default)]
 struct Shop {
     orders: Mutex<HashMap<u64, String>>,
@@ -175,7 +175,7 @@ async fn a_double_click_makes_one_order() {
     assert_eq!((history.grants(), history.refusals()), (2, 1), "{history}");
 }
 
-/// Runs beside every other test with the same order.
+/// Runs in parallel with the other tests, which use the same keys.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_is_in_the_scope_too() {
     let kit = Kit::new();
@@ -238,7 +238,7 @@ mod with_mockall {
         }
     }
 
-    /// Fails if the mock of a locked method takes a lock, or the method itself takes none.
+    /// Fails if the mock of a locked method takes a lock, or if the method itself takes none.
     #[tokio::test(start_paused = true)]
     async fn a_mock_takes_no_lock() {
         let mut refunds = MockRefunds::new();
@@ -276,7 +276,7 @@ async fn nothing_is_recorded_outside_of_the_lock() {
     Shop::default().record(42, "order 42");
 }
 
-/// In memory, or on the server that the variable names.
+/// Runs in memory, or on the server in `TEST_LOCKS_URL`.
 #[tokio::test]
 async fn the_same_on_a_server() -> Result<(), LockError> {
     let url = std::env::var("TEST_LOCKS_URL").unwrap_or_else(|_| "memory://".to_owned());

@@ -1,4 +1,4 @@
-//! The same tests on real servers: `Kit::on`.
+//! `Kit::on`: the same tests on real servers.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -17,13 +17,13 @@ async fn create_order(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
-/// A kit that waits for a server which other tests keep busy.
+/// Connects a kit with an `io_timeout` long enough for a server that other tests keep busy.
 async fn on_busy_machine(url: &str) -> Kit {
     let builder = LockPool::builder().url(url).io_timeout(secs(30));
     Kit::connect(builder).await.expect("the server is up")
 }
 
-/// What a test of a service asks of a kit, wherever its locks are.
+/// Uses a kit like a test of a service, independent of the store of its locks.
 async fn scene(kit: Kit) {
     let other = kit.hold("order:42").await;
     let ttl = secs(10);
@@ -85,7 +85,7 @@ async fn scene(kit: Kit) {
     assert_eq!((history.losses(), history.refusals()), (1, 3), "{history}");
 }
 
-/// Fails if a kit works in memory alone.
+/// Fails if a kit works only in memory.
 #[tokio::test]
 async fn redis_serves_as_well() {
     let server = Server::start();
@@ -99,7 +99,7 @@ async fn postgres_serves_as_well() {
     scene(on_busy_machine(&database.url()).await).await;
 }
 
-/// Fails if the scene is not that of a kit in memory.
+/// Fails if the scene does not pass on a kit in memory.
 #[tokio::test(start_paused = true)]
 async fn memory_serves_as_well() {
     scene(Kit::on("memory://").await.expect("it is in memory")).await;
@@ -116,7 +116,8 @@ async fn kits_on_one_server_share_nothing() {
     assert!(is_contended(&request(&one.clone()).acquire().await));
 }
 
-/// Fails if a point that no server can keep to is taken, or the panic does not say what to do.
+/// Fails if a kit on a server accepts a point that no server supports, or if the panic does not
+/// suggest a remedy.
 #[tokio::test]
 async fn a_server_loses_locks_by_time_alone() {
     let server = Server::start();
@@ -136,8 +137,8 @@ async fn a_server_loses_locks_by_time_alone() {
     }
 }
 
-/// Fails if a kit on a server begins where every time-out is over at once, or in the locks of other
-/// tests, or if the error does not say what to do.
+/// Fails if a kit on a server starts on paused time, where every time-out elapses at once, or on
+/// locks shared with other tests. Also fails if the error does not suggest a remedy.
 #[tokio::test(start_paused = true)]
 async fn a_kit_that_cannot_be_says_so() {
     for (url, advice) in [

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 type Fault = Box<dyn Error + Send + Sync>;
 
-/// How many errors are reported.
+/// Maximum number of reported errors.
 const SHOWN: usize = 5;
 
 struct Plan {
@@ -76,7 +76,7 @@ impl Plan {
     }
 }
 
-/// The stamps of a section, as they are written.
+/// The stamps of a section, in the order of the file.
 type Record = [u64; 5];
 
 #[tokio::main]
@@ -102,7 +102,7 @@ async fn main() -> Result<(), Fault> {
     let (mut records, mut errors) = (Vec::new(), Vec::new());
     let mut lost = plan.tasks;
     let limit = plan.ends_after + plan.patience + Duration::from_secs(1);
-    // Tasks that have not ended by then count as lost.
+    // Tasks that are still running by then count as lost.
     let _ = timeout(limit, async {
         while let Some(ended) = tasks.join_next().await {
             let (own, ended) = ended.expect("no task panics");
@@ -126,7 +126,7 @@ async fn main() -> Result<(), Fault> {
     Ok(())
 }
 
-/// A connection for each task: a lock has one of its own until it is released.
+/// Opens a connection for each task, because a lock occupies one until it is released.
 async fn connect(plan: &Plan) -> Result<PostgresLockProvider, Fault> {
     let pool = PgPoolOptions::new()
         .min_connections(plan.tasks)
@@ -136,7 +136,7 @@ async fn connect(plan: &Plan) -> Result<PostgresLockProvider, Fault> {
     Ok(PostgresLockProvider::builder().pool(pool).build().await?)
 }
 
-/// Takes the lock, runs the section and releases, again and again until the end.
+/// Takes the lock, runs the section and releases the lock, repeatedly until the end.
 async fn sections(
     plan: &Plan,
     locks: &PostgresLockProvider,
@@ -164,7 +164,7 @@ async fn sections(
     }
 }
 
-/// The clock that all processes share.
+/// Returns the time of the clock that all processes share.
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     nanos(Duration::new(

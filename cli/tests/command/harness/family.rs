@@ -1,4 +1,4 @@
-//! The processes below one, and signals to them.
+//! The processes below another one, and signals to them.
 
 use std::fs;
 use std::process::Command;
@@ -7,17 +7,18 @@ use leasehold_tests::wait;
 
 use super::LONG;
 
-/// The child processes of a process.
+/// Returns the child processes of a process.
 pub(crate) fn children(of: i32) -> Vec<i32> {
     with_field(1, of)
 }
 
-/// The processes of a session.
+/// Returns the processes of a session.
 pub(crate) fn session(of: i32) -> Vec<i32> {
     with_field(3, of)
 }
 
-/// The processes with this value in a field of `/proc/<pid>/stat` behind the name.
+/// Returns the processes with this value in a field of `/proc/<pid>/stat`. Index 0 is the first
+/// field after the name.
 fn with_field(index: usize, value: i32) -> Vec<i32> {
     let folders = fs::read_dir("/proc").expect("/proc is there");
     let stats = folders.filter_map(|folder| {
@@ -30,13 +31,13 @@ fn with_field(index: usize, value: i32) -> Vec<i32> {
     stats.collect()
 }
 
-/// The guardian of a command, and its warden: the child of `leasehold run`.
+/// Returns the guardian of a command, and its warden. The warden is the child of `leasehold run`.
 pub(crate) fn guardian_and_warden(of: i32) -> (i32, i32) {
     let warden = child(of);
     (child(warden), warden)
 }
 
-/// The guardian of a command.
+/// Returns the guardian of a command.
 pub(crate) fn guardian(of: i32) -> i32 {
     guardian_and_warden(of).0
 }
@@ -50,20 +51,20 @@ fn child(of: i32) -> i32 {
     found.expect("it was found")
 }
 
-/// Sends a signal, and returns whether there is such a process.
+/// Sends a signal. Returns true if there is such a process.
 pub(crate) fn signal(id: i32, signal: &str) -> bool {
     let mut kill = Command::new("kill");
     kill.args([format!("-{signal}"), id.to_string()]);
     kill.output().expect("`kill` is there").status.success()
 }
 
-/// Whether a process runs.
+/// True if a process runs.
 pub(crate) fn is_alive(id: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat"));
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Stops a process where it is, and waits until it stands still.
+/// Stops a process (SIGSTOP), and waits until it is stopped.
 pub(crate) fn stop(id: i32) {
     assert!(signal(id, "STOP"), "it runs");
     wait::until("it stands still", LONG, || {

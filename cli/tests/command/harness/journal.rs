@@ -1,4 +1,5 @@
-//! A file that several processes append lines to. Its order is the order of what they did.
+//! A file to which several processes append lines. The order of the lines is the order of their
+//! actions.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +9,7 @@ use leasehold_tests::wait;
 
 use super::{LONG, quoted};
 
-/// Lines of several processes, in their order.
+/// Lines of several processes, in order.
 pub(crate) struct Journal {
     scratch: Scratch,
 }
@@ -20,22 +21,22 @@ impl Journal {
         }
     }
 
-    /// A file beside it.
+    /// Returns the path of another file in the same folder.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.scratch.file(name)
     }
 
-    /// The file as an argument of a shell script.
+    /// Returns the file's path, quoted for a shell script.
     pub(crate) fn path(&self) -> String {
         quoted(self.file("journal"))
     }
 
-    /// A shell command that appends a line.
+    /// Returns a shell command that appends a line.
     pub(crate) fn note(&self, line: &str) -> String {
         format!("echo {line} >> {}", self.path())
     }
 
-    /// A shell command that appends a line again and again, for ever.
+    /// Returns a shell command that appends a line repeatedly, for ever.
     pub(crate) fn beat(&self, line: &str) -> String {
         format!(
             "while :; do echo {line}; sleep 0.01; done >> {}",
@@ -43,7 +44,7 @@ impl Journal {
         )
     }
 
-    /// As [`beat`](Self::beat), until [`open`](Self::open) was called with this name.
+    /// Like [`beat`](Self::beat), but ends after a call of [`open`](Self::open) with this name.
     pub(crate) fn beat_until(&self, line: &str, name: &str) -> String {
         let file = quoted(self.file(name));
         format!(
@@ -52,18 +53,18 @@ impl Journal {
         )
     }
 
-    /// A shell command that ends once [`open`](Self::open) was called with this name.
+    /// Returns a shell command that ends after a call of [`open`](Self::open) with this name.
     pub(crate) fn until(&self, name: &str) -> String {
         let file = quoted(self.file(name));
         format!("while [ ! -e {file} ]; do sleep 0.01; done")
     }
 
-    /// Lets the commands of [`until`](Self::until) end.
+    /// Ends the commands of [`until`](Self::until).
     pub(crate) fn open(&self, name: &str) {
         fs::write(self.file(name), "").expect("the folder is writable");
     }
 
-    /// Takes an [`open`](Self::open) back.
+    /// Reverts an [`open`](Self::open).
     pub(crate) fn close(&self, name: &str) {
         fs::remove_file(self.file(name)).expect("it was opened");
     }
@@ -73,7 +74,7 @@ impl Journal {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Waits for a line that begins with `start`, and returns what follows it there.
+    /// Waits for a line that begins with `start`, and returns the rest of it.
     pub(crate) fn wait_for(&self, start: &str) -> String {
         let mut found = None;
         wait::until(&format!("a line `{start}`"), LONG, || {
@@ -85,7 +86,7 @@ impl Journal {
         found.expect("it was found")
     }
 
-    /// Waits until so many lines begin with `start`.
+    /// Waits until this many lines begin with `start`.
     pub(crate) fn wait_for_many(&self, start: &str, count: usize) {
         wait::until(&format!("{count} lines `{start}`"), LONG, || {
             let lines = self.lines();
@@ -94,7 +95,7 @@ impl Journal {
         });
     }
 
-    /// Waits for a line with the id of a process.
+    /// Waits for a line that ends with the id of a process, and returns the id.
     pub(crate) fn process(&self, start: &str) -> i32 {
         let id = self.wait_for(start);
         id.parse().unwrap_or_else(|_| panic!("no process: {id}"))

@@ -16,18 +16,18 @@ use serde_json::Value;
 /// Longer than any step takes on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// The command with the lock store `url`, and nothing of this process's own environment that it
-/// reads.
+/// Returns the command with the lock store `url`, and without the variables of this process that it
+/// would read.
 pub(crate) fn leasehold(url: &str) -> Command {
     let mut command = bare();
-    // A busy machine takes its time.
+    // A busy machine may need more than the default.
     command
         .env("LEASEHOLD_URL", url)
         .args(["--io-timeout", "10s"]);
     command
 }
 
-/// The command without a lock store.
+/// Returns the command without a lock store.
 pub(crate) fn bare() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
     for name in ["URL", "NAMESPACE", "KEY", "FENCE"] {
@@ -37,7 +37,7 @@ pub(crate) fn bare() -> Command {
     command
 }
 
-/// `leasehold run KEY OPTIONS… -- sh -c SCRIPT`
+/// Returns `leasehold run KEY OPTIONS… -- sh -c SCRIPT`.
 pub(crate) fn run(url: &str, key: &str, options: &[&str], script: &str) -> Command {
     let mut command = leasehold(url);
     command.args(["run", key]).args(options);
@@ -45,7 +45,7 @@ pub(crate) fn run(url: &str, key: &str, options: &[&str], script: &str) -> Comma
     command
 }
 
-/// What a finished command has printed, and its exit code.
+/// Output and exit code of a finished command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -63,19 +63,19 @@ impl Ended {
         }
     }
 
-    /// Standard output as one JSON value.
+    /// Returns standard output as one JSON value.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The lines of standard error, each a JSON value.
+    /// Returns the lines of standard error, each a JSON value.
     pub(crate) fn events(&self) -> Vec<Value> {
         let lines = self.err.lines().map(serde_json::from_str);
         let events: Result<_, _> = lines.collect();
         events.unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The event of this name.
+    /// Returns the event with this name.
     pub(crate) fn event(&self, name: &str) -> Value {
         let events = self.events();
         let found = events.into_iter().find(|event| event["event"] == name);
@@ -88,11 +88,11 @@ pub(crate) fn ended(command: &mut Command) -> Ended {
     Ended::new(&command.output().expect("the command starts"))
 }
 
-/// A command that runs. It is killed when this is dropped.
+/// A running command. It is killed when this is dropped.
 pub(crate) struct Running(Leashed);
 
 impl Running {
-    /// Starts a command whose output is kept for its end.
+    /// Starts a command, and keeps its output until its end.
     pub(crate) fn start(command: &mut Command) -> Self {
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = child.spawn().expect("the command starts");
@@ -111,7 +111,7 @@ impl Running {
         self.0.resume();
     }
 
-    /// Kills it (SIGKILL). What it has started is not killed by this.
+    /// Kills it (SIGKILL), but not the processes it has started.
     pub(crate) fn kill(&mut self) {
         self.0.kill();
     }
@@ -137,8 +137,8 @@ impl Running {
             out: String::new(),
             err: String::new(),
         };
-        // What the command has left behind may have the pipes for longer, so this reads what is
-        // there only if nothing else has them.
+        // Processes left behind by the command may keep the pipes open. So this reads everything
+        // only if no other process has them.
         let child = self.0.child();
         if let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) {
             out.read_to_string(&mut ended.out).expect("text");
@@ -148,7 +148,7 @@ impl Running {
     }
 }
 
-/// A text as an argument of a shell script.
+/// Quotes a text as an argument of a shell script.
 pub(crate) fn quoted(text: impl AsRef<OsStr>) -> String {
     let text = text.as_ref().to_str().expect("text");
     assert!(!text.contains('\''), "{text}");

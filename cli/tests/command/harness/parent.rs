@@ -1,4 +1,4 @@
-//! A parent that hands a process what systemd, cron, Perl or a container's init hand over.
+//! A parent that passes on state to a process, like systemd, cron, Perl or a container's init.
 
 use std::process::{Command, Stdio};
 
@@ -6,8 +6,8 @@ use leasehold_tests::server::Server;
 
 use super::{ended, leasehold};
 
-/// The command as started by a parent that has run `setup` before, in Python. Python's own ignored
-/// signals are not among those that it hands over.
+/// Returns the command as started by a parent that has run `setup`, in Python. The signals that
+/// Python itself ignores are not passed on.
 pub(crate) fn started_by(setup: &str, inner: &Command) -> Command {
     let program = format!(
         "\
@@ -30,7 +30,7 @@ os.execvp(sys.argv[1], sys.argv[1:])
     command
 }
 
-/// The output of a program that this parent starts: directly, and by `leasehold run`.
+/// The output of a program that this parent starts directly, and by `leasehold run`.
 pub(crate) struct Outputs {
     pub(crate) direct: String,
     pub(crate) run: String,
@@ -53,7 +53,8 @@ impl Outputs {
         Self { direct, run }
     }
 
-    /// The lines of `/proc/self/status` that begin like this, directly and by `leasehold run`.
+    /// Returns the lines of `/proc/self/status` with these beginnings, directly and by
+    /// `leasehold run`.
     pub(crate) fn status(setup: &str, starts: &[&str]) -> [Vec<String>; 2] {
         let outputs = Self::of(setup, &["cat", "/proc/self/status"]);
         [outputs.direct, outputs.run].map(|status| {

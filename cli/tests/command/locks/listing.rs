@@ -12,7 +12,7 @@ fn asked(scene: &Scene, arguments: &[&str]) -> Ended {
     ended
 }
 
-/// The cells of the row of a key.
+/// Returns the cells in the row of a key.
 fn row(table: &str, key: &str) -> Vec<String> {
     let mut lines = table.lines();
     let line = lines.find(|line| line.starts_with(&format!("{key} ")));
@@ -95,7 +95,7 @@ async fn the_list_as_json() {
     assert!(!list.contains(token), "{list}");
 }
 
-/// Fails if the list ends before the last of many locks, or has one twice.
+/// Fails if the list ends before the last of many locks, or contains one twice.
 #[test]
 fn a_long_list() {
     let server = Server::start();
@@ -115,7 +115,7 @@ fn a_long_list() {
     assert_eq!(keys.len(), 2_500);
 }
 
-/// Fails if a reader that has read enough makes the list fail.
+/// Fails if `ls` returns an error because its reader stops reading.
 #[test]
 fn a_reader_that_stops_reading() {
     let server = Server::start();
@@ -135,7 +135,7 @@ fn a_reader_that_stops_reading() {
     assert_eq!(ended.err, "code 0\n", "{ended:?}");
 }
 
-/// Fails if something that is known about a lock is not shown.
+/// Fails if a known property of a lock is not shown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_lock() {
     let scene = Scene::begin().await;
@@ -180,12 +180,12 @@ async fn one_lock() {
         "free"
     );
     let kept = asked(&scene, &["show", "payment:7"]).out;
-    // Of an hour, at most ten minutes have passed.
+    // At most ten minutes of the hour have passed.
     assert!(kept.contains("kept for      5"), "{kept}");
     assert!(kept.contains(" m\n"), "{kept}");
 }
 
-/// Fails if a key that another client wrote reaches the terminal as it is.
+/// Fails if control characters in a key from another client reach the terminal.
 #[test]
 fn a_key_with_control_characters() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! Keys and owners with characters that a terminal obeys: any client can write them.
+//! Keys and owners with control characters that a terminal obeys. Any client can write them.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
@@ -8,19 +8,20 @@ use leasehold_tests::server::Server;
 
 use crate::harness::{Ended, leasehold};
 
-/// Clears a terminal, goes back to a line's start, turns the direction of text, and ends a line.
+/// Clears a terminal, returns to the start of a line, reverses the direction of text, and ends a
+/// line.
 const KEY: &str = "\u{1b}[2Jgo\rne\u{202e}\u{2028}";
 
-/// [`KEY`] as it is shown.
+/// [`KEY`] as the command must show it.
 const SHOWN: &str = "\\u{1b}[2Jgo\\rne\\u{202e}\\u{2028}";
 
-/// The same characters in the name of a process and of its function.
+/// The same characters in the names of a process and its function.
 const OWNER: &str = "ho\u{1b}[1mst 17 f\u{202e}n";
 
-/// Its parts as they are shown.
+/// The parts of `OWNER` as the command must show them.
 const SHOWN_OWNER: &str = "f\\u{202e}n on ho\\u{1b}[1mst (pid 17)";
 
-/// Lets a process with such names hold the lock with such a key.
+/// Lets a process with these names hold a lock with this key.
 fn hold(server: &Server) {
     let (token, process) = ("0123456789abcdef".repeat(2), "1".repeat(32));
     let value = format!("{token}:7:0:{process}:{OWNER}");
@@ -29,7 +30,7 @@ fn hold(server: &Server) {
     let _: String = server.probe().run(&set);
 }
 
-/// Fails if a text has characters that a terminal obeys, or another part is missing.
+/// Fails if a text contains characters that a terminal obeys, or a part is missing.
 #[track_caller]
 fn assert_plain(text: &str, parts: &[&str]) {
     let obeyed = ['\u{1b}', '\r', '\u{202e}', '\u{2028}'];
@@ -44,14 +45,14 @@ fn with_answer(command: &mut Command, answer: &str) -> Ended {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the command starts");
     let mut input = child.stdin.take().expect("it is piped");
-    // A command that asks nothing may have ended.
+    // A command that asks nothing may already have ended.
     let _ = input.write_all(answer.as_bytes());
     drop(input);
     Ended::new(&child.wait_with_output().expect("it ends"))
 }
 
-/// Fails if a command prints such a key or owner as it is, also where the key was an argument: a
-/// script passes on what it has read.
+/// Fails if a command prints such a key or owner unescaped. This includes a key from an argument,
+/// because scripts pass on text that they have read.
 #[test]
 fn no_command_prints_them_as_they_are() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! `release`: a lock is taken away from its holder.
+//! `release`: takes a lock away from its holder.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use super::scene::Scene;
 use crate::harness::journal::Journal;
 use crate::harness::{Ended, LONG, Running, ended, leasehold, run};
 
-/// Releases with an answer on standard input.
+/// Runs `release` with an answer on standard input.
 fn answered(url: &str, key: &str, answer: &str) -> Ended {
     let mut command = leasehold(url);
     command.args(["release", key]);
@@ -20,7 +20,7 @@ fn answered(url: &str, key: &str, answer: &str) -> Ended {
         .stderr(Stdio::piped());
     let mut child = command.spawn().expect("the command starts");
     let mut input = child.stdin.take().expect("it is piped");
-    // A command that asks nothing may have ended.
+    // A command that asks nothing may already have ended.
     let _ = input.write_all(answer.as_bytes());
     drop(input);
     Ended::new(&child.wait_with_output().expect("it ends"))
@@ -54,7 +54,7 @@ async fn it_asks() {
     .await;
 }
 
-/// Fails if a free lock is told as released.
+/// Fails if a free lock is reported as released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_question() {
     let scene = Scene::begin().await;
@@ -91,7 +91,7 @@ async fn without_a_question() {
     assert_eq!(json.json()["released"], false);
 }
 
-/// Fails if the command inside a lock that was taken away runs on beside the next holder's.
+/// Fails if a command keeps running after its lock was taken away and the next holder has started.
 #[test]
 fn a_command_inside_the_lock_is_gone_before_the_next_one() {
     let _room = room::enter();

@@ -18,7 +18,7 @@ const TTL: Duration = Duration::from_secs(600);
 pub(super) struct Scene {
     pub(super) server: Server,
     pub(super) pool: LockPool,
-    /// Of an annotated function.
+    /// Held by an annotated function.
     pub(super) exclusive: Holder,
     _shares: [LockGuard; 2],
     _permit: LockGuard,

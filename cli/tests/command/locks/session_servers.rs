@@ -1,4 +1,4 @@
-//! The same on etcd and ZooKeeper, whose servers tell less of a lock.
+//! The same on etcd and ZooKeeper, whose servers report less about a lock.
 
 use leasehold_tests::etcd::Etcd;
 use leasehold_tests::room;
@@ -8,7 +8,7 @@ use leasehold_tests::zookeeper::Zookeeper;
 use crate::harness::journal::Journal;
 use crate::harness::{Running, ended, leasehold, run};
 
-/// Fails if a lock is not shown, or if its command runs on when it is taken away.
+/// Fails if a lock is not shown, or if its command keeps running after the lock was taken away.
 fn a_lock_is_shown_and_taken_away<S: SessionServer>() {
     let _room = room::enter();
     let journal = Journal::new();

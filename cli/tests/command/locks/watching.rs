@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::harness::journal::Journal;
 use crate::harness::{LONG, Running, family, leasehold, run};
 
-/// A `watch` that runs, and the end of its standard output.
+/// A running `watch`, and the reading end of its standard output.
 struct Watching {
     process: Leashed,
     out: BufReader<ChildStdout>,
@@ -36,7 +36,7 @@ impl Watching {
         line
     }
 
-    /// Waits for its end.
+    /// Waits for its end, and returns the exit code.
     fn code(&mut self) -> Option<i32> {
         let mut status = None;
         wait::until("it ends", LONG, || {
@@ -47,7 +47,7 @@ impl Watching {
     }
 }
 
-/// Fails if a change is not told, or told twice, or ctrl-c is an error.
+/// Fails if a change is missing or shown twice, or if ctrl-c is an error.
 #[test]
 fn each_change_is_a_line() {
     let _room = room::enter();
@@ -90,7 +90,7 @@ fn each_change_is_a_line() {
     }
 }
 
-/// Fails if a watch whose reader is gone goes on for ever.
+/// Fails if a watch runs for ever although its reader is gone.
 #[test]
 fn it_ends_with_its_reader() {
     let server = Server::start();
@@ -105,7 +105,7 @@ fn it_ends_with_its_reader() {
     assert_eq!(status.and_then(|status| status.code()), Some(0));
 }
 
-/// Fails if a server that is away for a moment ends the watch.
+/// Fails if the watch ends because the server is away for a moment.
 #[test]
 fn a_server_that_comes_back() {
     let _room = room::enter();
@@ -124,7 +124,7 @@ fn a_server_that_comes_back() {
     assert!(second.contains("  two  exclusive"), "{second}");
 }
 
-/// Fails if a terminal scrolls, or shows a lock that is gone.
+/// Fails if a terminal scrolls, or still shows a lock that is gone.
 #[test]
 fn on_a_terminal_it_is_drawn_in_place() {
     let _room = room::enter();
@@ -132,7 +132,7 @@ fn on_a_terminal_it_is_drawn_in_place() {
     let _: String = server
         .probe()
         .run(redis::cmd("SET").arg("lock:one").arg("x"));
-    // Reads the terminal until the lock is gone from it, and then presses ctrl-c.
+    // Reads the terminal until it no longer shows the lock, and then presses ctrl-c.
     let reader = "\
 import os, pty, sys
 pid, terminal = pty.fork()

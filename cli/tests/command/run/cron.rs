@@ -1,4 +1,4 @@
-//! A job that the cron of every machine starts at the same minute: one of them runs it.
+//! A job that cron starts on every machine in the same minute: one of them runs it.
 
 use leasehold_tests::room;
 use leasehold_tests::sentinel::Deployment;
@@ -8,10 +8,10 @@ use leasehold_tests::wait;
 use crate::harness::journal::Journal;
 use crate::harness::{LONG, Running, ended, run};
 
-/// Two machines' worth of processes.
+/// As many processes as on two machines.
 const STARTS: usize = 12;
 
-/// Fails if a second process runs the job, or one that does not run it says so by another code.
+/// Fails if two processes run the job, or if the others end with a wrong exit code.
 pub(super) fn one_of_many_runs(url: &str) {
     let journal = Journal::new();
     let script = format!(
@@ -37,7 +37,7 @@ pub(super) fn one_of_many_runs(url: &str) {
     assert_eq!(journal.lines().len(), 1, "{:?}", journal.lines());
 }
 
-/// Fails if jobs that queue overlap, or one of them does not get its turn.
+/// Fails if queued jobs overlap, or one of them does not get its turn.
 pub(super) fn all_that_wait_run_one_by_one(url: &str) {
     let journal = Journal::new();
     let script = format!(
@@ -60,8 +60,7 @@ pub(super) fn all_that_wait_run_one_by_one(url: &str) {
     }
 }
 
-/// Fails if a machine whose clock is late runs a job again that was done in a moment, or sends mail
-/// about it.
+/// Fails if a machine whose clock is late runs a short job again, or sends mail about it.
 #[test]
 fn a_machine_whose_clock_is_late() {
     let server = Server::start();

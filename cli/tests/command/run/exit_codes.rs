@@ -1,4 +1,4 @@
-//! The exit code: that of the command, or one that says why it did not run.
+//! The exit code: that of the command, or one for the reason why it did not run.
 
 use std::net::TcpListener;
 
@@ -26,7 +26,7 @@ fn the_command_s_own() {
     }
 }
 
-/// Fails if a command that does not start leaves the lock, or is not told apart.
+/// Fails if the lock stays after a failed start, or the exit code does not show the reason.
 #[test]
 fn a_command_that_cannot_be_started() {
     let server = Server::start();
@@ -54,7 +54,7 @@ fn exists(probe: &mut leasehold_tests::redis_probe::RedisProbe, key: &str) -> bo
     count > 0
 }
 
-/// Fails if a lock that is held elsewhere is told as a failure, or as a success.
+/// Fails if a lock held elsewhere is reported as a failure or as a success.
 #[test]
 fn a_lock_that_is_held_elsewhere() {
     let _room = room::enter();
@@ -87,7 +87,7 @@ fn a_lock_that_is_held_elsewhere() {
     assert_eq!(holder.wait().code, Some(0));
 }
 
-/// Fails if a command runs without a lock store, or a store that is away looks like a held lock.
+/// Fails if a command runs without a lock store, or an unavailable store looks like a held lock.
 #[test]
 fn a_store_that_is_away() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -106,7 +106,7 @@ fn a_store_that_is_away() {
     );
 }
 
-/// Fails if the lease is not renewed, or the guardian does not hear of it.
+/// Fails if the lease is not renewed, or the guardian is not notified of it.
 #[test]
 fn a_command_that_takes_longer_than_its_ttl() {
     let _room = room::enter();
@@ -115,12 +115,12 @@ fn a_command_that_takes_longer_than_its_ttl() {
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
 }
 
-/// Fails if a run whose lease was lost ends with 0.
+/// Fails if the exit code is 0 although the lease was lost.
 #[test]
 fn a_lease_that_is_lost() {
     let _room = room::enter();
     let server = Server::start();
-    // It takes the SIGTERM for an ordinary end.
+    // The command treats SIGTERM as an ordinary end.
     let journal = Journal::new();
     let script = format!(
         "trap 'exit 0' TERM; {}; {}",
@@ -138,7 +138,7 @@ fn a_lease_that_is_lost() {
     );
 }
 
-/// Fails if a lock that was gone at the end is not told, or the exit code is 0.
+/// Fails if a lock that was gone at the end is not reported, or the exit code is 0.
 #[test]
 fn a_lock_that_was_gone_when_the_command_ended() {
     let _room = room::enter();
@@ -157,7 +157,7 @@ fn a_lock_that_was_gone_when_the_command_ended() {
     );
 }
 
-/// Fails if a command that hangs keeps its lock for longer than it was allowed to.
+/// Fails if a command that hangs keeps its lock for longer than allowed.
 #[test]
 fn a_command_that_hangs() {
     let _room = room::enter();
@@ -168,7 +168,7 @@ fn a_command_that_hangs() {
     assert!(ended.err.contains("--max-hold of 5s is over"), "{ended:?}");
 }
 
-/// Fails if the events are not lines of JSON, or lack what the texts have.
+/// Fails if the events are not lines of JSON, or lack information that the texts have.
 #[test]
 fn as_json() {
     let server = Server::start();

@@ -1,8 +1,8 @@
-//! Whatever happens to `leasehold run` or its guardian: the command and all that it has started are
-//! gone before another process has the lock.
+//! The command and all its processes are gone before another process has the lock, even if
+//! `leasehold run` or its guardian is killed or stalls.
 //!
-//! The command and its grandchildren note that they live, again and again, in one file. The next
-//! holder notes that it has begun in the same file. None of the first may note anything after that.
+//! The command and its grandchildren repeatedly append a line to one file. The next holder appends
+//! its own lines to the same file. After its first line, the others must not append anything.
 
 use std::fs;
 use std::process::Command;
@@ -16,11 +16,11 @@ use crate::harness::journal::Journal;
 use crate::harness::parent::started_by;
 use crate::harness::{Ended, LONG, Running, bare, ended, quoted, run};
 
-/// Long enough that a busy machine ends processes within a tenth of it.
+/// Long enough that a busy machine can end processes within a tenth of it.
 const TTL: &str = "5s";
 
-/// A command that ignores SIGTERM, and has two more processes: one in its group, and one that has a
-/// session of its own and whose parent is gone.
+/// Returns a command that ignores SIGTERM and has two more processes. One is in its group, and the
+/// other has its own session and no living parent.
 fn stubborn(journal: &Journal) -> String {
     let beat = journal.beat("first");
     let daemon = quoted(journal.file("daemon"));
@@ -29,7 +29,7 @@ fn stubborn(journal: &Journal) -> String {
     format!("trap '' TERM; ({beat}) & (setsid sh {daemon} &) ; {note}; {beat}")
 }
 
-/// The first holder's command, which has begun, and the next holder, which queues.
+/// The running command of the first holder, and the next holder, which queues.
 struct Scene {
     journal: Journal,
     first: Running,
@@ -38,7 +38,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// The first holder reaches the server at `first`, the next one at `next`.
+    /// Starts a first holder with the server at `first`, and the next one with the server at
+    /// `next`.
     fn begin(first: &str, next: &str) -> Self {
         Self::begin_with(next, |script| run(first, "job", &["--ttl", TTL], script))
     }
@@ -60,9 +61,10 @@ impl Scene {
         }
     }
 
-    /// Ends when the next holder has had the lock for a while. Returns the first.
+    /// Waits until the next holder has had the lock for a while. Returns the first holder.
     fn end(self) -> Running {
-        // Whatever is alive notes as much in this time as the next holder.
+        // In this time, any living process of the first holder appends about as many lines as the
+        // next.
         self.journal.wait_for_many("next", 100);
         self.journal.has_in_order("first", "next");
         assert!(!is_alive(self.command));
@@ -88,7 +90,7 @@ fn the_holder_is_killed() {
     scene.end();
 }
 
-/// Fails if a command runs on while `leasehold run` stands still and renews nothing.
+/// Fails if a command keeps running while `leasehold run` is suspended and renews nothing.
 #[test]
 fn the_holder_stands_still() {
     let _room = room::enter();
@@ -104,7 +106,7 @@ fn the_holder_stands_still() {
     );
 }
 
-/// Fails if a command runs on that the server does not hear of.
+/// Fails if a command keeps running while its holder cannot reach the server.
 #[test]
 fn the_holder_is_cut_off() {
     let _room = room::enter();
@@ -121,7 +123,7 @@ fn the_holder_is_cut_off() {
 }
 
 /// Fails if the guardian's death ends only the command itself, or the lock is released before the
-/// rest is gone.
+/// other processes are gone.
 #[test]
 fn the_guardian_is_killed() {
     let _room = room::enter();
@@ -135,7 +137,7 @@ fn the_guardian_is_killed() {
     );
 }
 
-/// Fails if `leasehold run` relies on a guardian that stands still.
+/// Fails if `leasehold run` relies on a suspended guardian.
 #[test]
 fn the_guardian_stands_still_and_the_holder_is_cut_off() {
     let _room = room::enter();
@@ -148,7 +150,7 @@ fn the_guardian_stands_still_and_the_holder_is_cut_off() {
     assert_eq!(first.code, Some(137), "{first:?}");
 }
 
-/// Fails if a guardian that stands still sleeps through the death of `leasehold run`.
+/// Fails if a suspended guardian does not wake up when `leasehold run` dies.
 #[test]
 fn the_guardian_stands_still_and_the_holder_is_killed() {
     let _room = room::enter();
@@ -158,8 +160,8 @@ fn the_guardian_stands_still_and_the_holder_is_killed() {
     scene.end();
 }
 
-/// As the test before, where the guardian comes to a process of its session that adopts orphans:
-/// the kernel wakes an orphaned process group, and this is none.
+/// Like the previous test, but a process in the guardian's session adopts the orphaned guardian.
+/// The kernel wakes only an orphaned process group, and this group is not one.
 #[test]
 fn the_guardian_inside_another_run_stands_still_and_the_holder_is_killed() {
     let _room = room::enter();
@@ -186,7 +188,7 @@ fn the_guardian_inside_another_run_stands_still_and_the_holder_is_killed() {
     assert_eq!(outer.wait().code, Some(137));
 }
 
-/// Fails if a command that stands still goes on where it was when the lock is long lost.
+/// Fails if a suspended command continues its work long after the lock is lost.
 #[test]
 fn the_command_and_the_holder_stand_still() {
     let _room = room::enter();
@@ -195,7 +197,7 @@ fn the_command_and_the_holder_stand_still() {
     scene.first.pause();
     let command = scene.command;
     let first = scene.end();
-    // The guardian keeps an ended command as a zombie, which takes signals, until all are gone.
+    // The guardian keeps an ended command as a zombie, which accepts signals, until all are gone.
     wait::until("the command is gone", LONG, || {
         !family::signal(command, "CONT")
     });
@@ -203,8 +205,7 @@ fn the_command_and_the_holder_stand_still() {
     assert_eq!(first.wait().code, Some(137));
 }
 
-/// Fails if what a command has started outlives both the process that has the lock and the one
-/// that guards it.
+/// Fails if processes started by a command outlive both the holder of the lock and the guardian.
 #[test]
 fn the_holder_and_the_guardian_are_killed() {
     let _room = room::enter();
@@ -215,7 +216,7 @@ fn the_holder_and_the_guardian_are_killed() {
     scene.end();
 }
 
-/// Fails if what a killed guardian has left waits for a process that stands still.
+/// Fails if processes left by a killed guardian survive while `leasehold run` is suspended.
 #[test]
 fn the_holder_stands_still_and_the_guardian_is_killed() {
     let _room = room::enter();
@@ -228,8 +229,8 @@ fn the_holder_stands_still_and_the_guardian_is_killed() {
     assert_eq!(first.wait().code, Some(137));
 }
 
-/// Fails if a kill of the whole session, as `pkill -KILL --session`, leaves a process that has
-/// begun another session.
+/// Fails if a kill of the whole session, like `pkill -KILL --session`, spares a process in another
+/// session.
 #[test]
 fn the_session_is_killed() {
     let _room = room::enter();
@@ -245,7 +246,7 @@ fn the_session_is_killed() {
     scene.end();
 }
 
-/// Fails if the death of a warden ends a command, or changes its exit code.
+/// Fails if the death of a warden ends the command, or changes its exit code.
 #[test]
 fn the_warden_is_killed() {
     let _room = room::enter();
@@ -261,7 +262,7 @@ fn the_warden_is_killed() {
     assert_eq!((ended.code, ended.err.as_str()), (Some(3), ""), "{ended:?}");
 }
 
-/// Fails if a command outlives the process that has the lock because the warden is dead, too.
+/// Fails if a command outlives the holder of the lock because the warden is dead, too.
 #[test]
 fn the_holder_and_the_warden_are_killed() {
     let _room = room::enter();
@@ -272,7 +273,7 @@ fn the_holder_and_the_warden_are_killed() {
     scene.end();
 }
 
-/// Fails if what a command has started outlives both processes that guard it.
+/// Fails if processes started by a command outlive both the guardian and the warden.
 #[test]
 fn the_guardian_and_the_warden_are_killed() {
     let _room = room::enter();
@@ -283,8 +284,8 @@ fn the_guardian_and_the_warden_are_killed() {
     assert_eq!(first.code, Some(137), "{first:?}");
 }
 
-/// Fails if a command itself outlives all processes that could end it. What it has started is out
-/// of reach then.
+/// Fails if the command itself outlives all processes that could end it. Processes started by it
+/// are then out of reach.
 #[test]
 fn the_holder_the_guardian_and_the_warden_are_killed() {
     let _room = room::enter();
@@ -301,14 +302,14 @@ fn the_holder_the_guardian_and_the_warden_are_killed() {
     wait::until("the command is gone", LONG, || !is_alive(command));
 }
 
-/// Starts the last step before a command, as the guardian does.
+/// Runs the launcher, like the guardian does.
 fn launched(parent: u32, latest: u64) -> Ended {
     let mut command = bare();
     let settings = format!("{parent},{parent},{latest},false,false");
     ended(command.args(["%launcher", &settings, "echo", "ran"]))
 }
 
-/// Fails if a command begins after its lease, when all processes stood still before it.
+/// Fails if a command starts after the end of its lease, because all processes stalled before it.
 #[test]
 fn a_command_does_not_begin_after_its_lease() {
     let us = std::process::id();

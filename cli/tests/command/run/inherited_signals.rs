@@ -1,4 +1,4 @@
-//! Signals that the parent of `leasehold run` has ignored, blocked, or prepared to be sent.
+//! Signals that the parent of `leasehold run` has ignored, blocked, or arranged to be sent.
 
 use std::process::{Command, Stdio};
 
@@ -23,14 +23,14 @@ fn blocked(names: &str) -> String {
     )
 }
 
-/// The mask in a line such as `SigIgn: 0000000000001000`.
+/// Returns the mask in a line such as `SigIgn: 0000000000001000`.
 fn mask(lines: &[String]) -> u64 {
     let digits = lines[0].split_ascii_whitespace().nth(1).expect("a mask");
     u64::from_str_radix(digits, 16).expect("a number")
 }
 
-/// Fails if a signal that the parent ignores has another effect on the command, SIGPIPE among them,
-/// which Rust programs ignore themselves.
+/// Fails if a signal ignored by the parent is not ignored by the command. SIGPIPE is included,
+/// although Rust programs always ignore it.
 #[test]
 fn ignored_signals_stay_ignored() {
     for names in [
@@ -44,7 +44,7 @@ fn ignored_signals_stay_ignored() {
     }
 }
 
-/// Fails if a program under systemd, which ignores SIGPIPE, dies where it would get an error.
+/// Fails if a program under systemd, which ignores SIGPIPE, dies instead of getting an error.
 #[test]
 fn a_reader_that_is_gone() {
     let script = "yes 2>/dev/null | head -n 1 >/dev/null; echo ${PIPESTATUS[0]}";
@@ -58,8 +58,8 @@ fn a_reader_that_is_gone() {
     }
 }
 
-/// Fails if the exit code of a command is lost because the parent ignores SIGCHLD, or the command
-/// ignores it, too: a shell then loses those of its own commands.
+/// Fails if the exit code of a command is lost because the parent ignores SIGCHLD. Also fails if
+/// the command ignores it: a shell then loses the exit codes of its own commands.
 #[test]
 fn an_ignored_sigchld_is_set_to_its_default() {
     let [direct, run] = Outputs::status(&ignored("CHLD"), &["SigIgn:"]);
@@ -68,7 +68,7 @@ fn an_ignored_sigchld_is_set_to_its_default() {
     assert_eq!(mask(&run), default[0]);
 }
 
-/// Fails if one of many exit codes is lost: the command may end before its guardian is ready.
+/// Fails if one of many exit codes is lost. The command may end before its guardian is ready.
 #[test]
 fn an_ignored_sigchld_costs_no_exit_code() {
     let _room = room::enter();
@@ -90,7 +90,7 @@ print({subprocess.run(sys.argv[1:], preexec_fn=ignore).returncode for _ in range
     }
 }
 
-/// Fails if the command blocks other signals than its parent has set.
+/// Fails if the command does not block the same signals as its parent.
 #[test]
 fn blocked_signals_stay_blocked() {
     for names in ["", "HUP TERM USR1 RTMIN", "CHLD PIPE CONT TSTP TTOU RTMAX"] {
@@ -100,12 +100,12 @@ fn blocked_signals_stay_blocked() {
 }
 
 /// Fails if `leasehold run` misses the end of a command, or a signal for it, because its parent has
-/// blocked them.
+/// blocked these signals.
 #[test]
 fn blocked_signals_reach_leasehold_run() {
     let _room = room::enter();
     let (server, journal) = (Server::start(), Journal::new());
-    // No renewal wakes the guardian meanwhile.
+    // A long ttl, so that no renewal wakes the guardian meanwhile.
     let options = ["--ttl", "1h"];
     let command = run(&server.url(), "job", &options, "exit 7");
     let ended = Running::start(&mut started_by(&blocked("CHLD"), &command)).wait();
@@ -126,7 +126,7 @@ fn blocked_signals_reach_leasehold_run() {
     assert_eq!(ended.code, Some(143), "{ended:?}");
 }
 
-/// Fails if a signal sent before `leasehold run` could handle it is lost, or leaves a lock.
+/// Fails if a signal sent before `leasehold run` could handle it is lost, or the lock stays.
 #[test]
 fn a_pending_signal_ends_it_before_the_command() {
     let server = Server::start();
@@ -141,7 +141,7 @@ fn a_pending_signal_ends_it_before_the_command() {
     assert_free(&server);
 }
 
-/// Fails if a timer of the parent ends `leasehold run` without its command, and leaves the lock:
+/// Fails if a timer of the parent ends `leasehold run` without its command, and the lock stays:
 /// `perl -e 'alarm shift; exec @ARGV' 3 leasehold run …`.
 #[test]
 fn a_timer_of_the_parent() {
@@ -154,7 +154,7 @@ fn a_timer_of_the_parent() {
     assert_free(&server);
 }
 
-/// Fails if a command lives on whose parent has asked for a signal at its own death
+/// Fails if a command lives on although its parent has requested a signal at its own death
 /// (`PR_SET_PDEATHSIG`).
 #[test]
 fn a_signal_at_the_parent_s_death() {
@@ -181,7 +181,7 @@ subprocess.run(sys.argv[1:], preexec_fn=lambda: libc.prctl(1, signal.SIGTERM))
     journal.wait_for("ran");
     parent.kill();
     journal.wait_for("terminated");
-    // It was an ordinary end, so the lock is released long before the ttl ends.
+    // The command ended normally, so the lock is released long before the ttl ends.
     let options = ["--wait", "10s"];
     let next = ended(&mut run(&server.url(), "job", &options, "true"));
     assert_eq!(next.code, Some(0), "{next:?}");

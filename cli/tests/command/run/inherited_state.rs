@@ -1,4 +1,5 @@
-//! State other than signals that a parent hands over: the command has it as if started directly.
+//! State other than signals that a parent passes on. The command inherits it as if it was started
+//! directly.
 
 use std::fs;
 use std::path::Path;
@@ -43,7 +44,7 @@ fn the_page_names_a_test_for_each_state() {
     }
 }
 
-/// Fails if the files that a command creates have other permissions.
+/// Fails if files created by the command have other permissions.
 #[test]
 fn the_umask() {
     let [direct, run] = Outputs::status("os.umask(0o027)", &["Umask:"]);
@@ -51,7 +52,7 @@ fn the_umask() {
     assert_eq!(direct, run);
 }
 
-/// Fails if a command has more rights, or fewer, than its parent has left it.
+/// Fails if a command has more or fewer rights than its parent.
 #[test]
 fn user_groups_and_rights() {
     let lines = [
@@ -66,12 +67,12 @@ fn user_groups_and_rights() {
         "CapBnd:",
         "CapAmb:",
     ];
-    // PR_SET_NO_NEW_PRIVS, as `NoNewPrivileges=yes`.
+    // PR_SET_NO_NEW_PRIVS, like `NoNewPrivileges=yes`.
     let setup = "assert ctypes.CDLL(None).prctl(38, 1, 0, 0, 0) == 0";
     let [direct, run] = Outputs::status(setup, &lines);
     assert!(direct.contains(&"NoNewPrivs:\t1".to_owned()), "{direct:?}");
     assert_eq!(direct, run);
-    // The same where the parent gives up no right.
+    // The same with a parent that gives up no right.
     let [direct, run] = Outputs::status("", &lines);
     assert_eq!(direct, run);
 }
@@ -95,7 +96,7 @@ os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})";
     assert_eq!(direct, run);
 }
 
-/// Fails if a command has other limits: `ulimit`, `LimitNOFILE=` or `LimitCORE=`.
+/// Fails if a command has other limits than its parent: `ulimit`, `LimitNOFILE=` or `LimitCORE=`.
 #[test]
 fn limits() {
     let setup = "\
@@ -112,7 +113,7 @@ resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 22))";
     assert_eq!(outputs.direct, outputs.run);
 }
 
-/// Fails if a command runs elsewhere, or a relative path names another program.
+/// Fails if a command runs in another directory, or a relative path names another program.
 #[test]
 fn the_current_directory() {
     let journal = Journal::new();
@@ -126,7 +127,7 @@ fn the_current_directory() {
     assert_eq!(outputs.direct, outputs.run);
 }
 
-/// Fails if a command is another victim when memory is short than its parent has set.
+/// Fails if a command does not keep its parent's out-of-memory score.
 #[test]
 fn the_out_of_memory_score() {
     let setup = "open('/proc/self/oom_score_adj', 'w').write('700')";
@@ -152,7 +153,8 @@ fn group_and_session() {
     assert_eq!(terminal, "0", "{ended:?}");
 }
 
-/// Fails if the command has files that only `leasehold run` needs, or lacks one of its parent's.
+/// Fails if the command inherits files that only `leasehold run` needs, or lacks one of its
+/// parent's.
 #[test]
 fn open_files_and_no_others() {
     let outputs = Outputs::of("os.dup2(1, 7)", &["ls", "/proc/self/fd"]);
@@ -160,7 +162,7 @@ fn open_files_and_no_others() {
     assert_eq!(outputs.direct, outputs.run);
 }
 
-/// Fails if a file of the command becomes its standard input or output because these were closed.
+/// Fails if another file takes the place of a closed standard input or output.
 #[test]
 fn closed_standard_files_are_dev_null() {
     let (server, journal) = (Server::start(), Journal::new());
@@ -177,7 +179,7 @@ fn closed_standard_files_are_dev_null() {
     assert_eq!(lines, ["/dev/null"; 3]);
 }
 
-/// Fails if a variable is changed on the way, or one is added beside those of the lock.
+/// Fails if a variable is changed, or one is added that does not belong to the lock.
 #[test]
 fn the_environment() {
     let variables = "os.environb.update({b'EMPTY': b'', b'RAW': b'a\\xff=b', b'LISTEN_PID': b'1'})";
@@ -194,7 +196,7 @@ fn the_environment() {
         );
         let of_the_lock = ["LEASEHOLD_FENCE=", "LEASEHOLD_KEY=job"];
         run.retain(|line| !of_the_lock.iter().any(|name| line.starts_with(name)));
-        // The servers of the two runs.
+        // Each run has its own server.
         for lines in [&mut direct, &mut run] {
             lines.retain(|line| !line.starts_with("LEASEHOLD_URL="));
         }
@@ -202,8 +204,9 @@ fn the_environment() {
     }
 }
 
-/// Fails if a service does not take the sockets of systemd: they are for the process that
-/// `LISTEN_PID` names. With SIGPIPE ignored and not, as two ways lead to the command.
+/// Fails if a service does not accept the sockets of systemd, which are for the process in
+/// `LISTEN_PID`. Runs with SIGPIPE ignored and not ignored, because these start the command
+/// differently.
 #[test]
 fn sockets_and_the_watchdog_of_systemd() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! Processes that a command leaves when it ends.
+//! Processes that a command leaves behind when it ends.
 
 use leasehold_tests::room;
 use leasehold_tests::server::Server;
@@ -7,8 +7,8 @@ use crate::harness::family::{is_alive, signal};
 use crate::harness::journal::Journal;
 use crate::harness::{Running, ended, quoted, run};
 
-/// Fails if the lock is free while a process runs that the command has left, as a background job of
-/// its shell is: with job control or without.
+/// Fails if the lock is free while a process left by the command still runs, such as a background
+/// job of its shell. Runs with job control and without.
 #[test]
 fn the_lock_is_held_until_the_last_one_ends() {
     let _room = room::enter();

@@ -25,8 +25,8 @@ fn a_fail_over_within_the_lease_is_survived() {
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
 }
 
-/// Fails if a command runs on when its lease could not be renewed during a fail-over, and another
-/// process has the lock from the new master.
+/// Fails if a command keeps running although its lease ended during a fail-over. Another process
+/// then gets the lock from the new master.
 #[test]
 fn a_fail_over_that_outlasts_the_lease_ends_the_command_first() {
     let _room = room::enter();
@@ -40,7 +40,7 @@ fn a_fail_over_that_outlasts_the_lease_ends_the_command_first() {
     let url = deployment.url();
     let first = Running::start(&mut run(&url, "job", &["--ttl", "2s"], &script));
     let command = journal.process("command");
-    // The master stands still for so long that another one takes its place.
+    // The master is paused for so long that another one replaces it.
     let old = deployment.named();
     deployment.pause(old);
     deployment.wait_for_fail_over(old);

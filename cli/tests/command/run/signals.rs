@@ -1,4 +1,4 @@
-//! Signals that `leasehold run` gets are the command's.
+//! Signals to `leasehold run`, which are passed on to the command.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -10,11 +10,11 @@ use crate::harness::journal::Journal;
 use crate::harness::parent::started_by;
 use crate::harness::{LONG, Running, run};
 
-/// Sets signals to their defaults, also where the tests themselves ignore some (`nohup`).
+/// Sets signals to their defaults, even if the tests themselves ignore some (`nohup`).
 const DEFAULTS: &str = "\
 for one in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT): signal.signal(one, signal.SIG_DFL)";
 
-/// Fails if a signal does not reach the command, or ends `leasehold run` without it.
+/// Fails if a signal does not reach the command, or ends only `leasehold run`.
 #[test]
 fn each_signal_is_passed_on() {
     let _room = room::enter();
@@ -32,7 +32,7 @@ fn each_signal_is_passed_on() {
         ("PWR", 158),
     ] {
         let journal = Journal::new();
-        // A shell without a trap dies from the signal, and so does what it waits for.
+        // A shell without a trap dies from the signal, and so does the process it waits for.
         let script = format!("{}; sleep 600", journal.note("ran"));
         let command = run(&server.url(), signal, &[], &script);
         let holder = Running::start(&mut started_by(DEFAULTS, &command));
@@ -43,7 +43,7 @@ fn each_signal_is_passed_on() {
     }
 }
 
-/// Fails if a command gets no signal of a terminal: another size, a stop for a while, and its end.
+/// Fails if a terminal's signal does not reach the command: a new size, a stop, and a continuation.
 #[test]
 fn signals_of_a_terminal_are_passed_on() {
     let _room = room::enter();
@@ -64,7 +64,7 @@ fn signals_of_a_terminal_are_passed_on() {
     journal.wait_for("ran");
     holder.signal("WINCH");
     journal.wait_for("WINCH");
-    // It stands still itself until SIGCONT comes, and so does the child of a shell.
+    // `leasehold run` stops until SIGCONT arrives, and so does the child of the shell.
     holder.signal("TSTP");
     let stat = format!("/proc/{}/stat", holder.id());
     wait::until("it stands still", LONG, || {
@@ -77,7 +77,7 @@ fn signals_of_a_terminal_are_passed_on() {
     assert_eq!(holder.wait().code, Some(0));
 }
 
-/// Fails if a command that ends in its own way after a signal is cut short, or its exit code lost.
+/// Fails if a command is cut short while it handles a signal, or its exit code is lost.
 #[test]
 fn the_command_decides_how_it_ends() {
     let _room = room::enter();
@@ -96,7 +96,7 @@ fn the_command_decides_how_it_ends() {
     assert!(journal.lines().contains(&"cleaned".to_owned()));
 }
 
-/// Fails if a process that waits for its turn cannot be interrupted, or runs its command then.
+/// Fails if a queued process cannot be interrupted, or then runs its command.
 #[test]
 fn while_it_waits() {
     let _room = room::enter();
@@ -112,7 +112,7 @@ fn while_it_waits() {
         &options,
         &journal.note("second"),
     ));
-    // It queues: the server has an entry.
+    // The server has an entry while the process queues.
     let probe = server.probe();
     leasehold_tests::wait::until("it queues", crate::harness::LONG, || {
         let queue = "lock:%leasehold:queue:lock:job";

@@ -1,4 +1,4 @@
-//! What a command finds: its environment, its standard input, its terminal.
+//! Surroundings of a command: its environment, its standard input, its terminal.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use leasehold_tests::server::Server;
 
 use crate::harness::{ended, leasehold, run};
 
-/// Fails if the command does not know its lock, or two runs have one fence.
+/// Fails if the command does not know its lock, or two runs have the same fence.
 #[test]
 fn the_environment_names_the_lock() {
     let server = Server::start();
@@ -25,8 +25,8 @@ fn the_environment_names_the_lock() {
     assert!(fences[0] < fences[1], "{fences:?}");
 }
 
-/// Fails if a command inside of two locks takes the outer one's fence for that of the inner one,
-/// which has none: its writes would be let in.
+/// Fails if a command inside two locks uses the outer lock's fence, because the inner lock has
+/// none. Its writes would then be accepted.
 #[test]
 fn without_a_fence_there_is_no_variable() {
     let nodes = Quorum::old(3);
@@ -36,8 +36,8 @@ fn without_a_fence_there_is_no_variable() {
     assert_eq!(ended.out, "none\n", "{ended:?}");
 }
 
-/// Fails if a command does not find the store of `leasehold run`, or finds its password although
-/// that must be left out.
+/// Fails if a command does not inherit the URL of `leasehold run`, or inherits it in spite of
+/// `--without-url`.
 #[test]
 fn the_url_is_inherited_unless_it_is_left_out() {
     let server = Server::start();
@@ -65,8 +65,8 @@ fn standard_input_is_the_command_s() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "a line\nend\n");
 }
 
-/// Fails if a command cannot read from a terminal, or has lost it as its controlling one: a group
-/// in the background is stopped when it tries.
+/// Fails if a command cannot read from a terminal, or the terminal no longer controls it. A process
+/// group in the background is stopped when it reads.
 #[test]
 fn the_terminal_is_the_command_s() {
     let _room = room::enter();
@@ -91,7 +91,7 @@ fn the_terminal_is_the_command_s() {
     assert_eq!(output.status.code(), Some(0), "{out}");
 }
 
-/// Fails if a lock inside a lock is refused, or one key locks itself out for ever.
+/// Fails if a lock inside another is refused, or one key locks itself out for ever.
 #[test]
 fn one_run_inside_another() {
     let _room = room::enter();
@@ -109,7 +109,7 @@ fn one_run_inside_another() {
     assert_eq!(refused.code, Some(75), "{refused:?}");
 }
 
-/// Fails if a file descriptor that the shell has opened for the command is closed on the way.
+/// Fails if a file descriptor that the shell opened for the command is closed.
 #[test]
 fn open_files_are_inherited() {
     let server = Server::start();

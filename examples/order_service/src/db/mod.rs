@@ -35,7 +35,7 @@ pub(crate) struct Order {
 }
 
 impl Db {
-    /// Opens the database, makes the tables and puts items in stock where they are new.
+    /// Opens the database, creates its tables, and adds new items to the stock.
     pub(crate) async fn open(config: &Config) -> Result<Self, sqlx::Error> {
         #[cfg(feature = "postgres")]
         if let Some(url) = &config.store {
@@ -45,7 +45,7 @@ impl Db {
         Self::open_file(&config.database, &config.items).await
     }
 
-    /// The same in a file of SQLite.
+    /// Like `open`, but with an SQLite file.
     pub(crate) async fn open_file(
         path: &Path,
         items: &[(String, u32)],
@@ -54,7 +54,7 @@ impl Db {
         Ok(Self::Sqlite(db))
     }
 
-    /// For the demonstration, which has a table of its own, in SQLite.
+    /// Returns the pool for the demonstration, which has a separate table in SQLite.
     pub(crate) fn file(&self) -> &SqlitePool {
         match self {
             Self::Sqlite(db) => db.pool(),
@@ -63,8 +63,9 @@ impl Db {
         }
     }
 
-    /// Sells one item under `lock`: reads the stock, and records the sale with the stock after it,
-    /// both or neither. A call whose lease has ended meanwhile writes nothing.
+    /// Sells one item under `lock`: reads the stock, and records the sale together with the new
+    /// stock. Either both are written or neither. A call whose lease has ended meanwhile writes
+    /// nothing.
     pub(crate) async fn sell(
         &self,
         sku: &str,
@@ -110,7 +111,7 @@ impl Db {
         }
     }
 
-    /// How many orders there are, and the latest hundred.
+    /// Returns the number of orders, and the latest hundred.
     pub(crate) async fn orders(&self) -> Result<(i64, Vec<Order>), sqlx::Error> {
         match self {
             Self::Sqlite(db) => db.orders().await,

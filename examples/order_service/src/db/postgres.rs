@@ -1,7 +1,7 @@
 //! The shop in PostgreSQL, with its locks in the same database.
 //!
-//! Here no late writer needs to be caught by a fence: the transaction of a sale verifies its lock,
-//! so it commits before another buyer gets the lock, or not at all.
+//! No fence is needed here against late writers, because the transaction of a sale verifies its
+//! lock. So it commits before another buyer gets the lock, or not at all.
 
 use leasehold::postgres::LEASE_OVER;
 use leasehold::{Fence, LockHandle};
@@ -17,7 +17,7 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    /// Makes the tables and puts `items` in stock where they are new.
+    /// Creates the tables, and adds new `items` to the stock.
     pub(crate) async fn open(url: &str, items: &[(String, u32)]) -> Result<Self, sqlx::Error> {
         let pool = PgPoolOptions::new().max_connections(8).connect(url).await?;
         sqlx::raw_sql(include_str!("postgres.sql"))
@@ -33,8 +33,8 @@ impl Postgres {
         Ok(Self { pool })
     }
 
-    /// The sale as one transaction. From `verify` on no other buyer gets the lock until the
-    /// transaction has ended, even if the lease ends meanwhile. So what is read stays true until it
+    /// Sells in one transaction. After `verify`, no other buyer gets the lock until the transaction
+    /// has ended, even if the lease ends meanwhile. So the data read here does not change before it
     /// is written.
     pub(crate) async fn sell(
         &self,
@@ -122,7 +122,7 @@ impl Postgres {
     }
 }
 
-/// What a failure of `verify` means: the lease is over, or the database cannot serve.
+/// Converts a failure of `verify`: the lease is over, or the database cannot serve.
 fn over_or_broken(error: sqlx::Error) -> ApiError {
     let code = error
         .as_database_error()
@@ -150,7 +150,7 @@ mod tests {
         request.acquire().await.expect("it comes free")
     }
 
-    /// Fails if a sale is written under a lease that is over.
+    /// Fails if a sale is written under an expired lease.
     #[tokio::test]
     async fn a_late_buyer_sells_nothing() {
         let database = postgres::Postgres::shared().migrated();

@@ -1,4 +1,4 @@
-//! The shop in SQLite, with locks of any lock store. The fence of the lock guards the rows.
+//! The shop in SQLite, with the locks in any lock store. The fence of the lock guards the rows.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(crate) struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the file, makes the tables and puts `items` in stock where they are new.
+    /// Opens the file, creates the tables, and adds new `items` to the stock.
     pub(crate) async fn open(path: &Path, items: &[(String, u32)]) -> Result<Self, sqlx::Error> {
         let options = SqliteConnectOptions::new()
             .filename(path)
@@ -41,7 +41,7 @@ impl Sqlite {
         Ok(Self { pool })
     }
 
-    /// For the demonstration, which has a table of its own.
+    /// Returns the pool for the demonstration, which has a separate table.
     pub(crate) fn pool(&self) -> &SqlitePool {
         &self.pool
     }
@@ -60,8 +60,8 @@ impl Sqlite {
         self.record_sale(order_id, sku, stock - 1, fence).await
     }
 
-    /// The stock of an item under a lock. The lock's `fence` is written into the row first, so that
-    /// from here on no writer with an older one changes what is read.
+    /// Returns the stock of an item under a lock. The lock's `fence` is written into the row first.
+    /// After that, no writer with an older fence can change the stock.
     async fn stock_under(&self, sku: &str, fence: Fence) -> Result<i64, ApiError> {
         sqlx::query_scalar(
             "UPDATE items SET fence = ?1 WHERE sku = ?2 AND fence <= ?1 RETURNING stock",
@@ -73,10 +73,10 @@ impl Sqlite {
         .ok_or(ApiError::TooLate)
     }
 
-    /// Records a sale and the stock after it, both or neither.
+    /// Records a sale and the new stock. Either both are written or neither.
     ///
     /// The `fence` must be that of the lock under which the stock was read. A writer whose lease
-    /// has ended meanwhile finds a newer fence in the row, and nothing is written.
+    /// has ended meanwhile finds a newer fence in the row, and writes nothing.
     async fn record_sale(
         &self,
         order_id: &str,
@@ -137,7 +137,7 @@ impl Sqlite {
             .await
     }
 
-    /// How many orders there are, and the latest hundred.
+    /// Returns the number of orders, and the latest hundred.
     pub(crate) async fn orders(&self) -> Result<(i64, Vec<Order>), sqlx::Error> {
         let count = sqlx::query_scalar("SELECT COUNT(*) FROM orders")
             .fetch_one(&self.pool)

@@ -1,4 +1,4 @@
-//! What the page is told, as server-sent events.
+//! Server-sent events for the page.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -13,13 +13,14 @@ use super::holder::Holder;
 use super::ledger::Count;
 use super::services::View;
 
-/// How many events a page that comes later is told, and how many a slow page may fall behind.
+/// Number of events that are kept for a page opened later, and by which a slow page may fall
+/// behind.
 const KEPT: usize = 2_000;
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Event {
-    /// The two services, at the start and whenever one is new.
+    /// The two services, at the start and after each restart of one.
     Services { services: Vec<View> },
     /// A button was clicked.
     Round {
@@ -28,13 +29,13 @@ pub(crate) enum Event {
         lock: bool,
         order: String,
     },
-    /// A request has left for a service.
+    /// A request was sent to a service.
     Sent {
         round: u32,
         click: u32,
         service: &'static str,
     },
-    /// Its answer has come.
+    /// The answer to it has arrived.
     Answered {
         round: u32,
         click: u32,
@@ -46,9 +47,9 @@ pub(crate) enum Event {
     },
     /// A service was killed.
     Killed { round: u32, service: &'static str },
-    /// The holder of the round's lock, or none.
+    /// The holder of the round's lock, if any.
     Lock { holder: Option<Holder> },
-    /// The end of a round: what is in the tables.
+    /// The end of a round, with the counts from the tables.
     Verdict {
         round: u32,
         count: Count,
@@ -57,14 +58,14 @@ pub(crate) enum Event {
     },
 }
 
-/// Tells every open page, and pages that open later what was told before.
+/// Sends events to every open page. A page opened later also receives the earlier events.
 #[derive(Debug, Clone)]
 pub(crate) struct Events(Arc<Mutex<Told>>);
 
 #[derive(Debug)]
 struct Told {
     history: VecDeque<Arc<str>>,
-    /// None once the program stops, so that open pages end.
+    /// `None` after the program was stopped, so that open pages end.
     sender: Option<broadcast::Sender<Arc<str>>>,
 }
 
@@ -99,7 +100,7 @@ impl Events {
         told.sender = None;
     }
 
-    /// All events so far, and those to come.
+    /// Returns all events so far, and those to come.
     pub(crate) fn stream(&self) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>> {
         let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let history = told.history.clone();

@@ -1,15 +1,15 @@
-//! The strip's data: the holder of an order's lock, as the store tells it.
+//! The strip's data: the holder of an order's lock, as the store reports it.
 
 use leasehold::{Fence, LockError, LockPool};
 use serde::Serialize;
 
 use super::services::Services;
 
-/// What the strip shows.
+/// Contents of the strip.
 #[derive(Debug, Serialize)]
 pub(crate) struct Holder {
     pub(crate) key: String,
-    /// The service, where it has a process of its own.
+    /// The service, if it has a separate process.
     pub(crate) service: Option<&'static str>,
     /// Function, machine and process.
     pub(crate) owner: String,
@@ -17,7 +17,7 @@ pub(crate) struct Holder {
     pub(crate) expires_in_ms: Option<u128>,
 }
 
-/// The holder of the lock `key`. A killed process is one until its lease ends.
+/// Returns the holder of the lock `key`. A killed process remains its holder until the lease ends.
 pub(crate) async fn of(
     locks: &LockPool,
     services: &Services,

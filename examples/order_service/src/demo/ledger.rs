@@ -6,7 +6,7 @@ use sqlx::Row as _;
 
 use crate::db::Db;
 
-/// Begins the ids of the demonstration's orders.
+/// Beginning of the ids of the demonstration's orders.
 pub(crate) const PREFIX: &str = "demo-";
 
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ pub(crate) struct DemoOrder {
     fence: Option<i64>,
 }
 
-/// How often an order was written, and how often the payment provider was asked for it.
+/// Number of times that an order was written, and that the payment provider was called for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Count {
     pub(crate) orders: i64,
@@ -30,7 +30,7 @@ pub(crate) struct Count {
 }
 
 impl DemoOrder {
-    /// The service that made it.
+    /// Returns the service that made the order.
     pub(crate) fn service(&self) -> &str {
         &self.service
     }
@@ -41,7 +41,7 @@ impl Ledger {
         Self { db }
     }
 
-    /// Forgets the orders of earlier demonstrations on this database.
+    /// Deletes the orders of earlier demonstrations from this database.
     pub(crate) async fn clear(&self) -> Result<(), sqlx::Error> {
         let pool = self.db.file();
         sqlx::query("DELETE FROM demo_orders").execute(pool).await?;
@@ -52,7 +52,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The first row with this id.
+    /// Returns the first row with this id.
     pub(crate) async fn first(&self, id: &str) -> Result<Option<DemoOrder>, sqlx::Error> {
         let row = sqlx::query("SELECT service, fence FROM demo_orders WHERE id = ? ORDER BY rowid")
             .bind(id)
@@ -66,7 +66,7 @@ impl Ledger {
         }))
     }
 
-    /// Writes a row, whether or not there is one.
+    /// Writes a row, even if one exists already.
     pub(crate) async fn write(
         &self,
         id: &str,

@@ -1,10 +1,10 @@
 //! The demonstration: two services on one lock store, and a page to click on.
 //!
-//! This program is the page and the load balancer before the services. Each click is an HTTP
-//! request to one of them. With a server for the locks the services are processes of their own,
-//! which can be killed. With `memory://` they are two pools in this process.
+//! This program serves the page, and is the load balancer in front of the services. Each click is
+//! an HTTP request to one of them. With a server for the locks, the services are separate
+//! processes, which can be killed. With `memory://` they are two pools in this process.
 //!
-//! The few lines that it is about are `place` and `place_locked` in `service.rs`.
+//! The few lines that matter are `place` and `place_locked` in `service.rs`.
 
 mod client;
 mod events;
@@ -65,7 +65,7 @@ pub(crate) async fn run(config: &Config) -> Result<(), StartError> {
     Ok(())
 }
 
-/// What a service of the demonstration answers beside the shop's own requests.
+/// Returns the routes that a service of the demonstration has in addition to the shop's.
 pub(crate) fn service(name: &str, db: Db, payments: Payments, locks: LockPool) -> Router {
     service::router(Service {
         name: name.to_owned(),
@@ -75,11 +75,11 @@ pub(crate) fn service(name: &str, db: Db, payments: Payments, locks: LockPool) -
     })
 }
 
-/// Ends with standard input, which the demonstration holds open for the services that it starts.
-/// So they end with it, however it ends.
+/// Completes at the end of standard input, which the demonstration holds open for the services that
+/// it starts. So they end with it, even if it is killed.
 pub(crate) fn end_of_parent() -> impl Future<Output = ()> {
     let (ended, end) = oneshot::channel();
-    // No task: the end of a runtime waits for a read of its own.
+    // A thread, not a task: a runtime cannot end before its own reads have ended.
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         let _ = ended.send(());

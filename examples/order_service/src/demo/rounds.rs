@@ -1,4 +1,5 @@
-//! What each button does: clicks, the holder's end, and what the tables say afterwards.
+//! The rounds: the clicks of each button, the kill of the holder, and the counts in the tables
+//! afterwards.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,9 +19,9 @@ use crate::error::ApiError;
 
 /// The pause between the two clicks of a double click.
 const DOUBLE_CLICK: Duration = Duration::from_millis(80);
-/// The time between two looks at the holder.
+/// Interval between two looks at the holder.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often a customer tries again after a 409.
+/// Number of further attempts of a customer after a 409.
 const TRIES: u32 = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -33,14 +34,14 @@ enum Button {
     OnceMore,
 }
 
-/// A button, and the switch beside it.
+/// A button, and the state of the switch beside it.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub(crate) struct Ask {
     button: Button,
     lock: bool,
 }
 
-/// The end of a round.
+/// Result of a round.
 #[derive(Debug, Serialize)]
 pub(crate) struct Verdict {
     count: Count,
@@ -64,7 +65,7 @@ struct Turn {
     latest_order: Option<String>,
 }
 
-/// One round, while it runs.
+/// A running round.
 #[derive(Debug, Clone)]
 struct Round {
     demo: Arc<Demo>,
@@ -92,7 +93,7 @@ impl Demo {
         &self.events
     }
 
-    /// Plays one round. It goes on to its end when the page is closed.
+    /// Plays one round. It continues to its end even if the page is closed.
     pub(crate) async fn play(self: &Arc<Self>, ask: Ask) -> Result<Verdict, ApiError> {
         let turn = Arc::clone(&self.turn).try_lock_owned();
         let mut turn = turn.map_err(|_| ApiError::RoundIsRunning)?;
@@ -155,7 +156,7 @@ impl Round {
         Ok(verdict)
     }
 
-    /// One click for each service named, the next after `pause`.
+    /// Sends one click to each of these services, with `pause` between two clicks.
     async fn click_all(&self, services: &[&'static str], pause: Duration) {
         let mut clicks = JoinSet::new();
         for (click, service) in (1..).zip(services.iter().copied()) {
@@ -168,7 +169,8 @@ impl Round {
         clicks.join_all().await;
     }
 
-    /// A has the lock and is killed; the customer clicks again and reaches B, as often as B says.
+    /// Kills A while it has the lock. The customer then clicks on B repeatedly, after the pauses
+    /// that B returns.
     async fn kill_holder(&self) {
         let round = self.clone();
         let first = tokio::spawn(async move { round.click(1, "A").await });
@@ -204,7 +206,7 @@ impl Round {
         });
     }
 
-    /// Sends the order to a service, and tells the page of both ways.
+    /// Sends the order to a service, and reports the request and its answer to the page.
     async fn click(&self, click: u32, service: &'static str) -> Option<Answer> {
         let Demo {
             client,
@@ -280,7 +282,7 @@ fn lost() -> String {
     "no answer: the process is gone".to_owned()
 }
 
-/// What an answer says, in a few words.
+/// Summarizes an answer in a few words.
 fn detail(answer: &Answer) -> String {
     if let Ok(order) = serde_json::from_slice::<DemoOrder>(&answer.body) {
         return match answer.status {

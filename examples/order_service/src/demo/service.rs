@@ -1,4 +1,4 @@
-//! One of the two services: the same few lines, without the lock and with it.
+//! One of the two services: the same few lines, without and with the lock.
 
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
@@ -11,7 +11,7 @@ use super::ledger::{DemoOrder, Ledger};
 use crate::error::ApiError;
 use crate::payments::Payments;
 
-/// What the handlers need.
+/// State of the handlers.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
     pub(crate) name: String,
@@ -43,7 +43,8 @@ async fn order(
     }
 }
 
-/// Looks, charges, writes. Two calls that look at the same time find no order, and both make it.
+/// Looks, charges, writes. If two calls look at the same time, both find no order, and both make
+/// it.
 async fn place(
     service: &Service,
     id: &str,
@@ -57,7 +58,7 @@ async fn place(
     Ok((StatusCode::CREATED, Json(made)))
 }
 
-/// The same, one call at a time for each order, in all services.
+/// Like `place`, but for one call at a time per order, in all services.
 #[distributed_lock(key = "order:<id>", ttl = "3s", watchdog, pool = service.locks, guard = lock)]
 async fn place_locked(
     service: &Service,

@@ -1,4 +1,4 @@
-//! The two services, and where they run.
+//! The two services, as processes or as pools in this process.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -17,30 +17,30 @@ use crate::payments::Payments;
 use crate::server::StartError;
 
 pub(crate) const NAMES: [&str; 2] = ["A", "B"];
-/// The store where no server is named: both services are in this process.
+/// The lock store without a server: both services are in this process.
 const MEMORY: &str = "memory://shop";
-/// How long a service may take to stop.
+/// Maximum time for a service to stop.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Services {
-    /// How a process is started; none where both services are in this process.
+    /// Settings of a new process. `None` if both services are in this process.
     config: Option<Config>,
     running: Mutex<Vec<Running>>,
-    /// Every process that was started, also those that were killed.
+    /// All started processes, including the killed ones.
     processes: Mutex<Vec<(u32, &'static str)>>,
     /// A pool on the store of the services.
     locks: LockPool,
 }
 
-/// A service that answers.
+/// A running service.
 #[derive(Debug)]
 struct Running {
     at: At,
     process: Option<Child>,
 }
 
-/// Where a service answers.
+/// Name and address of a service.
 #[derive(Debug, Clone)]
 pub(crate) struct At {
     pub(crate) name: &'static str,
@@ -49,7 +49,7 @@ pub(crate) struct At {
     pub(crate) place: String,
 }
 
-/// What the page shows of a service.
+/// A service, as the page shows it.
 #[derive(Debug, Serialize)]
 pub(crate) struct View {
     name: &'static str,
@@ -97,7 +97,7 @@ impl Services {
         running.sort_by_key(|service| service.at.name);
     }
 
-    /// The service whose process has, or had, this number.
+    /// Returns the service whose process has, or had, this id.
     pub(crate) fn of_process(&self, id: u32) -> Option<&'static str> {
         let processes = self
             .processes
@@ -135,7 +135,7 @@ impl Services {
         self.running().into_iter().map(view).collect()
     }
 
-    /// Kills a process with SIGKILL: it neither answers nor releases anything.
+    /// Kills a process with SIGKILL, so that it neither answers nor releases anything.
     pub(crate) async fn kill(&self, name: &str) -> std::io::Result<()> {
         let process = {
             let mut running = self.lock();
@@ -148,7 +148,7 @@ impl Services {
         }
     }
 
-    /// Starts the processes that were killed.
+    /// Starts the killed processes again.
     pub(crate) async fn restart(&self) -> Result<(), StartError> {
         let Some(config) = &self.config else {
             return Ok(());
@@ -161,7 +161,7 @@ impl Services {
         Ok(())
     }
 
-    /// Closes the processes' standard input, which tells them to stop, and waits for their end.
+    /// Closes the processes' standard input, which makes them stop, and waits for their end.
     pub(crate) async fn stop(&self) {
         let all = std::mem::take(&mut *self.lock());
         let mut processes: Vec<_> = all.into_iter().filter_map(|one| one.process).collect();

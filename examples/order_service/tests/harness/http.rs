@@ -1,10 +1,10 @@
-//! Just enough HTTP for a test.
+//! A minimal HTTP client for tests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// An answer, its head in lower case.
+/// An answer, with its head in lower case.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -20,12 +20,12 @@ pub(crate) fn post(address: &str, path: &str, json: &str) -> Answer {
     send(address, &format!("POST {path}"), json)
 }
 
-/// Sends `request`, which is a method and a path.
+/// Sends `request`, which consists of a method and a path.
 pub(crate) fn send(address: &str, request: &str, json: &str) -> Answer {
     send_with(address, request, "", json)
 }
 
-/// `headers` is lines, each with its end.
+/// Sends `request` with additional headers. `headers` consists of complete lines.
 pub(crate) fn send_with(address: &str, request: &str, headers: &str, json: &str) -> Answer {
     let mut stream = TcpStream::connect(address).expect("the service listens");
     let patience = Some(Duration::from_mins(1));
@@ -40,8 +40,8 @@ pub(crate) fn send_with(address: &str, request: &str, headers: &str, json: &str)
     read_answer(&mut BufReader::new(stream))
 }
 
-/// Reads as much as the head says, or to the end. A server's child may keep the connection open
-/// after the answer.
+/// Reads to the length in the head, or else to the end. A server's child may keep the connection
+/// open after the answer.
 fn read_answer(stream: &mut BufReader<TcpStream>) -> Answer {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {

@@ -1,4 +1,4 @@
-//! What the tests start, and stop again: order services, and requests to them.
+//! Order services that the tests start and stop, and requests to them.
 
 pub(crate) mod http;
 pub(crate) mod service;

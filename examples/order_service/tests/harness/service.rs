@@ -1,4 +1,4 @@
-//! An order service in a process of its own.
+//! An order service in a separate process.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use leasehold_tests::process::Leashed;
 use leasehold_tests::wait;
 
-/// A running order service; killed when this is dropped or the test dies.
+/// A running order service. It is killed when this is dropped or the test dies.
 #[derive(Debug)]
 pub(crate) struct Service {
     process: Leashed,
@@ -19,7 +19,7 @@ pub(crate) struct Service {
     log: PathBuf,
 }
 
-/// The program with its lock store and database, not yet started.
+/// Returns the program with its lock store and database, not yet started.
 pub(crate) fn command(lock_store: &str, database: &Path, arguments: &[&str]) -> Command {
     let mut command = program();
     command
@@ -30,7 +30,7 @@ pub(crate) fn command(lock_store: &str, database: &Path, arguments: &[&str]) -> 
     command
 }
 
-/// The program without a store.
+/// Returns the program without a store.
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_order_service"));
     command
@@ -80,7 +80,7 @@ impl Service {
         format!("http://{}", self.address)
     }
 
-    /// The next line of its output.
+    /// Returns the next line of its output.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.stdout
@@ -91,14 +91,14 @@ impl Service {
 
     /// Sends SIGTERM.
     pub(crate) fn ask_to_stop(&self) {
-        // The shell's own `kill`: not every system has the program.
+        // Uses the shell's built-in `kill`, because not every system has the program.
         let status = Command::new("sh")
             .args(["-c", "kill -TERM \"$0\"", &self.process.id().to_string()])
             .status();
         assert!(status.expect("there is a shell").success());
     }
 
-    /// Waits for the end, and returns what was printed until then.
+    /// Waits for the end, and returns the remaining output.
     pub(crate) fn wait(&mut self) -> (ExitStatus, String) {
         let mut status = None;
         wait::until("the service stops", Duration::from_secs(20), || {

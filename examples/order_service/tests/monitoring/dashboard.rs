@@ -10,7 +10,7 @@ pub(crate) struct Query {
     pub(crate) text: String,
 }
 
-/// All queries of the dashboard, with the values that Grafana would insert for "All".
+/// Returns all queries of the dashboard, with the values that Grafana would insert for "All".
 pub(crate) fn queries() -> Vec<Query> {
     let dashboard: serde_json::Value =
         serde_json::from_str(&page("dashboard.json")).expect("the dashboard is JSON");
@@ -47,7 +47,7 @@ fn inserted(text: &str) -> String {
     text
 }
 
-/// `label_values(metric, label)` as a query.
+/// Converts `label_values(metric, label)` to a query.
 fn values_of(text: &str) -> String {
     let inside = text
         .strip_prefix("label_values(")

@@ -1,5 +1,5 @@
-//! Two services under load, and then faults: every panel has data, and each alert fires when its
-//! fault is there and ends after it.
+//! Two services, first under load and then with faults. Every panel has data. Each alert fires
+//! during its fault, and ends after it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{self, Scope};
@@ -19,13 +19,14 @@ use crate::harness::service::Service;
 
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// How long the payment provider takes: long enough to steal the order's lock meanwhile.
+/// Response time of the payment provider, long enough to steal the order's lock meanwhile.
 const PAYMENT_MS: &str = "300";
 
-/// The alert `LeaseholdWaitingGrows` needs more than twenty calls that wait.
+/// Number of buyers. The alert `LeaseholdWaitingGrows` needs more than twenty waiting calls.
 const CROWD: u32 = 60;
 
-/// Fields drop in this order: Prometheus and the services go before what they use.
+/// The order of the fields is the order of drops: Prometheus and the services before the parts they
+/// use.
 struct Scene {
     prometheus: Prometheus,
     services: [Service; 2],
@@ -106,7 +107,7 @@ fn load<'scope>(scope: &'scope Scope<'scope, '_>, scene: &'scope Scene, done: &'
     }
 }
 
-/// Fails if a query of the dashboard is wrong, or asks for what no service tells.
+/// Fails if a query of the dashboard is wrong, or needs a metric that no service reports.
 fn every_panel_has_data(scene: &Scene) {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -136,7 +137,7 @@ fn every_panel_has_data(scene: &Scene) {
     scene.all_is_quiet("load is no fault");
 }
 
-/// Another client takes the lock of an order while it is made.
+/// Another client takes the lock of an order while the order is being made.
 fn a_stolen_lock_is_told(scene: &Scene) {
     let probe = scene.redis.probe();
     thread::scope(|scope| {
@@ -168,7 +169,7 @@ fn a_store_that_is_down_is_told(scene: &mut Scene) {
     scene.all_is_quiet("the store is back");
 
     scene.redis.pause();
-    // A service notices that nothing answers when it asks.
+    // A service detects a missing answer only when it sends a request.
     let refused = scene.post(0, "/items/cup/buy", "");
     assert_eq!(refused.status, 503, "{refused:?}");
     scene.fires("LeaseholdStoreDown", "store", &name);
@@ -176,7 +177,7 @@ fn a_store_that_is_down_is_told(scene: &mut Scene) {
     scene.all_is_quiet("the store answers again");
 }
 
-/// Another client keeps the lock of an item, and more and more buyers come.
+/// Another client keeps the lock of an item, and more and more buyers arrive.
 fn a_queue_that_grows_is_told(scene: &Scene) {
     let probe = scene.redis.probe();
     assert!(probe.set_nx("lock:item:cup", "another client", LIMIT));
@@ -190,7 +191,7 @@ fn a_queue_that_grows_is_told(scene: &Scene) {
     scene.all_is_quiet("the buyers are served");
 }
 
-/// The database is slow: a buyer holds the lock of an item for most of its ttl.
+/// The database is slow, so a buyer holds the lock of an item for most of its ttl.
 fn a_hold_that_nears_its_ttl_is_told(scene: &Scene) {
     let probe = scene.redis.probe();
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,6 +1,6 @@
-//! The dashboard, the rules and the alerts of `docs/monitoring`, by a real Prometheus.
+//! Tests of the dashboard, the rules and the alerts in `docs/monitoring`, with a real Prometheus.
 //!
-//! `promtool` and `prometheus` are Debian's package `prometheus`.
+//! `promtool` and `prometheus` are in Debian's package `prometheus`.
 
 mod dashboard;
 mod faults;

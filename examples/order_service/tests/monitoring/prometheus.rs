@@ -1,4 +1,4 @@
-//! A Prometheus of the test's own.
+//! A Prometheus for one test.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -12,18 +12,18 @@ use leasehold_tests::process::Leashed;
 use leasehold_tests::wait;
 use serde_json::Value;
 
-/// How often Prometheus reads the services and evaluates the rules.
+/// Interval at which Prometheus reads the services and evaluates the rules.
 const INTERVAL: &str = "250ms";
 
-/// What the windows of rules, alerts and panels are in the test. In production they are minutes.
+/// Window of the rules, alerts and panels in the test. In production the windows last minutes.
 pub(crate) const WINDOW: &str = "6s";
 
-/// How long an alert must hold before it fires.
+/// Time that an alert must hold before it fires.
 const FOR: &str = "500ms";
 
 const START: Duration = Duration::from_secs(30);
 
-/// A running Prometheus; killed by its id when this is dropped or the test dies.
+/// A running Prometheus. It is killed by its id when this is dropped or the test dies.
 #[derive(Debug)]
 pub(crate) struct Prometheus {
     process: Leashed,
@@ -46,8 +46,8 @@ pub(crate) fn missing(program: &str, error: &std::io::Error) -> ! {
 }
 
 impl Prometheus {
-    /// Starts one that reads these services and has the rules and alerts of `docs/monitoring`, with
-    /// short windows.
+    /// Starts a Prometheus that reads these services. It has the rules and alerts of
+    /// `docs/monitoring`, with short windows.
     pub(crate) fn start(folder: &Path, services: &[&str]) -> Self {
         for name in ["rules.yml", "alerts.yml"] {
             let rules = shortened(&super::page(name));
@@ -64,7 +64,7 @@ impl Prometheus {
         panic!("prometheus does not start:\n{log}");
     }
 
-    /// None if it ends at once: another process was faster with the port.
+    /// Returns `None` if it ends at once, because another process was faster with the port.
     fn try_start(folder: &Path) -> Option<Self> {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
         let address = free.local_addr().expect("it is bound").to_string();
@@ -102,7 +102,7 @@ impl Prometheus {
         (!ended).then_some(prometheus)
     }
 
-    /// The samples that a query has now. NaN is no sample: a quantile of nothing is NaN.
+    /// Returns the current samples of a query. NaN is not a sample: a quantile without data is NaN.
     pub(crate) fn query(&self, query: &str) -> Vec<Sample> {
         let answer = self.ask(&format!("/api/v1/query?query={}", encoded(query)));
         assert_eq!(answer["status"], "success", "{query}: {answer}");
@@ -118,7 +118,7 @@ impl Prometheus {
         samples.filter(|sample| !sample.value.is_nan()).collect()
     }
 
-    /// The alerts that fire now, with their labels.
+    /// Returns the alerts that fire now, with their labels.
     pub(crate) fn firing(&self) -> Vec<Value> {
         let answer = self.ask("/api/v1/alerts");
         let alerts = answer["data"]["alerts"].as_array().expect("a list");
@@ -132,7 +132,7 @@ impl Prometheus {
         serde_json::from_str(body).unwrap_or_else(|error| panic!("{path}: {error}: {answer}"))
     }
 
-    /// None if it does not listen yet. With HTTP 1.0 the answer is not in chunks.
+    /// Returns `None` if it does not listen yet. With HTTP 1.0 the answer is not chunked.
     fn get(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect(&self.address).ok()?;
         stream
@@ -162,7 +162,7 @@ fn configuration(services: &[&str]) -> String {
     )
 }
 
-/// Rules whose windows fit a test.
+/// Shortens the windows of the rules for a test.
 fn shortened(rules: &str) -> String {
     let mut short = String::new();
     for line in rules.lines() {

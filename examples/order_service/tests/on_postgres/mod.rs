@@ -1,4 +1,4 @@
-//! Two order services, each in a process of its own, with locks and data in one PostgreSQL database.
+//! Two order services in separate processes, with locks and data in one PostgreSQL database.
 
 use std::thread;
 
@@ -8,7 +8,7 @@ use leasehold_tests::scratch::Scratch;
 use crate::harness::http;
 use crate::harness::service::{self, Service};
 
-/// Fields drop in this order: the services go before what they use.
+/// The order of the fields is the order of drops: the services before the parts they use.
 struct TwoServices {
     services: [Service; 2],
     probe: PostgresProbe,
@@ -17,7 +17,7 @@ struct TwoServices {
 }
 
 impl TwoServices {
-    /// Both start at once, on a database without any table.
+    /// Starts both at once, on a database without any table.
     fn start(items: &str) -> Self {
         let database = Postgres::shared().database();
         let scratch = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
@@ -84,13 +84,13 @@ fn each_order_is_made_once_and_nothing_is_oversold() {
     let stock = |sku: &str| shop.count(&format!("SELECT stock FROM items WHERE sku = '{sku}'"));
     let served = statuses.iter().filter(|status| **status == 201).count();
     assert_eq!((sold("kettle"), stock("kettle")), (served, STOCK - served));
-    // Those who wait for too long are told so, and nothing else is an answer.
+    // Buyers who wait for too long get 503. The only other answers are a sale and "sold out".
     assert!(served <= STOCK, "{statuses:?}");
     let known = |status: &u16| [201, 410, 503].contains(status);
     assert!(statuses.iter().all(known), "{statuses:?}");
     assert_eq!(sold("cup") + stock("cup"), 1_000);
 
-    // Once the rush is over, the rest is sold, and every order is there once.
+    // After the rush, the rest is sold, and every order exists once.
     for number in served..=STOCK {
         let answer = http::post(shop.address(number), "/items/kettle/buy", "");
         let expected = if number < STOCK { 201 } else { 410 };
@@ -108,7 +108,7 @@ fn each_order_is_made_once_and_nothing_is_oversold() {
     assert!(list.contains(r#""count":30"#), "{list}");
 }
 
-/// Fails if a mistake in the URL is not told, or a password is shown.
+/// Fails if a mistake in the URL is not reported, or a password is shown.
 #[test]
 fn another_store_is_refused() {
     let run = |store: &str| {

@@ -29,12 +29,12 @@ const FLAGS: [&str; 11] = [
     "--hide-scrollbars",
     "--remote-debugging-pipe", // so that the browser ends with its driver
 ];
-/// The name by which `WebDriver` tells an element.
+/// Name of the field in which `WebDriver` returns the id of an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
-/// How long the page may take to show what a test waits for.
+/// Maximum time until the page shows what a test waits for.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Browsers run one after another: each one takes a processor while it starts.
+/// Browsers run one after another, because each one occupies a processor while it starts.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// A browser with an empty profile and one page. It ends when this is dropped.
@@ -87,7 +87,7 @@ impl Browser {
         browser
     }
 
-    /// Clicks the element as a user does: it must be visible, and nothing may cover it.
+    /// Clicks the element like a user: it must be visible, and nothing may cover it.
     pub(crate) fn click(&self, selector: &str) {
         let by = json!({ "using": "css selector", "value": selector });
         let found = self.post("/element", &by);
@@ -95,7 +95,7 @@ impl Browser {
         self.post(&format!("/element/{element}/click"), &json!({}));
     }
 
-    /// The value of a JavaScript expression.
+    /// Returns the value of a JavaScript expression.
     pub(crate) fn value(&self, expression: &str) -> Value {
         let script = format!("return {expression}");
         self.post("/execute/sync", &json!({ "script": script, "args": [] }))
@@ -105,13 +105,13 @@ impl Browser {
         self.value(expression) == Value::Bool(true)
     }
 
-    /// The text of an element; empty if there is none.
+    /// Returns the text of an element, or an empty text if there is none.
     pub(crate) fn text(&self, selector: &str) -> String {
         let text = self.value(&format!("document.querySelector({selector:?})?.innerText"));
         text.as_str().unwrap_or_default().to_owned()
     }
 
-    /// The texts of all elements that match.
+    /// Returns the texts of all matching elements.
     pub(crate) fn texts(&self, selector: &str) -> Vec<String> {
         let texts =
             format!("Array.from(document.querySelectorAll({selector:?}), one => one.innerText)");
@@ -131,7 +131,7 @@ impl Browser {
         );
     }
 
-    /// The window as a PNG.
+    /// Returns the window as a PNG.
     pub(crate) fn picture(&self) -> Vec<u8> {
         let path = format!("/session/{}/screenshot", self.session);
         let answer = http::get(&self.address, &path);
@@ -169,7 +169,7 @@ fn post(address: &str, path: &str, body: &Value) -> Value {
     answer["value"].take()
 }
 
-/// Where the driver says that it listens.
+/// Returns the address of the driver, from the port in its output.
 fn address_of(lines: impl std::io::BufRead) -> String {
     let mut said = String::new();
     for line in lines.lines() {
@@ -182,7 +182,7 @@ fn address_of(lines: impl std::io::BufRead) -> String {
     panic!("chromedriver did not start; it said {said:?}")
 }
 
-/// The first of these programs that is in the search path.
+/// Returns the first of these programs in the search path.
 fn program(names: &[&str]) -> PathBuf {
     let path = env::var_os("PATH").expect("there is a search path");
     let folders: Vec<_> = env::split_paths(&path).collect();

@@ -1,5 +1,5 @@
-//! The demonstration's page in headless Chromium. Fails if the page shows a double order with the
-//! lock on, or none with the lock off.
+//! Tests of the demonstration's page in headless Chromium. Fails if the page shows a double order
+//! with the lock on, or none with the lock off.
 
 mod browser;
 
@@ -17,12 +17,12 @@ use self::browser::Browser;
 use crate::harness::http;
 use crate::harness::service::Service;
 
-/// How long the payment provider takes: longer than a busy machine delays the second click.
+/// Response time of the payment provider, longer than a busy machine delays the second click.
 const PAYMENT_MS: &str = "2000";
-/// What the README's picture may weigh.
+/// Maximum size of the README's picture.
 const PICTURE_BYTES: usize = 400_000;
 
-/// The page of a demonstration. Fields drop in this order.
+/// The page of a demonstration. The order of the fields is the order of drops.
 struct Page {
     browser: Browser,
     rounds: u32,
@@ -34,7 +34,7 @@ struct Demo {
     _scratch: Scratch,
 }
 
-/// What the page shows of a round.
+/// A round, as the page shows it.
 #[derive(Debug)]
 struct Round {
     orders: String,
@@ -76,7 +76,7 @@ impl Page {
         assert_eq!(self.browser.is_true(is_on), on);
     }
 
-    /// Clicks a button, and does not wait for the end of the round.
+    /// Clicks a button, without waiting for the end of the round.
     fn begin(&mut self, button: &str) {
         let idle = "document.body.dataset.running === '0'";
         self.browser.wait_for("the end of the round before", idle);
@@ -205,8 +205,8 @@ fn a_killed_holder_keeps_its_lock_until_its_lease_ends_and_no_longer() {
     page.play("double_click", true).assert_single();
 }
 
-/// Fails also if the picture of the README, which this test draws, gets too heavy.
-/// `LEASEHOLD_PICTURE` names the file.
+/// Fails also if the picture for the README, which this test draws, is too large.
+/// `LEASEHOLD_PICTURE` specifies the file.
 #[test]
 fn without_the_lock_the_page_shows_double_orders_in_red() {
     let redis = Server::start();
@@ -254,7 +254,7 @@ fn in_memory_both_services_are_pools_of_one_process() {
     assert!(refused.body.contains("LEASEHOLD_URL"), "{refused:?}");
 }
 
-/// Fails if a demonstration that is killed leaves its services behind.
+/// Fails if a killed demonstration leaves its services behind.
 #[test]
 fn services_end_with_the_demonstration() {
     let redis = Server::start();

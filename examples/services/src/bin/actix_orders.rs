@@ -1,4 +1,4 @@
-//! Orders over HTTP, with actix-web: a second click is answered while the first one is processed.
+//! Orders over HTTP, with actix-web. A second click is refused while the first one is processed.
 //!
 //! ```sh
 //! LEASEHOLD_URL=redis://127.0.0.1/ cargo run -p leasehold-services --bin actix_orders
@@ -16,8 +16,8 @@ use actix_web::{App, HttpResponse, HttpServer, post};
 use leasehold::distributed_lock;
 use leasehold_services::{listen_address, payments, told_to_stop};
 
-/// Makes an order. `actix_web::Error` takes a `LockError` as it takes any `ResponseError`, so this
-/// needs no error type of its own.
+/// Makes an order. `actix_web::Error` converts from `LockError`, as from any `ResponseError`, so
+/// this function needs no custom error type.
 #[post("/orders/{id}")]
 #[distributed_lock(key = "order:<id>", ttl = "10s", watchdog)]
 async fn create_order(id: Path<String>) -> actix_web::Result<HttpResponse> {
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("listening on http://{address}");
     }
     server.run().await?;
-    // The server has stopped, so no handler holds a lock; this waits for releases on their way.
+    // The server has stopped, so no handler holds a lock. This waits for the last releases.
     leasehold::shutdown(Duration::from_secs(5)).await;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Orders over HTTP, with axum: a second click is answered while the first one is processed.
+//! Orders over HTTP, with axum. A second click is refused while the first one is processed.
 //!
 //! ```sh
 //! LEASEHOLD_URL=redis://127.0.0.1/ cargo run -p leasehold-services --bin axum_orders
@@ -19,18 +19,18 @@ use leasehold::{LockError, distributed_lock};
 use leasehold_services::{listen_address, payments, told_to_stop};
 use tokio::net::TcpListener;
 
-/// Makes an order. The lock answers a click that comes *while* the first one is processed. One that
-/// comes later needs a unique key in the table of orders: `examples/order_service` has one.
+/// Makes an order. The lock refuses a second click *while* the first one is processed. A later
+/// click needs a unique key in the table of orders, as in `examples/order_service`.
 #[distributed_lock(key = "order:<id>", ttl = "10s", watchdog)]
 async fn create_order(Path(id): Path<String>) -> Result<(StatusCode, String), OrderError> {
     payments::charge(&id).await?;
     Ok((StatusCode::CREATED, format!("order {id} is made\n")))
 }
 
-/// What a handler can answer other than success.
+/// Errors that a handler can return.
 #[derive(Debug, thiserror::Error)]
 enum OrderError {
-    /// The attribute makes this of its errors, by `From`.
+    /// The attribute converts its own errors to this, by `From`.
     #[error(transparent)]
     Lock(#[from] LockError),
     #[error("the payment provider: {0}")]
@@ -57,7 +57,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     axum::serve(listener, app)
         .with_graceful_shutdown(stop)
         .await?;
-    // The server has stopped, so no handler holds a lock; this waits for releases on their way.
+    // The server has stopped, so no handler holds a lock. This waits for the last releases.
     leasehold::shutdown(Duration::from_secs(5)).await;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A job that the cron of every machine starts, and that one machine runs.
+//! A job that cron starts on every machine, but that only one machine runs.
 //!
 //! ```text
 //! 0 3-8 * * *  LEASEHOLD_URL=redis://locks/ cron_job "$(date +\%F)"
@@ -16,10 +16,10 @@ const CUSTOMERS: [&str; 3] = ["ada", "grace", "edsger"];
 
 /// Charges all customers for a day.
 ///
-/// The key names the day: yesterday's job that is late does not stop today's. `hold` keeps the lock
-/// after success, so a machine with a clock that is late finds the job done, and so do the later
-/// starts of the day. After an error, or five seconds after a crash, the next start runs it again.
-/// Then the provider knows the ids of what was charged already.
+/// The key contains the day, so a late job of yesterday does not stop today's. `hold` keeps the
+/// lock after success. So a machine with a late clock finds the job done, and so do the later
+/// starts of the day. After an error, or five seconds after a crash, the next start runs the job
+/// again. The provider then knows the ids of the customers already charged.
 #[distributed_lock(
     key = "job:charge:<day>",
     ttl = "5s",
@@ -44,8 +44,8 @@ enum JobError {
     Payment(#[from] std::io::Error),
 }
 
-/// Runs the job, or finds that another machine runs it or has run it. That is a success as well:
-/// cron sends mail about what fails.
+/// Runs the job, or finds that another machine runs it or has run it. Both count as a success,
+/// because cron sends mail about failures.
 async fn run(day: &str) -> Result<String, JobError> {
     leasehold::init_from_env().await?;
     match charge_all(day).await {

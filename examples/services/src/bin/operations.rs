@@ -1,4 +1,4 @@
-//! What a service in production has around its handlers: start, readiness, metrics, and the end.
+//! The parts of a production service around its handlers: start, readiness, metrics, and shutdown.
 //!
 //! ```sh
 //! LEASEHOLD_URL=redis://127.0.0.1/ cargo run -p leasehold-services --bin operations
@@ -30,8 +30,8 @@ async fn create_order(Path(id): Path<String>) -> Result<(StatusCode, String), Lo
     })
 }
 
-/// Whether locks can be taken now. A balancer sends no requests to an instance that is not ready.
-/// Do not use it as a liveness probe: a restart of the service mends no Redis.
+/// Reports if locks can be taken now. A load balancer sends no requests to an instance that is not
+/// ready. Do not use this as a liveness probe: a restart of the service does not repair Redis.
 async fn ready() -> (StatusCode, String) {
     let report = match leasehold::pool() {
         Ok(pool) => pool.check().await,
@@ -45,9 +45,10 @@ async fn ready() -> (StatusCode, String) {
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
-    // Before the pool, which counts from its first call on.
+    // Before the pool, which counts from its first call.
     let metrics = PrometheusBuilder::new().install_recorder()?;
-    // It connects and checks: without Redis, or with a wrong password, the service does not start.
+    // Connects and checks the store. Without Redis, or with a wrong password, the service does not
+    // start.
     leasehold::init_from_env().await?;
     let app = Router::new()
         .route("/orders/{id}", post(create_order))
@@ -62,7 +63,8 @@ async fn run() -> Result<(), Box<dyn Error>> {
         .with_graceful_shutdown(stop) // it lets requests in flight finish
         .await?;
 
-    // After the server: until then handlers need their locks. It renews and releases what is left.
+    // After the server, because handlers need their locks until then. Renews and releases what is
+    // left.
     let end = leasehold::shutdown(Duration::from_secs(5)).await;
     println!(
         "stopped: {} locks still held, {} releases unconfirmed",

@@ -13,7 +13,7 @@ use leasehold::{Fence, LockError, LockPool, distributed_lock};
 use leasehold_services::payments;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 
-/// What a new database has.
+/// Contents of a new database.
 const SCHEMA: &str = "
     CREATE TABLE items (sku TEXT PRIMARY KEY, stock INTEGER, fence INTEGER);
     CREATE TABLE orders (id TEXT PRIMARY KEY, sku TEXT);
@@ -34,9 +34,9 @@ enum StockError {
     Database(#[from] sqlx::Error),
 }
 
-/// What the shop asks of its stock. The trait says nothing of locks.
+/// The stock, as the shop uses it. The trait does not mention locks.
 trait Stock {
-    /// Sells one item, and returns how many are left.
+    /// Sells one item, and returns the number of items left.
     async fn sell(&self, sku: &str, order: &str) -> Result<i64, StockError>;
 }
 
@@ -59,7 +59,7 @@ impl Stock for SqliteStock {
         let fence = lock.fence().map(Fence::as_i64);
         let mut transaction = self.db.begin().await?;
         // The first statement writes the fence. It waits for a transaction that an earlier holder
-        // has left open, and from here on that holder's late statements find a newer fence.
+        // has left open. After it, that holder's late statements find a newer fence.
         let stock: Option<i64> = sqlx::query_scalar(
             "UPDATE items SET fence = ?1 WHERE sku = ?2 AND fence <= ?1 RETURNING stock",
         )
@@ -81,7 +81,7 @@ impl Stock for SqliteStock {
             .bind(sku)
             .execute(&mut *transaction)
             .await?;
-        // A refusal, or a lease that is lost meanwhile, drops the transaction: it is rolled back.
+        // A refused payment or a lost lease drops the transaction, which rolls it back.
         payments::charge(order).await?;
         transaction.commit().await?; // inside the body, so inside the lock
         Ok(left)

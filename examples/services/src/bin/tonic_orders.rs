@@ -1,4 +1,4 @@
-//! Orders over gRPC, with tonic: a second call is answered while the first one is processed.
+//! Orders over gRPC, with tonic. A second call is refused while the first one is processed.
 //!
 //! ```sh
 //! LEASEHOLD_URL=redis://127.0.0.1/ cargo run -p leasehold-services --bin tonic_orders
@@ -23,8 +23,8 @@ struct Shop;
 
 #[tonic::async_trait]
 impl Orders for Shop {
-    /// Makes an order. `Status` takes a `LockError` by `From`, so this needs no error type of its
-    /// own.
+    /// Makes an order. `Status` converts from `LockError`, so this function needs no custom error
+    /// type.
     #[distributed_lock(key = "order:<request.get_ref().id>", ttl = "10s", watchdog)]
     async fn create(&self, request: Request<NewOrder>) -> Result<Response<Order>, Status> {
         let NewOrder { id } = request.into_inner();
@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .add_service(OrdersServer::new(Shop))
         .serve_with_incoming_shutdown(TcpIncoming::from(listener), stop)
         .await?;
-    // The server has stopped, so no call holds a lock; this waits for releases on their way.
+    // The server has stopped, so no call holds a lock. This waits for the last releases.
     leasehold::shutdown(Duration::from_secs(5)).await;
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Orders over HTTP, with a trace of each request in OpenTelemetry: how long it asked for its lock,
-//! how long it held it, and what it did inside.
+//! Orders over HTTP, with a trace of each request in OpenTelemetry. It shows the time to acquire
+//! the lock, the time for which it was held, and the work inside it.
 //!
 //! ```sh
 //! export OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4317    # a collector, Jaeger or Tempo
@@ -34,8 +34,8 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Sends spans to the collector. leasehold's have the target `leasehold`; the exporter's own
-/// connection has spans as well, which are left out.
+/// Sends spans to the collector. The spans of leasehold have the target `leasehold`. Spans of the
+/// exporter's own connection are left out.
 fn install_traces() -> Result<SdkTracerProvider, Box<dyn Error>> {
     let exporter = SpanExporter::builder().with_tonic().build()?;
     let provider = SdkTracerProvider::builder()
@@ -53,8 +53,8 @@ fn install_traces() -> Result<SdkTracerProvider, Box<dyn Error>> {
     Ok(provider)
 }
 
-/// The spans of the lock are inside of the request's: `leasehold::acquire`, and then
-/// `leasehold::held` around the body.
+/// Makes an order. The spans of the lock are inside the request's span: `leasehold::acquire`, and
+/// then `leasehold::held` around the body.
 #[distributed_lock(key = "order:<id>", ttl = "10s", watchdog)]
 async fn create_order(Path(id): Path<String>) -> Result<(StatusCode, String), OrderError> {
     let charge = tracing::info_span!("charge");
@@ -62,7 +62,7 @@ async fn create_order(Path(id): Path<String>) -> Result<(StatusCode, String), Or
     Ok((StatusCode::CREATED, format!("order {id} is made\n")))
 }
 
-/// A span for each request, in the trace that the caller's `traceparent` names.
+/// Creates a span for each request, in the trace named by the caller's `traceparent`.
 async fn traced(request: Request, next: Next) -> Response {
     let span = tracing::info_span!(
         "request",
@@ -71,7 +71,7 @@ async fn traced(request: Request, next: Next) -> Response {
         http.response.status_code = field::Empty,
     );
     let caller = TraceContextPropagator::new().extract(&Headers(request.headers()));
-    // Refused only for a span that no layer wants.
+    // Fails only for a span that no layer records.
     let _ = span.set_parent(caller);
     let response = next.run(request).instrument(span.clone()).await;
     span.record("http.response.status_code", response.status().as_u16());

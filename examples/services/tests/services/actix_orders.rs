@@ -31,8 +31,8 @@ fn told_to_stop_it_ends() {
     assert!(ended.status.success(), "{ended:?}");
 }
 
-/// To actix-web a client that has closed its connection looks like one that has only sent all that
-/// it has to say. So the handler runs on, with its lock.
+/// For actix-web, a client that has closed its connection looks like one that has only finished
+/// sending. So the handler keeps running, with its lock.
 #[test]
 fn a_handler_outlives_the_end_of_its_client() {
     let shop = Surroundings::start();

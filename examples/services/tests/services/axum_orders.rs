@@ -37,7 +37,7 @@ fn without_redis_it_is_503() {
     without_redis_no_order_is_made(&mut shop, &service);
 }
 
-/// A payment that is refused frees the lock, as any error does.
+/// A refused payment frees the lock, like any error.
 #[test]
 fn after_an_error_the_order_can_be_made() {
     let shop = Surroundings::start();
@@ -57,7 +57,7 @@ fn after_an_error_the_order_can_be_made() {
     }
 }
 
-/// axum drops the handler of a client that has gone; `detach` would let it run on.
+/// axum drops the handler of a client that has disconnected. `detach` would keep it running.
 #[test]
 fn a_client_that_hangs_up_leaves_no_lock() {
     let shop = Surroundings::start();

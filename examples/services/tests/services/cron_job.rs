@@ -8,18 +8,18 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_cron_job");
 const DAY: &str = "2030-01-31";
 const KEY: &str = "lock:job:charge:2030-01-31";
 
-/// The machine that has the job, and the first charge that it asks for.
+/// Starts a machine, which gets the job, and returns it with its first charge.
 fn machine_with_the_job(shop: &Surroundings) -> (Service, Charge) {
     shop.run_to_charge(PROGRAM, &[DAY], "ada:2030-01-31")
 }
 
-/// A machine that comes second.
+/// Starts another machine, and checks that it skips the job.
 fn assert_skips(shop: &Surroundings) {
     let machine = shop.run_to_end(PROGRAM, &[DAY]);
     assert_says(&machine, "skipped, another machine has the job");
 }
 
-/// Answers what the machine that has the job asks for.
+/// Pays for all customers of the machine that runs the job.
 fn pay_all(shop: &Surroundings, ada: Charge) {
     ada.pay();
     for customer in ["grace", "edsger"] {

@@ -1,4 +1,4 @@
-//! The services as processes, on a Redis of the test's own, and what their clients get.
+//! Tests the services as processes, with a Redis for each test, and checks the answers to clients.
 
 #![allow(
     missing_docs,

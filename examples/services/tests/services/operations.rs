@@ -52,7 +52,7 @@ fn outcomes_are_counted() {
         r#"leasehold_acquisitions_total{outcome="contended"} 1"#,
         r#"leasehold_releases_total{confirmed="true"} 1"#,
     ];
-    // Counts reach the recorder a few milliseconds later, by a thread of their own.
+    // Counts reach the recorder a few milliseconds later, through a separate thread.
     let mut metrics = String::new();
     let told = wait::try_until(LIMIT, || {
         metrics = get(&service, "/metrics").body;

@@ -1,4 +1,4 @@
-//! The page of recipes shows what is compiled and tested here.
+//! Checks that the code on the page of recipes is compiled and tested here.
 
 use super::harness::double_submission::{CONFLICT, UNAVAILABLE};
 
@@ -18,7 +18,8 @@ const PROGRAMS: [&str; 11] = [
     include_str!("../../src/bin/traced_orders.rs"),
 ];
 
-/// The page's code may be indented less, and a program breaks its lines where rustfmt wants it.
+/// Joins a text to one line, because the page and the program may break and indent lines
+/// differently.
 fn in_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -16,7 +16,7 @@ fn click(service: &Service) -> Answer {
     http::post(service.address(), "/orders/42", "")
 }
 
-/// The program that answers clicks. It listens to the first argument `serve`.
+/// Starts the program that answers clicks, with the argument `serve`.
 fn handler(shop: &Surroundings) -> Service {
     let mut service = None;
     wait::until("the handler listens", LIMIT, || {
@@ -35,12 +35,12 @@ fn is_made(service: &Service) -> bool {
     http::get(service.address(), "/orders/42").status == 200
 }
 
-/// How many jobs there are, done ones excluded.
+/// Returns the number of jobs, without the finished ones.
 fn jobs(probe: &RedisProbe) -> u64 {
     probe.run(cmd("XLEN").arg("jobs"))
 }
 
-/// The worker that the queue has given a job to last, and how often it gave it.
+/// Returns the worker that last received a job from the queue, and the number of its deliveries.
 fn given(probe: &RedisProbe) -> Option<(String, u64)> {
     let mut pending = cmd("XPENDING");
     pending.arg("jobs").arg("workers").arg(&["-", "+", "1"]);
@@ -49,7 +49,7 @@ fn given(probe: &RedisProbe) -> Option<(String, u64)> {
     entries.next().map(|(_, name, _, times)| (name, times))
 }
 
-/// The order is made once, nothing is left to do, and the next click can have the lock.
+/// Checks that the order is made once, nothing is left to do, and the next click can have the lock.
 fn assert_done(shop: &Surroundings, service: &Service) {
     let probe = shop.redis.probe();
     wait::until("the order is made", LIMIT, || is_made(service));
@@ -75,12 +75,12 @@ fn the_order_is_locked_until_its_job_is_done() {
         (first.status, first.body.as_str()),
         (202, "order 42 is queued\n")
     );
-    // On the queue, and no worker has it yet.
+    // The job is on the queue, and no worker has it yet.
     assert_eq!(click(&service).status, 409);
     assert!(probe.get(KEY).is_some());
     let _worker = worker(&shop, "one");
     let charge = shop.provider.asked_for("42");
-    // The worker renews the lock: it outlives its ttl of five seconds.
+    // The worker renews the lock, so it outlives its ttl of five seconds.
     let (begun, ttl) = (std::time::Instant::now(), Duration::from_secs(5));
     wait::until("a ttl", LIMIT, || {
         assert!(probe.get(KEY).is_some(), "the lock has expired");
@@ -91,8 +91,9 @@ fn the_order_is_locked_until_its_job_is_done() {
     assert_done(&shop, &service);
 }
 
-/// Two workers, of which one dies in mid-job. Before that the queue gives the job to the second one
-/// as well, because the first says nothing for long: the lock alone keeps the bodies apart.
+/// One of two workers dies in the middle of a job. Before that, the queue also gives the job to the
+/// second worker, because the first has reported nothing for a long time. Only the lock keeps the
+/// bodies apart.
 #[test]
 fn a_job_whose_worker_dies_comes_again_and_no_two_run_at_once() {
     let shop = Surroundings::start();
@@ -119,7 +120,7 @@ fn a_job_whose_worker_dies_comes_again_and_no_two_run_at_once() {
     assert_done(&shop, &service);
 }
 
-/// The lock has expired before any worker came, and a second click has queued a second job.
+/// The lock expires before any worker comes, and a second click queues a second job.
 #[test]
 fn a_job_that_comes_late_takes_the_lock_anew() {
     let shop = Surroundings::start();

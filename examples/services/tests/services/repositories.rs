@@ -12,10 +12,10 @@ use super::harness::{LIMIT, Surroundings};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_repositories");
 const KEY: &str = "lock:stock:eu:kettle";
-/// What a process that waits for the key leaves on the server.
+/// Pattern of the keys on the server that exist while a process waits for the key.
 const QUEUE: &str = "lock:%leasehold:queue:*";
 
-/// A database with two kettles, and what sells them.
+/// A database with two kettles, and the servers for the program that sells them.
 struct Shop {
     around: Surroundings,
     scratch: Scratch,
@@ -33,14 +33,14 @@ impl Shop {
         self.scratch.file("shop.sqlite")
     }
 
-    /// Starts to sell, and waits until the first buyer is to pay.
+    /// Starts the program, and waits until the first buyer must pay.
     fn sell(&self, orders: &[&str]) -> (Service, Charge) {
         let arguments = self.arguments(orders);
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         self.around.run_to_charge(PROGRAM, &arguments, orders[0])
     }
 
-    /// Sells to its end.
+    /// Runs the program to its end.
     fn sell_all(&self, orders: &[&str]) -> Ended {
         let arguments = self.arguments(orders);
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
@@ -53,7 +53,7 @@ impl Shop {
         std::iter::once(file).chain(orders).collect()
     }
 
-    /// The charge that the next buyer asks for, in either process.
+    /// Returns the charge of the next buyer, in either process.
     fn next_charge(&self) -> Charge {
         let mut charge = None;
         wait::until("a buyer is to pay", LIMIT, || {
@@ -63,8 +63,8 @@ impl Shop {
         charge.expect("a buyer asked")
     }
 
-    /// Waits until a buyer of another process queues for the kettles. No buyer may come as far as
-    /// to pay meanwhile.
+    /// Waits until a buyer of another process queues for the kettles. No second buyer may reach the
+    /// payment meanwhile.
     fn wait_for_a_queue(&self) {
         let probe = self.around.redis.probe();
         wait::until("a buyer queues", LIMIT, || {
@@ -73,7 +73,7 @@ impl Shop {
         });
     }
 
-    /// How many kettles are left, and how many orders there are.
+    /// Returns the number of kettles left, and the number of orders.
     fn books(&self) -> (i64, i64) {
         let sql = "SELECT stock, (SELECT COUNT(*) FROM orders) FROM items";
         block_on(async {
@@ -122,8 +122,8 @@ fn what_is_sold_was_in_stock() {
     assert!(shop.around.provider.next().is_none(), "a third charge");
 }
 
-/// Another client deletes the key. The next renewal finds it gone, the body is dropped, and with it
-/// the transaction, in which the sale was written already.
+/// Another client deletes the key. The next renewal detects that, and the body is dropped. So is
+/// its transaction, which already contains the sale.
 #[test]
 fn a_lease_that_is_lost_rolls_the_sale_back() {
     let shop = Shop::start();
@@ -149,8 +149,8 @@ fn a_payment_that_is_refused_rolls_the_sale_back() {
     assert_eq!(shop.books(), (1, 1));
 }
 
-/// The row has the fence of a later holder: a buyer of an earlier lease is refused by the database
-/// alone, before anything is charged.
+/// The row has the fence of a later holder. So the database alone refuses a buyer with an earlier
+/// lease, before anything is charged.
 #[test]
 fn a_buyer_that_comes_late_is_refused_by_the_table() {
     let shop = Shop::start();

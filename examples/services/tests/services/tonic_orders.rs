@@ -31,7 +31,7 @@ fn new_order() -> NewOrder {
     }
 }
 
-/// Calls over a connection of its own.
+/// Calls the service over a new connection.
 fn create(service: &Service) -> Result<Order, Status> {
     block_on(async {
         let mut client = client(service).await;
@@ -70,7 +70,7 @@ fn without_redis_it_is_unavailable() {
     assert!(shop.provider.next().is_none(), "a charge without a lock");
 }
 
-/// tonic drops the call of a client that has cancelled it; `detach` would let it run on.
+/// tonic drops a call that its client has cancelled. `detach` would keep it running.
 #[test]
 fn a_client_that_cancels_leaves_no_lock() {
     let shop = Surroundings::start();

@@ -1,4 +1,4 @@
-//! The spans of a lock as an OpenTelemetry collector gets them.
+//! The spans of a lock, as an OpenTelemetry collector receives them.
 
 use std::fmt::Write as _;
 use std::net::TcpListener;
@@ -28,7 +28,7 @@ const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
 const OTHER_TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 
-/// Takes spans as a collector does, over OTLP.
+/// Receives spans over OTLP, like a collector.
 struct Collector {
     address: String,
     spans: Arc<Mutex<Vec<Span>>>,
@@ -76,7 +76,7 @@ impl Collector {
         }
     }
 
-    /// The spans of a trace, in the order in which they began.
+    /// Returns the spans of a trace, in the order of their start.
     fn trace(&self, id: &str) -> Vec<Span> {
         let spans = self.spans.lock().expect("no panic");
         let of_trace = spans.iter().filter(|span| hex(&span.trace_id) == id);
@@ -110,7 +110,7 @@ fn click(service: &Service, trace: &str) -> Answer {
     http::send_with(service.address(), "POST /orders/42", &headers, "")
 }
 
-/// The one span of this name.
+/// Returns the only span with this name.
 fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
     let mut of_name = spans.iter().filter(|span| span.name == name);
     let span = of_name.next();
@@ -177,7 +177,7 @@ fn the_lock_is_a_part_of_the_request_s_trace() {
     assert_outcome(acquire, "contended");
 }
 
-/// A collector that is away costs neither an order nor a lock.
+/// An unavailable collector affects neither orders nor locks.
 #[test]
 fn without_a_collector_orders_are_made() {
     let shop = Surroundings::start();

@@ -18,7 +18,8 @@ use crate::owner::Owner;
 use crate::store::{Failure, OpId, Reply, Retry};
 
 impl Core {
-    /// Begins an acquire; answered by `Granted` or `Failed`.
+    /// Begins an acquire. It ends with `Granted` or `Failed`, or with `Recalled` for a call with
+    /// `replay`.
     pub(crate) fn acquire(&mut self, id: TicketId, acquire: Acquire, now: Instant) {
         if self.drain.is_some() {
             self.signal(Signal::Failed(id, LockError::ShuttingDown));
@@ -48,7 +49,7 @@ impl Core {
         }
     }
 
-    /// The error of a call that can be refused without asking the store.
+    /// Returns the error of a call that can be refused without asking the store.
     fn refusal(&self, acquire: &Acquire, now: Instant) -> Option<LockError> {
         let queue = self.queues.get(&acquire.key)?;
         if acquire.waits() {
@@ -75,13 +76,13 @@ impl Core {
             };
             return queue.waiting().any(exclusive).then(contended);
         }
-        // While the head asks, the answer to the head serves this call as well.
+        // While the head asks, the answer to the head also serves this call.
         let head = queue.head().and_then(|head| self.tickets.get(head));
         let asking = head.is_some_and(Ticket::is_asking);
         (queue.held_for(now).is_some() && !asking).then(contended)
     }
 
-    /// The owner of the lock, in this process or in another, as far as it is known.
+    /// Returns the owner of the lock in this or another process, if known.
     fn owner_of(&self, queue: &KeyQueue) -> Option<Arc<Owner>> {
         match queue.holder().and_then(|id| self.tickets.get(id)) {
             Some(holder) => Some(Arc::new(Owner::here(holder.acquire().function))),
@@ -120,8 +121,8 @@ impl Core {
                 }
                 self.grant(id, sent, fence, now);
             }
-            // The lease is as good as over, because the answer came late. Asked again, the store
-            // gives the full ttl.
+            // The answer came so late that the lease is practically over. A new request gets the
+            // full ttl.
             Ok(Reply::Acquired { .. }) if current && in_time => self.ask_again(id, now),
             Ok(Reply::Held {
                 left,
@@ -134,7 +135,7 @@ impl Core {
         }
     }
 
-    /// The ticket `id` holds the key; the lease is counted from `sent`.
+    /// Grants the key to the ticket `id`. The lease is counted from `sent`.
     pub(super) fn grant(
         &mut self,
         id: TicketId,
@@ -154,7 +155,8 @@ impl Core {
         let acquire = ticket.acquire();
         let mut lease = Lease::new(acquire.terms, sent, fence, now);
         if let Some(watchdog) = acquire.watchdog {
-            // From the grant: a lease that was handed over began before this call had the lock.
+            // Counted from the grant, because a handed-over lease began before this call had the
+            // lock.
             lease.set_ceiling(watchdog.max_hold.map(|limit| now + limit));
             lease.plan_renewal(Some(self.renewals.time(watchdog, sent)));
         }
@@ -171,7 +173,7 @@ impl Core {
         });
         let (key, share) = (&ticket.acquire().key, ticket.acquire().share);
         let queue = self.queues.get(key);
-        // The check spares most calls the work: mostly no other call waits for the key.
+        // This check spares most calls the work: usually no other call waits for the key.
         if share.is_some() || queue.is_some_and(|queue| queue.head().is_some()) {
             let key = key.clone();
             let answer = Answer {
@@ -196,7 +198,8 @@ impl Core {
         }
     }
 
-    /// Another process holds the key: calls that try once are refused, the rest polls again later.
+    /// Handles a key that another process holds. Refuses the calls that try once; the others poll
+    /// again later.
     fn contended(
         &mut self,
         id: TicketId,
@@ -261,7 +264,8 @@ impl Core {
         let key = ticket.acquire().key.clone();
         match failure.retry {
             Retry::Never => self.fail(id, failure.error, now),
-            // At once only once: a failure that repeats would repeat at the speed of the network.
+            // Retried at once only once: a persistent failure would repeat at the speed of the
+            // network.
             Retry::Now if self.may_hurry(&key) => self.hurry(&key, now),
             Retry::Now | Retry::Later => {
                 if let Some(queue) = self.queues.get_mut(&key) {
@@ -304,7 +308,8 @@ impl Core {
         self.advance(&key, now);
     }
 
-    /// The error of a call that is out of time: in the queue, or because the store did not answer.
+    /// Returns the error of a call that ran out of time, in the queue or because the store did not
+    /// answer.
     fn out_of_time(&self, ticket: &Ticket, now: Instant) -> LockError {
         let (acquire, waited) = (ticket.acquire(), ticket.waited(now));
         let queue = self.queues.get(&acquire.key);
@@ -323,27 +328,27 @@ impl Core {
         }
     }
 
-    /// Ends a ticket that is still acquiring. A key that it may have left on the server is removed.
+    /// Ends an acquiring ticket, and removes the key that it may have left on the server.
     pub(super) fn fail(&mut self, id: TicketId, error: LockError, now: Instant) {
         self.signal(Signal::Failed(id, error));
         self.leave(id, false, now);
     }
 }
 
-/// The store's answer to one call, which answers calls that try once as well.
+/// The store's answer to one call. It also answers calls that try once.
 struct Answer {
-    /// The kind of share that was asked for.
+    /// Requested kind of share; none for an exclusive lock.
     share: Option<Share>,
-    /// The call of this process that has the lock by it.
+    /// The call of this process that got the lock by this answer.
     granted: Option<TicketId>,
-    /// How long the holder's lease still runs, if that is known.
+    /// Remaining lease of the holder, if known.
     left: Option<Duration>,
-    /// The holder's owner in another process, if that is known.
+    /// Owner in another process, if known.
     owner: Option<Arc<Owner>>,
 }
 
 impl Answer {
-    /// Whether the answer refuses a call that tries once, too.
+    /// True if the answer also refuses `acquire`, a call that tries once.
     fn refuses(&self, acquire: &Acquire) -> bool {
         match acquire.share {
             None => true,

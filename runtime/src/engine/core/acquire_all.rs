@@ -4,10 +4,10 @@
 //! for one of the keys. The request succeeds if the store finds all keys free. Any other call takes
 //! its locks individually, where it can queue.
 //!
-//! Each lock has a ticket of its own, and from the grant on the tickets are independent. If the
-//! request fails, each ticket asks again by itself with the same token, so the store finds a lock
-//! that it has already granted. The tickets never wait for another holder, so no two calls can wait
-//! for each other.
+//! Each lock has its own ticket, and the tickets are independent after the grant. If the request
+//! fails, each ticket asks again alone with the same token, so the store finds a lock that it
+//! already granted. The tickets never wait for another holder, so no two calls can wait for each
+//! other.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ use crate::error::LockError;
 use crate::store::{Failure, Op, OpId, Reply};
 
 impl Core {
-    /// Asks for all locks of one call. Each ticket tries once, for at most `wait` unless that is
-    /// zero. Each ticket is answered by `Granted`, `Failed` or `Apart`.
+    /// Asks for all locks of one call. Each ticket tries once. If `wait` is not zero, it limits the
+    /// time of that try. Each ticket is answered by `Granted`, `Failed` or `Apart`.
     pub(crate) fn acquire_all(
         &mut self,
         acquires: Vec<(TicketId, Acquire)>,
@@ -124,8 +124,8 @@ impl Core {
         }
     }
 
-    /// Tells the call to ask individually: `op` has taken no lock. Another ticket's key was held,
-    /// or the call queues.
+    /// Signals the call to ask individually, because `op` took no lock: another ticket's key was
+    /// held, or the call queues.
     fn ask_individually(&mut self, op: OpId, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;

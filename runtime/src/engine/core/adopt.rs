@@ -1,12 +1,13 @@
-//! Giving a held lock away, and adopting one that was given away.
+//! Giving held locks away, and adopting them.
 //!
-//! A lock that is given away keeps its token at the store until it is adopted or expires. This core
-//! forgets it: it neither renews nor releases the lock. The core that adopts it replaces the token
-//! in one step with a check of the old one. So of two that adopt the same lock, one finds neither
-//! token and is refused. A repeated request finds its own token, and succeeds again.
+//! A given-away lock keeps its token at the store until it is adopted or expires. This core forgets
+//! the lock: it neither renews nor releases it. The adopting core checks the old token and replaces
+//! it in one step. If two cores adopt the same lock, the second one finds neither the old token nor
+//! its own, and is refused. A repeated request finds its own token, and succeeds again.
 //!
-//! An adopted lease is counted from the request that adopted it, as any other. A lock that may have
-//! been adopted without an answer is removed, as an acquire that was given up.
+//! Like any other lease, an adopted lease is counted from its request. If an adoption has no
+//! answer, the store may have carried it out. Then the lock is removed, as after an abandoned
+//! acquire.
 
 use std::time::Duration;
 
@@ -21,11 +22,11 @@ use crate::base::seeded::seeded;
 use crate::error::LockError;
 use crate::store::{Failure, Op, OpId, Reply, Retry};
 
-/// The mean pause before a failed request is sent again.
+/// Mean pause before a failed request is sent again.
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Core {
-    /// Forgets a lock that is held, and leaves it at the store. Not answered.
+    /// Forgets a held lock and leaves it at the store. The caller gets no answer.
     pub(crate) fn give_away(&mut self, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get(id) else {
             return;
@@ -39,7 +40,7 @@ impl Core {
         self.shutdown_due(now);
     }
 
-    /// Adopts a lock with the token of `acquire`; answered by `Granted` or `Failed`.
+    /// Adopts a lock with the token of `acquire`. The answer is `Granted` or `Failed`.
     pub(crate) fn adopt(
         &mut self,
         id: TicketId,
@@ -116,7 +117,7 @@ impl Core {
                 } else {
                     adoption.fence_among(fence, reserved_fences)
                 };
-                // Its reserved fences may have been used up before it was given away.
+                // The reserved fences may have been used up before the lock was given away.
                 let tenure = Tenure::begin(fence, 0, wanted, now);
                 self.queues.open(&key).granted(id, false, tenure, now);
                 self.grant(id, sent, fence, now);
@@ -134,7 +135,7 @@ impl Core {
         }
     }
 
-    /// An adoption has no answer, or is to be tried again.
+    /// Repeats an unanswered or failed adoption. Fails the ticket if its time is over.
     pub(super) fn adopt_due(&mut self, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get(id) else {
             return;

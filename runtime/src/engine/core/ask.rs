@@ -8,7 +8,7 @@ use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 use crate::store::Op;
 
-/// How many calls that share a lock ask for it at once.
+/// Maximum number of calls that ask for one shared lock at the same time.
 const MOST_SHARES_AT_ONCE: usize = 64;
 
 impl Core {
@@ -32,7 +32,8 @@ impl Core {
         Some(head)
     }
 
-    /// Asks, unless too many requests are under way: a further one would only wait behind them.
+    /// Lets the head ask, unless too many requests are under way. Another request would only wait
+    /// behind them.
     fn ask_from_head(&mut self, key: &FullKey, head: TicketId, now: Instant) {
         if self.requests.are_too_many() {
             return self.queues.hold_back(key);
@@ -49,8 +50,7 @@ impl Core {
         }
     }
 
-    /// Lets the keys that were held back ask, in their order, while few enough requests are under
-    /// way.
+    /// Lets the held-back keys ask, in their order, while few enough requests are under way.
     pub(super) fn resume(&mut self, now: Instant) {
         while !self.requests.are_too_many() {
             let Some(key) = self.queues.next_held_back() else {
@@ -60,7 +60,7 @@ impl Core {
         }
     }
 
-    /// The calls at the head of the queue that would share the lock and have not asked.
+    /// Returns the calls at the head of the queue that would share the lock and have not asked.
     fn sharers_at_head(&self, key: &FullKey) -> Vec<TicketId> {
         let Some(queue) = self.queues.get(key) else {
             return Vec::new();
@@ -75,7 +75,7 @@ impl Core {
         queued.map(|(id, _)| id).collect()
     }
 
-    /// The key is likely free: the head asks at once.
+    /// Lets the head ask at once, because the key is likely free.
     pub(super) fn hurry(&mut self, key: &FullKey, now: Instant) {
         if let Some(queue) = self.queues.get_mut(key) {
             queue.freed(now);
@@ -83,12 +83,12 @@ impl Core {
         self.advance(key, now);
     }
 
-    /// The store says that it handed the key over to this process.
+    /// Handles the store's message that it handed the key over to this process.
     pub(crate) fn called(&mut self, key: &FullKey, now: Instant) {
         match self.queues.get_mut(key) {
-            // No call waits any more.
+            // No call waits any longer.
             None => self.leave_store_queue(key),
-            // An older message: this process has the key.
+            // The message is outdated: this process already has the key.
             Some(queue) if queue.holder().is_some() => {}
             Some(queue) => {
                 queue.called();
@@ -97,15 +97,16 @@ impl Core {
         }
     }
 
-    /// The store says that another process queues for a key that this process has, or had.
+    /// Handles the store's message that another process queues for a key that this process has, or
+    /// had.
     pub(crate) fn key_wanted(&mut self, key: &FullKey, now: Instant) {
         if let Some(queue) = self.queues.get_mut(key) {
             queue.wanted(now);
         }
     }
 
-    /// Gives up the place in the store's queue. If that fails, the processes behind wait for at
-    /// most one claim.
+    /// Gives up the place in the store's queue. If that fails, the store may hand the key over to
+    /// this process, and the processes behind wait until that claim expires.
     fn leave_store_queue(&mut self, key: &FullKey) {
         if seeded!(DroppedCallKeepsItsPlace) {
             return;

@@ -1,4 +1,4 @@
-//! A lock that is being removed from the store: how often that was tried, and what is known of it.
+//! Removal of a lock from the store: its tries, and what is known of their outcome.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use crate::store::{Failure, Retry};
 pub(super) const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LONGEST_RETRY: Duration = Duration::from_secs(1);
 
-/// A lock that is being removed from the store.
+/// Removal of a lock from the store.
 #[derive(Debug)]
 pub(super) struct Cleanup {
-    /// Until when the caller waits for the outcome.
+    /// Time until which the caller waits for the outcome; none if no caller waits.
     awaited: Option<Instant>,
     next_try: Instant,
-    /// At this time the key has expired by itself.
+    /// Time at which the key has expired even without a removal.
     until: Instant,
     tries: u32,
-    /// Tries that the store has carried out or may yet carry out. A try counts until an answer says
-    /// that the store has not carried it out.
+    /// Tries that the store has carried out or may yet carry out. A try counts until an answer
+    /// shows that the store did not carry it out.
     open: u32,
-    /// Whether each try leaves the key free for clients that know no queue.
+    /// True if each try leaves the key free for clients that do not know the queue.
     makes_way: bool,
     origin: Origin,
-    /// Whether the store has confirmed a removal.
+    /// True if the store has confirmed a removal.
     removed: bool,
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Origin {
         fence: Option<Fence>,
         expires: Instant,
     },
-    /// A lost lease; the caller was told of the loss.
+    /// A lost lease. The caller was notified of the loss.
     Lost,
     /// An abandoned acquire, which may have set the key.
     Abandoned,
@@ -64,13 +64,13 @@ impl Cleanup {
         }
     }
 
-    /// When something is to be done next.
+    /// Returns the time of the next action.
     pub(super) fn next_due(&self) -> Instant {
         let next = self.next_try.min(self.until);
         self.awaited.map_or(next, |awaited| next.min(awaited))
     }
 
-    /// Whether each try leaves the key free for clients that know no queue.
+    /// True if each try leaves the key free for clients that do not know the queue.
     pub(super) fn makes_way(&self) -> bool {
         self.makes_way
     }
@@ -79,7 +79,7 @@ impl Cleanup {
         self.tries
     }
 
-    /// The fence of a lease that lasted.
+    /// Returns the fence of a lease that lasted.
     pub(super) fn fence(&self) -> Option<Fence> {
         match self.origin {
             Origin::Live { fence, .. } => fence,
@@ -87,17 +87,17 @@ impl Cleanup {
         }
     }
 
-    /// Whether a lock that was held is removed, and not an acquire that was given up.
+    /// True if the removal ends a held or lost lock, and not an abandoned acquire.
     pub(super) fn ends_a_lock(&self) -> bool {
         self.origin != Origin::Abandoned
     }
 
-    /// Whether the store has confirmed a removal.
+    /// True if the store has confirmed a removal.
     pub(super) fn is_removed(&self) -> bool {
         self.removed
     }
 
-    /// Whether the key has expired by itself.
+    /// True if the key has expired by now, even without a removal.
     pub(super) fn has_expired(&self, now: Instant) -> bool {
         self.until <= now
     }
@@ -106,12 +106,12 @@ impl Cleanup {
         self.next_try <= now
     }
 
-    /// The next try is due at `now`.
+    /// Makes the next try due at `now`.
     pub(super) fn try_at(&mut self, now: Instant) {
         self.next_try = now;
     }
 
-    /// A removal is sent, and the store has `patience` to answer.
+    /// Records a sent removal. The store has `patience` to answer.
     pub(super) fn tried(
         &mut self,
         patience: Duration,
@@ -124,15 +124,16 @@ impl Cleanup {
         self.next_try = now + patience + pause;
     }
 
-    /// Whether an answer at `now` that the lock is gone tells of a loss. Then no request of this
-    /// ticket can have removed the key: the store cannot have carried out another try, no acquire
-    /// is open, and the key cannot have expired by itself.
+    /// True if an answer at `now` that the lock is gone proves a loss. Then no request of this
+    /// ticket can have removed the key: no acquire was open, and the store cannot have carried out
+    /// another try. The key cannot have expired, either.
     pub(super) fn missed(&self, certain: bool, now: Instant) -> bool {
         let live = matches!(self.origin, Origin::Live { expires, .. } if now < expires);
         certain && live && self.open == 1
     }
 
-    /// The store has carried out a removal. Returns whether the caller waits to be told.
+    /// Records that the store carried out a removal. Returns true if the caller waits for the
+    /// outcome.
     pub(super) fn removed(
         &mut self,
         now: Instant,
@@ -143,7 +144,7 @@ impl Cleanup {
         self.awaited.take().is_some()
     }
 
-    /// A removal failed, or its outcome is not known.
+    /// Records that a removal failed, or that its outcome is unknown.
     pub(super) fn failed(
         &mut self,
         failure: &Failure,
@@ -161,13 +162,13 @@ impl Cleanup {
         self.next_try = now + spread(pause);
     }
 
-    /// Whether the caller has waited for long enough. It is told once.
+    /// Returns true once, when the caller has waited long enough.
     pub(super) fn gives_up_waiting(&mut self, now: Instant) -> bool {
         self.awaited.take_if(|awaited| *awaited <= now).is_some()
     }
 }
 
-/// The pause after `tries` tries.
+/// Returns the pause after `tries` tries.
 fn pause(tries: u32) -> Duration {
     FIRST_RETRY
         .saturating_mul(1 << tries.min(10))

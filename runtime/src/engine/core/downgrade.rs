@@ -1,8 +1,8 @@
-//! From an exclusive lock to a share of it.
+//! Turning an exclusive lock into a share.
 //!
-//! The request is a renewal of the share that the call wants. In one step the store ends the
-//! exclusive lock and makes the share. The request is repeated like any renewal, until the answer
-//! is known or the lease is over. From the first request on the call counts as a reader, so its
+//! The request is a renewal of the requested share. In one step the store ends the exclusive lock
+//! and creates the share. Like any renewal, the request is repeated until the answer is known or
+//! the lease is over. The call counts as a reader as soon as the first request is sent, so its
 //! renewals and its removal fit either outcome.
 
 use super::Core;
@@ -12,7 +12,8 @@ use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 
 impl Core {
-    /// Lets readers in beside the holder; answered by `Shared`, or by the loss of the lease.
+    /// Lets readers share the lock with its holder. The answer is `Shared`, or the loss of the
+    /// lease.
     pub(crate) fn downgrade(&mut self, id: TicketId, now: Instant) {
         let ticket = self.tickets.get_mut(id);
         let Some(ticket) = ticket.filter(|ticket| ticket.lease().is_some()) else {
@@ -31,8 +32,8 @@ impl Core {
         self.arm(id);
     }
 
-    /// A renewal as a share was confirmed. If that renewal made the share, waiting readers may
-    /// join.
+    /// Handles the confirmed renewal of a share. If that renewal created the share, waiting readers
+    /// may join.
     pub(super) fn is_shared(&mut self, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get(id) else {
             return;

@@ -18,32 +18,32 @@ use crate::base::clock::Instant;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// Locks with a release that the store confirmed during the shutdown.
+    /// Locks whose release the store confirmed during the shutdown.
     pub released: usize,
-    /// Locks that their holders still held when the time was up. The engine renews them for as long
-    /// as the process runs. When the process ends they expire after their ttl.
+    /// Locks still held by their holders when the time was up. The engine renews them for as long
+    /// as the process runs. When the process ends, they expire after their ttl.
     pub still_held: usize,
-    /// Locks that were released or lost, without a confirmation of the store when the time was up.
-    /// They expire after their ttl at the latest.
+    /// Released or lost locks whose end the store had not confirmed when the time was up. They
+    /// expire after their ttl at the latest.
     pub unconfirmed: usize,
 }
 
 /// Shutdowns under way.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
-    /// The number of each shutdown that is not reported yet, and its limit.
+    /// The number and the limit of each unreported shutdown.
     waiting: Vec<(u64, Instant)>,
     released: usize,
     expired: usize,
 }
 
 impl Drain {
-    /// Adds a shutdown, which is reported at `limit` at the latest.
+    /// Adds a shutdown. Its report is due at `limit` at the latest.
     pub(super) fn add(&mut self, number: u64, limit: Instant) {
         self.waiting.push((number, limit));
     }
 
-    /// Counts a release that has ended, confirmed by the store or not.
+    /// Counts an ended release, confirmed by the store or not.
     pub(super) fn count_release(&mut self, confirmed: bool) {
         if confirmed {
             self.released += 1;
@@ -52,19 +52,19 @@ impl Drain {
         }
     }
 
-    /// The earliest limit of a shutdown that is not reported yet.
+    /// Returns the earliest limit of an unreported shutdown.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.waiting.iter().map(|(_, deadline)| *deadline).min()
     }
 
-    /// Takes out the shutdowns to report now: all of them if no lock is left to release.
+    /// Removes and returns the shutdowns to report now: all of them if no lock is left to release.
     pub(super) fn take_over(&mut self, nothing_left: bool, now: Instant) -> Vec<u64> {
         let over = |(_, deadline): &mut (u64, Instant)| nothing_left || *deadline <= now;
         let over = self.waiting.extract_if(.., over);
         over.map(|(number, _)| number).collect()
     }
 
-    /// The report while `still_held` locks are held and `leaving` are being released.
+    /// Returns the report while `still_held` locks are held and `leaving` locks are being released.
     pub(super) fn report(&self, still_held: usize, leaving: usize) -> ShutdownReport {
         ShutdownReport {
             released: self.released,

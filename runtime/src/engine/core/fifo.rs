@@ -8,8 +8,8 @@ use super::ticket::TicketId;
 /// Tickets in the order of their arrival; a ticket is pushed at most once. A single ticket, the
 /// usual case of an uncontended lock, takes no heap memory.
 ///
-/// A ticket that leaves from the middle keeps its place until half of the places are empty. So it
-/// takes linear time to drop all callers of a long queue.
+/// A ticket that leaves from the middle keeps its place until half of the places are empty. So
+/// dropping all callers of a long queue takes linear time.
 #[derive(Debug, Default)]
 pub(super) struct Fifo {
     /// None only if the queue is empty.

@@ -3,17 +3,17 @@
 //! The key keeps its token. The token moves to the successor together with the rest of the lease.
 //! That is safe for four reasons:
 //! - The lease is still counted from the same request.
-//! - Both calls have the same ttl, so no request of the old call that is under way can shorten the
-//!   lease of the new one.
-//! - The fence is one that the store reserved when it granted the lock.
-//! - No transaction of the old call can verify the lock: the program has not read its fence, or
-//!   the store has no such transactions.
+//! - Both calls have the same ttl, so no pending request of the old call can shorten the lease of
+//!   the new one.
+//! - The store reserved the fence when it granted the lock.
+//! - No transaction of the old call can verify the lock: the program has not read its fence, or the
+//!   store has no such transactions.
 //!
-//! Where one of these does not hold, the lock is released and asked for anew.
+//! If one of these does not hold, the lock is released and requested again.
 //!
 //! The store is not asked, so it may have lost the lock. Then calls may begin on a lost lease: at
-//! most one for each reserved fence, and only while half of the ttl is left. Their fences are below
-//! that of a new holder.
+//! most one for each reserved fence, and only while at least half of the ttl is left. Their fences
+//! are below that of a new holder.
 
 use super::Core;
 use super::queue::KeyQueue;
@@ -24,7 +24,7 @@ use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 
 impl Core {
-    /// Hands the lock of `id` over to its successor. Returns whether there was one.
+    /// Hands the lock of `id` over to its successor. Returns true if there was one.
     pub(super) fn hand_over(&mut self, id: TicketId, awaited: bool, now: Instant) -> bool {
         let Some(successor) = self.successor(id, now) else {
             return false;
@@ -72,8 +72,9 @@ impl Core {
         true
     }
 
-    /// A transaction may hold the lock of `id` beyond its release, which follows. The store knows
-    /// its transactions, and gives the lock to the next call after them.
+    /// Excludes the lock of `id` from a hand-over, because a transaction may hold it beyond the
+    /// release that follows. The store knows its transactions, and gives the lock to the next call
+    /// after them.
     pub(crate) fn may_be_pinned(&mut self, id: TicketId) {
         let Some(ticket) = self.tickets.get(id) else {
             return;
@@ -84,7 +85,7 @@ impl Core {
         }
     }
 
-    /// The head of the queue, if the lock of `id` may be handed over to it.
+    /// Returns the head of the queue, if the lock of `id` may be handed over to it.
     fn successor(&self, id: TicketId, now: Instant) -> Option<TicketId> {
         let holder = self.tickets.get(id)?;
         let lease = holder.lease()?;
@@ -93,7 +94,7 @@ impl Core {
         let longest = self.limits.longest_turn.unwrap_or(terms.ttl() / 4);
         let successor = queue.head()?;
         let ticket = self.tickets.get(successor)?;
-        // At least half of the ttl is left, so that the successor has time for its work.
+        // At least half of the ttl must be left, so that the successor has time for its work.
         let enough = now + terms.ttl() / 2 <= terms.soft(lease.sent())
             && queue.may_hand_over(self.limits.max_passes, longest, now);
         let may = queue.is_held_by(id)
@@ -104,20 +105,21 @@ impl Core {
             && ticket.acquire().outlives_the_process(lease.sent(), now)
             && (!holder.is_kept(now) || seeded!(self, KeptHandedOver))
             && holder.recorded().is_none()
-            // The store may keep a result for it, which only the store knows.
+            // The store may keep a result for the successor, and only the store knows.
             && (ticket.acquire().replay.is_none() || seeded!(self, ReplayHandedOver))
             && holder.acquire().share.is_none()
             && ticket.acquire().share.is_none()
             && holder.is_settled()
             && !lease.is_renewing()
-            // The store can have no key with this call's token, which a hand-over replaces.
+            // A hand-over replaces the successor's token, so the store must have no key with that
+            // token.
             && ticket.is_queued()
             && !ticket.may_be_taken();
         may.then_some(successor)
     }
 
-    /// Whether the key of `id` must be left free for clients that know no queue. Not if the lock is
-    /// shared, and not if the key is kept after the release.
+    /// True if the key of `id` must be left free for clients that do not know the queue. False if
+    /// the lock is shared, or if the key is kept after the release.
     pub(super) fn holder_makes_way(&self, id: TicketId, key: &FullKey, now: Instant) -> bool {
         let ticket = self.tickets.get(id);
         let whole = |ticket: &Ticket| ticket.acquire().share.is_none() && !ticket.is_kept(now);

@@ -1,8 +1,8 @@
-//! How long calls hold their locks, and when a refused call is to try again.
+//! Hold times of locks, and the `retry_after` of refused calls.
 //!
-//! The rest of a lease with a watchdog says nothing about the lock's end: it is a ttl at most and
-//! mostly close to one, however short the body. So each call site has a mean of how long its locks
-//! were held. A refused call is told that mean, and no more than the rest of the lease.
+//! The remaining lease of a lock with a watchdog does not predict the lock's end. It is at most a
+//! ttl and usually close to one, however short the body. So each call site has a mean of its hold
+//! times. A refused call gets that mean, but never more than the remaining lease.
 
 use std::time::Duration;
 
@@ -12,30 +12,31 @@ use super::ticket::{Acquire, SiteId, Ticket};
 use crate::base::clock::Instant;
 use crate::base::id_map::IdMap;
 
-/// What a refused call is told where nothing is known of the holder's body.
+/// `retry_after` of a refused call if nothing is known of the holder's body.
 pub(crate) const UNKNOWN: Duration = Duration::from_secs(1);
 
-/// No refused call is told a shorter time, as the way there and back takes time too.
+/// Shortest `retry_after` of a refused call, because a round trip takes time, too.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 /// A new time counts as one part in `2^WEIGHT` of the mean.
 const WEIGHT: u32 = 3;
 
-/// The mean of how long the locks of each call site were held, in nanoseconds. Later locks count
-/// more. A program has a fixed number of call sites, so this stays small.
+/// Mean hold time of the locks of each call site, in nanoseconds. Later locks count more. A program
+/// has a fixed number of call sites, so this stays small.
 #[derive(Debug, Default)]
 pub(super) struct HoldTimes(IdMap<SiteId, u64>);
 
 impl HoldTimes {
-    /// Notes that the caller gives its ticket up; counts it if the ticket holds the lock.
+    /// Counts the hold time of a ticket that its caller gives up, if the ticket holds the lock.
     pub(super) fn note(&mut self, ticket: &Ticket, now: Instant) {
         let Some(lease) = ticket.lease() else {
             return;
         };
         let acquire = ticket.acquire();
-        // Nothing longer is ever told. So a body that hangs once spoils the mean for a few calls.
+        // Capped at one ttl, because no refused call gets more than the remaining lease. So a body
+        // that hangs once distorts the mean for only a few calls.
         let held = lease.held_for(now).min(acquire.terms.ttl());
-        // The `hold` of a call site is known without a mean.
+        // A fixed `hold` of the call site needs no mean: `retry_after` adds it.
         let kept = ticket.keep(now).filter(|_| acquire.hold.is_zero());
         let held = held + kept.unwrap_or_default();
         let held = u64::try_from(held.as_nanos()).unwrap_or(u64::MAX);
@@ -49,8 +50,8 @@ impl HoldTimes {
 }
 
 impl Core {
-    /// When a call is to try again that finds the lock held for `left`, if the store tells that.
-    /// `holder` is the holder's request, or one that is likely similar.
+    /// Estimates `retry_after`. `holder` is the holder's request, or a likely similar one. `left`
+    /// is the remaining lease of the holder, if known.
     pub(super) fn retry_after(&self, holder: &Acquire, left: Option<Duration>) -> Option<Duration> {
         if self.limits.retry_hint.is_some() {
             return self.limits.retry_hint;
@@ -66,7 +67,7 @@ impl Core {
         after.map(|after| after.max(SHORTEST))
     }
 
-    /// The same for a call that is refused by what this process knows of the key.
+    /// Like `retry_after`, for a call that this process refuses from its own knowledge of the key.
     pub(super) fn retry_by_queue(
         &self,
         queue: &KeyQueue,

@@ -1,4 +1,4 @@
-//! A lease that is held: when it ends, and when it is renewed.
+//! A held lease: its end and its renewals.
 
 use std::mem;
 use std::time::Duration;
@@ -8,30 +8,30 @@ use crate::base::lease_terms::Terms;
 use crate::error::LockError;
 use crate::fence::Fence;
 
-/// A lease that is held.
+/// A held lease.
 #[derive(Debug)]
 pub(super) struct Lease {
     terms: Terms,
-    /// When the request was sent that the lease is counted from.
+    /// Time at which the request for this lease was sent. The lease is counted from it.
     sent: Instant,
-    /// When the lock was granted.
+    /// Time of the grant.
     since: Instant,
-    /// When `max_hold` ends the lock.
+    /// Time at which `max_hold` ends the lock.
     ceiling: Option<Instant>,
     renew_at: Option<Instant>,
     fence: Option<Fence>,
-    /// Whether a failed renewal has been retried at once since the last successful one.
+    /// True if a failed renewal has been retried at once since the last successful one.
     hurried: bool,
-    /// Whether a renewal is due or sent, and not confirmed.
+    /// True if a renewal is due or sent, and not confirmed.
     renewing: bool,
-    /// Whether the lease is in a batch of renewals, which has the timer.
+    /// True if the lease is in a batch of renewals. Then the batch has the timer.
     in_batch: bool,
-    /// Why the last renewal was not confirmed. Boxed, as few leases have one.
+    /// Error of the last unconfirmed renewal. Boxed, because few leases have one.
     refusal: Option<Box<LockError>>,
 }
 
 impl Lease {
-    /// A lease that was granted at `now`, and that ends unless a renewal is planned.
+    /// Creates a lease granted at `now`. It ends unless a renewal is planned.
     pub(super) fn new(terms: Terms, sent: Instant, fence: Option<Fence>, now: Instant) -> Self {
         Self {
             terms,
@@ -47,7 +47,7 @@ impl Lease {
         }
     }
 
-    /// The lock ends at `ceiling`, whatever is renewed.
+    /// Makes the lock end at `ceiling`, even if the lease is renewed.
     pub(super) fn set_ceiling(&mut self, ceiling: Option<Instant>) {
         self.ceiling = ceiling;
     }
@@ -69,17 +69,18 @@ impl Lease {
         now.since(self.since)
     }
 
-    /// When the lease ends if it is not renewed. The store's key does not expire before.
+    /// Returns the end of the lease without further renewals. The store's key does not expire
+    /// before.
     pub(super) fn expires(&self) -> Instant {
         self.terms.hard(self.sent)
     }
 
-    /// The end of the lease as the body sees it.
+    /// Returns the end of the lease as the body sees it.
     pub(super) fn deadline(&self) -> Instant {
         self.by_ceiling(self.expires())
     }
 
-    /// When the caller is told that the lease is over.
+    /// Returns the time at which the caller is notified that the lease is over.
     fn end(&self) -> Instant {
         self.by_ceiling(self.terms.soft(self.sent))
     }
@@ -88,33 +89,33 @@ impl Lease {
         self.ceiling.map_or(at, |ceiling| at.min(ceiling))
     }
 
-    /// When the lease is due next: its renewal or its end.
+    /// Returns the time of the next renewal or of the end, whichever is earlier.
     pub(super) fn next_due(&self) -> Instant {
         let end = self.end();
         self.renew_at.map_or(end, |renew| renew.min(end))
     }
 
-    /// When the ticket's timer is due; none while a batch has the timer.
+    /// Returns the due time of the ticket's timer; none while a batch has the timer.
     pub(super) fn timer(&self) -> Option<Instant> {
         (!self.in_batch).then(|| self.next_due())
     }
 
-    /// Whether the caller is to be told that the lease is over.
+    /// True if the caller must be notified that the lease is over.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.end() <= now
     }
 
-    /// Whether `max_hold` has ended the lock.
+    /// True if `max_hold` has ended the lock.
     fn is_at_ceiling(&self, now: Instant) -> bool {
         self.ceiling.is_some_and(|ceiling| ceiling <= now)
     }
 
-    /// The last renewal was not confirmed, because of `refusal`.
+    /// Records that the last renewal was not confirmed, because of `refusal`.
     pub(super) fn not_confirmed(&mut self, refusal: LockError) {
         self.refusal = Some(Box::new(refusal));
     }
 
-    /// Why a lease that is lost at `now` is lost, for the log.
+    /// Returns the reason for a loss at `now`, for the log.
     pub(super) fn loss(&mut self, now: Instant) -> String {
         if self.is_at_ceiling(now) {
             return "max_hold is over".to_owned();
@@ -135,30 +136,30 @@ impl Lease {
         self.renew_at.is_some_and(|at| at <= now)
     }
 
-    /// Whether a renewal is due or sent, and not confirmed.
+    /// True if a renewal is due or sent, and not confirmed.
     pub(super) fn is_renewing(&self) -> bool {
         self.renewing
     }
 
-    /// A renewal is due now. Without an answer the next one is due at `retry_at`.
+    /// Begins a renewal that is due now. Without an answer, the next one is due at `retry_at`.
     pub(super) fn renew(&mut self, retry_at: Instant) {
         self.renewing = true;
         self.renew_at = Some(retry_at);
     }
 
-    /// A batch has the timer from now on.
+    /// Leaves the timer to a batch.
     pub(super) fn enter_batch(&mut self) {
         self.in_batch = true;
     }
 
-    /// Takes the lease out of its batch, so that its ticket has a timer again. Returns whether it
+    /// Takes the lease out of its batch, so that its ticket has a timer again. Returns true if it
     /// was in one.
     pub(super) fn leave_batch(&mut self) -> bool {
         mem::take(&mut self.in_batch)
     }
 
-    /// The store confirmed a renewal that was sent at `sent`. An answer that is older than the last
-    /// one prolongs nothing.
+    /// Records a confirmed renewal with a request sent at `sent`. An answer to an older request
+    /// does not extend the lease.
     pub(super) fn renewed(&mut self, sent: Instant, renew_at: Option<Instant>) {
         self.renewing = false;
         self.in_batch = false;
@@ -170,18 +171,18 @@ impl Lease {
         }
     }
 
-    /// Whether a failed renewal may be retried at once: only once until a renewal succeeds.
+    /// Returns true if a failed renewal may be retried at once: only once until a renewal succeeds.
     pub(super) fn may_hurry(&mut self) -> bool {
         !mem::replace(&mut self.hurried, true)
     }
 
-    /// A connection is new: the lease is renewed now, if it is renewed at all.
+    /// Makes the renewal due now on a new connection, if the lease is renewed at all.
     pub(super) fn renew_now(&mut self, now: Instant) {
         self.renew_at = self.renew_at.map(|_| now);
         self.in_batch = false;
     }
 
-    /// The lease is renewed at `at` at the latest, if it is renewed at all.
+    /// Makes the renewal due at `at` at the latest, if the lease is renewed at all.
     pub(super) fn renew_by(&mut self, at: Instant) {
         if let Some(renew_at) = &mut self.renew_at {
             *renew_at = at.min(*renew_at);

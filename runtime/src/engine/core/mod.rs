@@ -3,20 +3,20 @@
 //! The state is divided into parts. Each part is a file, and no other file touches its fields:
 //!
 //! - [`Tickets`] has the locks of all calls, each a [`Ticket`] with its stage, and their
-//!   [`Timers`](timers::Timers). In two of its stages a ticket has more to know: the
-//!   [`Lease`](lease::Lease) that is held, and the [`Cleanup`](cleanup::Cleanup) of a lock that is
-//!   being removed.
+//!   [`Timers`](timers::Timers). In two of its stages a ticket has more state: the
+//!   [`Lease`](lease::Lease) of a held lock, and the [`Cleanup`](cleanup::Cleanup) of a lock under
+//!   removal.
 //! - [`Queues`] has a [`KeyQueue`](queue::KeyQueue) for each key: its holder in this process, and
-//!   the calls that wait, as a [`Fifo`](fifo::Fifo). The [`Tenure`](tenure::Tenure) says how often
-//!   the holder may hand the key over, and with which fences.
-//! - [`Requests`] has the requests to be sent, and those without an answer.
+//!   the calls that wait, as a [`Fifo`](fifo::Fifo). The [`Tenure`](tenure::Tenure) limits how
+//!   often the holder may hand the key over, and provides the fences.
+//! - [`Requests`] has the requests to send, and those without an answer.
 //! - [`Renewals`] has the leases to renew now, and the batches without an answer.
-//! - [`HoldTimes`] has how long the locks of each call site are held, for refused calls.
+//! - [`HoldTimes`] has the mean hold time of each call site, for refused calls.
 //! - [`Drain`] has the shutdowns under way.
 //!
-//! [`Core`] coordinates: it reads a command or an answer, asks the parts, and carries what one part
-//! says to the next. Each thing that it does is in a file of its own, with the command that begins
-//! it: `acquire`, `acquire_all`, `ask`, `recall`, `hand_over`, `renew`, `downgrade`, `release`,
+//! [`Core`] coordinates: it reads a command or an answer, queries the parts, and passes the result
+//! of one part to the next. Each of its tasks has a separate file, with the command that begins it:
+//! `acquire`, `acquire_all`, `ask`, `recall`, `hand_over`, `renew`, `downgrade`, `release`,
 //! `adopt`, `revoke` and `shut_down`.
 
 pub(crate) mod acquire;
@@ -98,7 +98,7 @@ impl Core {
         }
     }
 
-    /// A request has ended.
+    /// Handles the outcome of a request.
     pub(crate) fn reply(&mut self, op: OpId, result: Result<Reply, Failure>, now: Instant) {
         match self.requests.answered(op) {
             Some(Flight::Acquire { ticket, sent }) => {
@@ -130,7 +130,8 @@ impl Core {
         self.resume(now);
     }
 
-    /// The store can be reached again.
+    /// Repeats the pending acquires and removals, and renews the leases, because the store can be
+    /// reached again.
     pub(crate) fn connected(&mut self, now: Instant) {
         let ids: Vec<_> = self.tickets.iter().map(|(id, _)| id).collect();
         for id in ids {
@@ -138,45 +139,46 @@ impl Core {
         }
     }
 
-    /// Runs the timers that are due.
+    /// Runs the due timers.
     pub(crate) fn tick(&mut self, now: Instant) {
         while let Some(id) = self.tickets.pop_due(now) {
             self.due(id, now);
             self.arm(id);
         }
-        // After the tickets' timers: a call that is out of time must not ask because a lease is
-        // lost.
+        // After the tickets' timers: a lost lease must not let a call ask if that call is out of
+        // time.
         while let Some(op) = self.renewals.pop_due(now) {
             self.batch_due(op, now);
         }
         self.shutdown_due(now);
     }
 
-    /// When to call [`tick`](Self::tick) next.
+    /// Returns the time for the next call of [`tick`](Self::tick).
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let renewals = earlier(self.tickets.next_due(), self.renewals.next_due());
         let shutdown = self.drain.as_ref().and_then(Drain::deadline);
         earlier(renewals, shutdown)
     }
 
-    /// Whether no lock is held, waited for, or being removed, and no `Leave` is under way. The
-    /// store must hear of a place that is given up, or the processes behind it wait for a process
-    /// that is gone.
+    /// True if no lock is held, waited for, or being removed, and no `Leave` is under way. The
+    /// store must receive each `Leave`. Otherwise the processes behind it wait for a process that
+    /// no longer exists.
     pub(crate) fn is_idle(&self) -> bool {
         self.tickets.is_empty() && !self.requests.leave_a_queue()
     }
 
-    /// Whether a request waits to be sent.
+    /// True if a request waits to be sent.
     pub(crate) fn has_requests(&self) -> bool {
         self.requests.are_to_send() || self.renewals.are_due()
     }
 
-    /// The number of requests to send.
+    /// Returns the number of requests to send.
     pub(crate) fn to_send(&self) -> usize {
         self.requests.to_send()
     }
 
-    /// The number of requests without an answer, or with one that the core has not been given.
+    /// Returns the number of requests without an answer, or with an answer that the core has not
+    /// received.
     pub(crate) fn under_way(&self) -> usize {
         self.requests.under_way()
     }
@@ -192,22 +194,22 @@ impl Core {
         mem::take(&mut self.signals)
     }
 
-    /// Takes the number of releases that are over since the last call.
+    /// Takes the counts of releases that ended since the last call.
     pub(crate) fn take_releases(&mut self) -> Releases {
         mem::take(&mut self.releases)
     }
 
-    /// Takes how renewals have ended since the last call.
+    /// Takes the counts of renewals that ended since the last call.
     pub(crate) fn take_renewed(&mut self) -> Renewed {
         mem::take(&mut self.renewed)
     }
 
-    /// Takes back the space of a request list that has been sent.
+    /// Reuses the memory of a sent request list.
     pub(crate) fn reuse_requests(&mut self, space: Vec<Request>) {
         self.requests.reuse(space);
     }
 
-    /// Takes back the space of a signal list that has been delivered.
+    /// Reuses the memory of a delivered signal list.
     pub(crate) fn reuse_signals(&mut self, space: Vec<Signal>) {
         signal::reuse(&mut self.signals, space);
     }
@@ -247,10 +249,10 @@ impl Core {
             return;
         }
         if ticket.is_acquiring() {
-            // The request before may be lost. Asking twice with the same token does no harm.
+            // The previous request may be lost. Asking twice with the same token does no harm.
             self.ask_again(id, now);
         } else if let Some(lease) = ticket.lease_mut() {
-            // The server may have lost its keys: the renewal now finds that out.
+            // The server may have lost its keys. An immediate renewal detects that.
             lease.renew_now(now);
         } else if let Some(cleanup) = ticket.cleanup_mut() {
             cleanup.try_at(now);

@@ -16,66 +16,66 @@ use crate::fence::Fence;
 use crate::owner::Owner;
 use crate::store::{CLAIM, FORGOTTEN, PAUSE};
 
-/// The longest mean pause between two polls of a lock that another process holds. The holder cannot
-/// tell this process of its release, so the release is noticed up to this much later.
+/// Longest mean pause between two polls of a lock that another process holds. The holder cannot
+/// notify this process of its release, so the release is noticed up to this much later.
 const LONGEST_POLL: Duration = Duration::from_millis(50);
-/// The same where processes queue. There the holder is a client that knows no queue, and may take
-/// the lock again at once. With 50 ms a call waited for up to 5.4 s beside such a client
-/// (requirement 26 of `scripts/chaos`).
+/// Like `LONGEST_POLL`, for a store where processes queue. There the holder is a client that does
+/// not know the queue, and may take the lock again at once. With 50 ms a call waited for up to 5.4
+/// s beside such a client (requirement 26 of `scripts/chaos`).
 const LONGEST_POLL_AMONG_QUEUES: Duration = Duration::from_millis(20);
 const FIRST_POLL: Duration = Duration::from_millis(5);
 const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LONGEST_RETRY: Duration = Duration::from_millis(160);
 
-/// The mean pause between two polls of a lock while this process has a place in the store's queue.
-/// The store sends a message when it hands the key over. So this pause is the cost of a lost
-/// message, and the delay until the release by a client that knows no queue is seen. Its longest
-/// spread is shorter than [`CLAIM`], the time that a process has to confirm a key.
+/// Mean pause between two polls of a lock while this process has a place in the store's queue. The
+/// store sends a message when it hands the key over. So this pause is the cost of a lost message.
+/// It is also the delay before the release by a client that does not know the queue is noticed. Its
+/// longest spread is shorter than [`CLAIM`], the time that a process has to confirm a key.
 const SLOW_POLL: Duration = Duration::from_millis(500);
 const _: () = assert!(SLOW_POLL.as_millis() * 3 / 2 < CLAIM.as_millis());
 const _: () = assert!(CLAIM.as_millis() < FORGOTTEN.as_millis());
 
-/// At a store without a queue: after so long of unbroken use this process leaves the key free for
-/// [`STAND_BACK`]. Other processes can take the key only then.
+/// Longest unbroken use of a key at a store without a queue. After this long the process leaves the
+/// key free for [`STAND_BACK`]. Other processes can take the key only then.
 const LONGEST_USE: Duration = Duration::from_millis(250);
 const STAND_BACK: Duration = Duration::from_millis(50);
 
-/// A key makes way for other clients only when at least so many calls have used it one after the
-/// other. So a call that waits for one long section does not wait for the pause, too. `queue.lua`
-/// counts the same for processes.
+/// Least number of consecutive calls after which a key makes way for other clients. So a call that
+/// waits for one long section does not also wait for the pause. `queue.lua` counts processes in the
+/// same way.
 pub(crate) const OFTEN: u32 = 4;
 
-/// One key's queue. Only its head asks the store, and the calls behind the head that would share
-/// the lock with it.
+/// One key's queue. Only its head asks the store, together with the calls behind it that would
+/// share the lock.
 #[derive(Debug)]
 pub(super) struct KeyQueue {
     /// The ticket of this process that holds the key.
     holder: Option<TicketId>,
     waiting: Fifo,
-    /// An upper bound of the waiting calls that try once; calls that left are still counted.
+    /// Upper bound of the waiting calls that try once. Calls that left are still counted.
     single_tries: usize,
-    /// When the head may ask.
+    /// Earliest time at which the head may ask.
     ask_at: Instant,
-    /// Until when another process's lease runs by the store's last answer, or until when the key is
-    /// left free for other clients.
+    /// End of another process's lease by the store's last answer, or end of the pause in which the
+    /// key is left free for other clients.
     held_until: Option<Instant>,
-    /// The owner of that lease, if the store has told it.
+    /// Owner of that lease, if the store reported it.
     owner: Option<Arc<Owner>>,
     /// The store's last error, until the store answers.
     trouble: Option<LockError>,
-    /// Whether the store has ever answered for this key.
+    /// True if the store has ever answered for this key.
     answered: bool,
-    /// Whether a failure has been retried at once since the last answer.
+    /// True if a failure has been retried at once since the last answer.
     hurried: bool,
-    /// The use of the key by this process without a break.
+    /// Unbroken use of the key by this process.
     in_use: Option<Use>,
-    /// Until when the key is left free for other clients.
+    /// Time until which the key is left free for other clients.
     free_until: Instant,
     place: Place,
-    /// Whether the head waits until fewer requests are under way.
+    /// True if the head waits until fewer requests are under way.
     held_back: bool,
     tenure: Tenure,
-    /// Polls or failures in a row; the pause between them grows with this.
+    /// Number of polls or failures in a row. The pause between them grows with it.
     tries: u32,
 }
 
@@ -104,7 +104,7 @@ impl KeyQueue {
         self.holder.is_none() && self.waiting.is_empty()
     }
 
-    /// The ticket of this process that holds the key.
+    /// Returns the ticket of this process that holds the key.
     pub(super) fn holder(&self) -> Option<TicketId> {
         self.holder
     }
@@ -113,12 +113,12 @@ impl KeyQueue {
         self.holder == Some(ticket)
     }
 
-    /// The waiting calls, in the order of their arrival.
+    /// Returns the waiting calls, in the order of their arrival.
     pub(super) fn waiting(&self) -> impl Iterator<Item = TicketId> {
         self.waiting.iter().copied()
     }
 
-    /// How many calls wait.
+    /// Returns the number of waiting calls.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -127,31 +127,31 @@ impl KeyQueue {
         self.waiting.front().copied()
     }
 
-    /// The call that asks the store next: the head, unless this process holds the key.
+    /// Returns the call that asks the store next: the head, unless this process holds the key.
     pub(super) fn next_to_ask(&self) -> Option<TicketId> {
         self.head().filter(|_| self.holder.is_none())
     }
 
-    /// When `ticket` may ask the store; none unless it is the next to ask.
+    /// Returns the time at which `ticket` may ask the store; none unless it is the next to ask.
     pub(super) fn asks_at(&self, ticket: TicketId) -> Option<Instant> {
         let is_next = !self.held_back && self.next_to_ask() == Some(ticket);
         is_next.then_some(self.ask_at)
     }
 
-    /// Whether the time has come for the next call to ask.
+    /// True if the next call may ask now.
     pub(super) fn may_ask(&self, now: Instant) -> bool {
         self.ask_at <= now && !self.held_back
     }
 
-    /// Whether the head waits until fewer requests are under way.
+    /// Sets whether the head waits until fewer requests are under way.
     pub(super) fn hold_back(&mut self, waits: bool) {
         self.held_back = waits;
     }
 
-    /// A call asks the store, which queues this process if the call waits. Returns how many fences
-    /// the store is to reserve, for the calls behind.
+    /// Records that a call asks the store, which queues this process if the call waits. Returns the
+    /// number of fences that the store should reserve for the calls behind.
     pub(super) fn asked(&mut self, waits: bool) -> u32 {
-        // From here on the store may have a place for this process, until it says otherwise.
+        // From now on the store may have a place for this process, until it reports otherwise.
         self.place = if waits || self.place != Place::None {
             Place::Queued
         } else {
@@ -161,50 +161,50 @@ impl KeyQueue {
             .map_or(MOST_RESERVED_FENCES, |n| n.min(MOST_RESERVED_FENCES))
     }
 
-    /// Whether this process has a place in the store's queue, or may have one.
+    /// True if this process has a place in the store's queue, or may have one.
     pub(super) fn has_place(&self) -> bool {
         self.place != Place::None
     }
 
-    /// The store has handed the key over to this process.
+    /// Records that the store handed the key over to this process.
     pub(super) fn called(&mut self) {
         self.place = Place::Called;
     }
 
-    /// Another process waits for the key from now on.
+    /// Records that another process waits for the key from now on.
     pub(super) fn wanted(&mut self, now: Instant) {
         self.tenure.wanted(now);
     }
 
-    /// The owner of the lock in another process, if the store has told it.
+    /// Returns the owner of the lock in another process, if the store reported it.
     pub(super) fn owner(&self) -> Option<&Arc<Owner>> {
         self.owner.as_ref()
     }
 
-    /// The store's last error, until the store answers.
+    /// Returns the store's last error, until the store answers.
     pub(super) fn trouble(&self) -> Option<&LockError> {
         self.trouble.as_ref()
     }
 
-    /// Whether the store has ever answered for this key.
+    /// True if the store has ever answered for this key.
     pub(super) fn is_answered(&self) -> bool {
         self.answered
     }
 
-    /// Whether a failure may be retried at once: only once until the store answers.
+    /// Returns true if a failure may be retried at once: only once until the store answers.
     pub(super) fn may_hurry(&mut self) -> bool {
         !mem::replace(&mut self.hurried, true)
     }
 
-    /// A call joins the queue.
+    /// Adds a call to the queue.
     pub(super) fn push(&mut self, ticket: TicketId, acquire: &Acquire) {
         self.single_tries += usize::from(!acquire.waits());
         self.waiting.push_back(ticket);
     }
 
-    /// Another process holds the key. The head polls again when that lease ends or after a pause,
-    /// whichever is earlier. The pause grows with each poll; it is long if the store sends a
-    /// message. If the message came before this answer, the head asks at once.
+    /// Records that another process holds the key. The head polls again when that lease ends or
+    /// after a pause, whichever is earlier. The pause grows with each poll. It is long if the store
+    /// will send a message. If the message came before this answer, the head asks at once.
     pub(super) fn held(
         &mut self,
         left: Option<Duration>,
@@ -230,7 +230,7 @@ impl KeyQueue {
             };
             self.pause(FIRST_POLL, longest)
         });
-        // The server's ttl counts whole milliseconds, so one more.
+        // Adds one millisecond, because the server's ttl counts whole ones.
         let expiry = left.map_or(pause, |left| left + Duration::from_millis(1));
         self.ask_at = if self.place == Place::Called {
             now
@@ -239,7 +239,7 @@ impl KeyQueue {
         };
     }
 
-    /// The store could not serve: the head asks again after a growing pause.
+    /// Records that the store could not serve a request. The head asks again after a growing pause.
     pub(super) fn troubled(
         &mut self,
         error: LockError,
@@ -251,7 +251,7 @@ impl KeyQueue {
         self.ask_at = now + spread(self.pause(FIRST_RETRY, LONGEST_RETRY));
     }
 
-    /// The store gave `ticket` the key, or a share of it.
+    /// Records that the store gave `ticket` the key, or a share of it.
     pub(super) fn granted(&mut self, ticket: TicketId, shared: bool, tenure: Tenure, now: Instant) {
         self.tenure = tenure;
         self.settled();
@@ -265,17 +265,17 @@ impl KeyQueue {
         }
     }
 
-    /// Whether the key may be handed over once more, see [`Tenure::may_go_on`].
+    /// True if the key may be handed over once more, see [`Tenure::may_go_on`].
     pub(super) fn may_hand_over(&self, most: u32, longest: Duration, now: Instant) -> bool {
         self.tenure.may_go_on(most, longest, now)
     }
 
-    /// The holder's release goes to the store.
+    /// Ends the hand-overs: the holder's release goes to the store.
     pub(super) fn hand_over_no_more(&mut self) {
         self.tenure.end();
     }
 
-    /// A call begins to use the key alone.
+    /// Counts a call that begins to use the key alone.
     fn note_use(&mut self, now: Instant) {
         let fresh = Use {
             since: now,
@@ -285,7 +285,7 @@ impl KeyQueue {
         known.calls = known.calls.saturating_add(1);
     }
 
-    /// The holder hands the key over to `successor`. Returns the successor's fence.
+    /// Hands the key over from the holder to `successor`. Returns the successor's fence.
     pub(super) fn hand_over(&mut self, successor: TicketId, now: Instant) -> Option<Fence> {
         self.note_use(now);
         self.remove(successor);
@@ -293,8 +293,8 @@ impl KeyQueue {
         self.tenure.next_fence()
     }
 
-    /// Removes the calls that try once and are refused. `judge` says which; it is asked for each
-    /// call.
+    /// Removes and returns the refused calls among those that try once. `judge` decides on each
+    /// waiting call.
     pub(super) fn refuse_single_tries(
         &mut self,
         judge: impl Fn(TicketId) -> Verdict,
@@ -316,12 +316,11 @@ impl KeyQueue {
         refused
     }
 
-    /// Removes `ticket` from the queue.
     pub(super) fn remove(&mut self, ticket: TicketId) {
         self.waiting.remove(ticket);
     }
 
-    /// A result that the store keeps answered the calls that asked for it. The next call may ask at
+    /// Records that a kept result answered the calls that asked for it. The next call may ask at
     /// once.
     pub(super) fn recalled(&mut self, now: Instant) {
         self.settled();
@@ -334,9 +333,9 @@ impl KeyQueue {
         self.hurried = false;
     }
 
-    /// The holder is gone: the head may ask at once, unless the key is left free for other clients.
-    /// A store without a queue does not say whether another process waits. Such a process finds the
-    /// key free only while this one stands back.
+    /// Records that the holder is gone. The head may ask at once, unless the key is left free for
+    /// other clients. A store without a queue does not report whether another process waits. Such a
+    /// process finds the key free only while this one stands back.
     pub(super) fn vacated(
         &mut self,
         makes_way: bool,
@@ -361,32 +360,33 @@ impl KeyQueue {
         }
     }
 
-    /// True if calls used the key one after the other for `after` or longer, so that it must be left
-    /// free. Only at a store with a queue.
+    /// True if calls used the key one after the other for `after` or longer, so that it must be
+    /// left free. Only at a store with a queue.
     pub(super) fn is_to_make_way(&self, after: Duration, now: Instant) -> bool {
         let long = |known: &Use| OFTEN <= known.calls && after <= now.since(known.since);
         self.tenure.is_fair() && !after.is_zero() && self.in_use.as_ref().is_some_and(long)
     }
 
-    /// The holder shares the lock from now on.
+    /// Records that the holder shares the lock from now on.
     pub(super) fn shared(&mut self) {
         self.in_use = None;
     }
 
-    /// The key is likely free: the head may ask at once, or when the time for other clients is
-    /// over.
+    /// Lets the head ask at once, because the key is likely free. While the key is left free for
+    /// other clients, the head waits for the end of that pause.
     pub(super) fn freed(&mut self, now: Instant) {
         self.ask_at = now.max(self.free_until);
         self.held_until = None;
         self.tries = 0;
     }
 
-    /// Whether the key is left free for other clients now.
+    /// True if the key is left free for other clients now.
     pub(super) fn is_left_free(&self, now: Instant) -> bool {
         now < self.free_until
     }
 
-    /// For how long another process is known to hold the key.
+    /// Returns the time for which another process is known to hold the key, or for which the key is
+    /// left free for other clients.
     pub(super) fn held_for(&self, now: Instant) -> Option<Duration> {
         let left = self.held_until?.since(now);
         (!left.is_zero()).then_some(left)
@@ -399,14 +399,14 @@ impl KeyQueue {
     }
 }
 
-/// The use of a key by the calls of this process, one after the other.
+/// Use of a key by the calls of this process, one after the other.
 #[derive(Debug)]
 struct Use {
     since: Instant,
     calls: u32,
 }
 
-/// What an answer of the store means to a call that waits.
+/// Effect of the store's answer on a waiting call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The call waits until it has the lock or is out of time.

@@ -7,7 +7,7 @@ use super::ticket::{Acquire, TicketId};
 use crate::base::clock::Instant;
 use crate::base::full_key::{FullKey, KeyMap};
 
-/// A queue for each key that a call of this process waits for, or holds by itself.
+/// Queues of all keys that a call of this process waits for, or holds alone.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     by_key: KeyMap<KeyQueue>,
@@ -28,13 +28,13 @@ impl Queues {
         self.by_key.contains_key(key)
     }
 
-    /// A call joins the queue of its key.
+    /// Adds a call to the queue of its key.
     pub(super) fn join(&mut self, id: TicketId, acquire: &Acquire) {
         let queue = self.by_key.entry(acquire.key.clone());
         queue.or_insert_with(KeyQueue::new).push(id, acquire);
     }
 
-    /// The queue of a key that a call has without having waited for it.
+    /// Returns the queue of a key that a call got without waiting for it.
     pub(super) fn open(&mut self, key: &FullKey) -> &mut KeyQueue {
         let queue = self.by_key.entry(key.clone());
         queue.or_insert_with(KeyQueue::new)
@@ -44,12 +44,14 @@ impl Queues {
         self.by_key.remove(key);
     }
 
-    /// When `id` may ask the store for `key`; none unless it is the next to ask.
+    /// Returns the time at which `id` may ask the store for `key`; none unless it is the next to
+    /// ask.
     pub(super) fn asks_at(&self, key: &FullKey, id: TicketId) -> Option<Instant> {
         self.by_key.get(key).and_then(|queue| queue.asks_at(id))
     }
 
-    /// The head of the queue asks when [`next_held_back`](Self::next_held_back) returns its key.
+    /// Holds the head of the queue back until [`next_held_back`](Self::next_held_back) returns its
+    /// key.
     pub(super) fn hold_back(&mut self, key: &FullKey) {
         if let Some(queue) = self.by_key.get_mut(key) {
             queue.hold_back(true);
@@ -57,7 +59,7 @@ impl Queues {
         }
     }
 
-    /// The key that was held back first. It is not held back any more.
+    /// Takes the key that was held back first, and lets its head ask.
     pub(super) fn next_held_back(&mut self) -> Option<FullKey> {
         let key = self.held_back.pop_front()?;
         if let Some(queue) = self.by_key.get_mut(&key) {

@@ -1,9 +1,8 @@
-//! Results that the store keeps beside a lock: the answer to a call that asks for one, and their
-//! removal.
+//! Results kept by the store beside a lock: answering calls with them, and removing them.
 //!
-//! A call with `replay` asks the store each time, and is never handed a lock inside the process:
-//! the store alone knows whether a result is kept. One answer serves all calls of this process that
-//! wait for the same key in the same function.
+//! A call with `replay` always asks the store. It is never handed a lock inside the process,
+//! because only the store knows whether a result is kept. One answer serves all calls of this
+//! process that wait for the same key in the same function.
 
 use std::sync::Arc;
 
@@ -19,7 +18,8 @@ use crate::store::kept::Kept;
 use crate::store::{Failure, Op, Reply};
 
 impl Core {
-    /// The store keeps a result for the key and the function of `id`.
+    /// Answers waiting calls with the result that the store keeps for the key and the function of
+    /// `id`.
     pub(super) fn recalled(&mut self, id: TicketId, kept: &Arc<Kept>, now: Instant) {
         let Some(acquire) = self.tickets.get(id).map(Ticket::acquire) else {
             return;
@@ -46,7 +46,8 @@ impl Core {
         }
     }
 
-    /// Ends a ticket that is still acquiring: its result is kept, or that of another request.
+    /// Ends an acquiring ticket with the kept result, or with an error if the result belongs to
+    /// another request.
     fn answer_from(&mut self, id: TicketId, kept: &Arc<Kept>, now: Instant) {
         let Some(acquire) = self.tickets.get(id).map(Ticket::acquire) else {
             return;
@@ -64,7 +65,7 @@ impl Core {
         }
     }
 
-    /// Removes the results that are kept for `key`; answered by `Forgotten` with this number.
+    /// Removes the results kept for `key`. The answer is `Forgotten` with this number.
     pub(crate) fn forget_result(&mut self, number: u64, key: FullKey) {
         let patience = self.limits.io_timeout;
         self.requests

@@ -1,12 +1,12 @@
 //! Releasing a lock, and removing a lock that the store may grant after its caller is gone.
 //!
-//! A removal is final in two cases. It followed every acquire of its token on one connection, or
+//! A removal is final in two cases: it followed every acquire of its token on one connection, or
 //! the outcome of each of these acquires is known. Otherwise the engine repeats the removal until
-//! the key would have expired by itself. The reason: a server may carry out an acquire that has no
-//! reply. In a test, clients timed out and closed their sockets; the server carried out 100 of 100
-//! requests.
+//! the key would have expired anyway. The reason is that a server may carry out an acquire that has
+//! no reply. In a test, clients timed out and closed their sockets, and the server carried out 100
+//! of 100 requests.
 //!
-//! A removal that finds the key gone tells of a lost lease ([`Removal::Gone`]), unless another
+//! A removal that finds the key gone reports a lost lease ([`Removal::Gone`]), unless another
 //! request of the same ticket can have removed the key.
 
 use std::sync::Arc;
@@ -26,11 +26,11 @@ use crate::store::kept::Record;
 use crate::store::{Failure, Op, Reply};
 
 impl Core {
-    /// Releases a held lock, at once or after `keep`; answered by `Released`.
+    /// Releases a held lock, at once or after `keep`. The answer is `Released`.
     pub(crate) fn release(&mut self, id: TicketId, keep: Option<Duration>, now: Instant) {
         if let (Some(keep), Some(ticket)) = (keep, self.tickets.get_mut(id))
-            // `Lost`: the caller is told of a loss before the lease ends, and the body may return
-            // in between.
+            // `Lost`: the caller is notified of a loss before the lease ends, and the body may
+            // return in between.
             && matches!(ticket.stage(), Stage::Held(_) | Stage::Lost)
             && ticket.acquire().share.is_none()
         {
@@ -39,8 +39,8 @@ impl Core {
         self.leave(id, true, now);
     }
 
-    /// As [`release`](Self::release), and the store keeps `record` beside the lock, unless the lock
-    /// is gone.
+    /// Like [`release`](Self::release), but the store also keeps `record` beside the lock, unless
+    /// the lock is gone.
     pub(crate) fn release_with(
         &mut self,
         id: TicketId,
@@ -56,8 +56,8 @@ impl Core {
         self.release(id, keep, now);
     }
 
-    /// The lock stays at the store until `until`, however its caller gives it up. The lease does
-    /// not: it ends as it would without this.
+    /// Keeps the lock at the store until `until`, however its caller gives it up. The lease is not
+    /// extended: it ends as it would without this.
     pub(crate) fn keep_until(&mut self, id: TicketId, until: Instant) {
         if seeded!(self, AtLeastForgotten) {
             return;
@@ -69,12 +69,13 @@ impl Core {
         }
     }
 
-    /// The caller is gone, in whatever stage of the ticket. Not answered.
+    /// Gives up the ticket of a caller that is gone, in any stage. The caller gets no answer.
     pub(crate) fn abandon(&mut self, id: TicketId, now: Instant) {
         self.leave(id, false, now);
     }
 
-    /// The caller gives up its ticket, in whatever stage.
+    /// Gives up a ticket for its caller, in any stage. `awaited` is true if the caller waits for
+    /// the outcome.
     pub(super) fn leave(&mut self, id: TicketId, awaited: bool, now: Instant) {
         if self.hand_over(id, awaited, now) {
             return;
@@ -107,7 +108,8 @@ impl Core {
         }
     }
 
-    /// `makes_way`: whether the key is left free for clients that know no queue.
+    /// Starts the removal of the key. `makes_way` is true if the key is left free for clients that
+    /// do not know the queue.
     fn start_cleanup(&mut self, id: TicketId, awaited: bool, makes_way: bool, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
@@ -122,7 +124,8 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        // Counted from the release: a repeated removal keeps the key for no longer than the first.
+        // Counted from the release, so that a repeated removal keeps the key no longer than the
+        // first.
         let keep = ticket.keep(now);
         let attempt = ticket.acquire().terms.attempt();
         let patience = attempt.max(FIRST_RETRY).min(io_timeout);
@@ -234,7 +237,7 @@ impl Core {
         }
     }
 
-    /// The store did not have the lock any more.
+    /// Handles a release that found the lock gone.
     fn gone(&mut self, id: TicketId, now: Instant) {
         if let Some(ticket) = self.tickets.get(id)
             && let Some(cleanup) = ticket.cleanup()

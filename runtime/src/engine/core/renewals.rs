@@ -1,4 +1,4 @@
-//! When leases are renewed, and which renewals have no answer yet.
+//! Times of renewals, and the renewals without an answer.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -8,19 +8,19 @@ use super::ticket::{TicketId, Watchdog};
 use crate::base::clock::Instant;
 use crate::store::OpId;
 
-/// One batch renews all leases that are due within a 256th of their interval, and within 10 ms.
-/// The bound keeps batches small, because every other client waits while the server runs one.
+/// One batch renews all leases due within a 256th of their interval, and within 10 ms. The bound
+/// keeps batches small, because every other client waits while the server runs one.
 const RENEWAL_STEPS: u32 = 256;
 const LONGEST_RENEWAL_STEP: Duration = Duration::from_millis(10);
 
 /// The leases to renew now, and the batches of renewals without an answer.
 #[derive(Debug)]
 pub(super) struct Renewals {
-    /// Keeps pools from renewing at the same times.
+    /// Offset that keeps pools from renewing at the same times.
     phase: Duration,
-    /// Leases that are due now, renewed in as few requests as possible.
+    /// Leases due now, renewed in as few requests as possible.
     due: Vec<TicketId>,
-    /// Batches without an answer, and the time at which each is checked.
+    /// Batches without an answer, each with the time of its check.
     unanswered: BTreeSet<(Instant, OpId)>,
 }
 
@@ -33,8 +33,9 @@ impl Renewals {
         }
     }
 
-    /// When to renew a lease that is counted from `sent`: after the interval or a little before.
-    /// The time is rounded down to a step that many leases share, so that one request renews them.
+    /// Returns the time to renew a lease counted from `sent`: after the interval or a little
+    /// before. The time is rounded down to a step that many leases share, so that one request
+    /// renews them.
     pub(super) fn time(&self, watchdog: Watchdog, sent: Instant) -> Instant {
         let due = sent + watchdog.interval;
         let step = (watchdog.interval / RENEWAL_STEPS).min(LONGEST_RENEWAL_STEP);
@@ -42,12 +43,12 @@ impl Renewals {
         due - Duration::from_nanos((due + self.phase).as_nanos() % step)
     }
 
-    /// Adds a lease to the batch that is sent now.
+    /// Adds a lease to the batch to send now.
     pub(super) fn add(&mut self, id: TicketId) {
         self.due.push(id);
     }
 
-    /// Whether a lease is to be renewed now.
+    /// True if a lease must be renewed now.
     pub(super) fn are_due(&self) -> bool {
         !self.due.is_empty()
     }
@@ -57,22 +58,22 @@ impl Renewals {
         mem::take(&mut self.due)
     }
 
-    /// `op` renews a batch, and is checked at `due` if it has no answer by then.
+    /// Records that `op` renews a batch. It is checked at `due` if it has no answer by then.
     pub(super) fn sent(&mut self, op: OpId, due: Instant) {
         self.unanswered.insert((due, op));
     }
 
-    /// The batch that was to be checked at `due` has an answer.
+    /// Records the answer to a batch with a check at `due`.
     pub(super) fn answered(&mut self, op: OpId, due: Instant) {
         self.unanswered.remove(&(due, op));
     }
 
-    /// When a batch is checked next.
+    /// Returns the time of the next check of a batch.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.unanswered.first().map(|(due, _)| *due)
     }
 
-    /// The next batch that has no answer and is to be checked.
+    /// Takes the next unanswered batch with a due check.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<OpId> {
         if now < self.next_due()? {
             return None;
@@ -80,7 +81,7 @@ impl Renewals {
         self.unanswered.pop_first().map(|(_, op)| op)
     }
 
-    /// The batches that are checked by `due`.
+    /// Returns the batches with a check at or before `due`.
     #[cfg(test)]
     pub(super) fn checked_by(&self, due: Instant) -> impl Iterator<Item = OpId> {
         let checked = self.unanswered.iter().take_while(move |(at, _)| *at <= due);

@@ -1,4 +1,4 @@
-//! A lock that was taken away by force.
+//! Locks taken away by force.
 
 use super::Core;
 use super::lease::Lease;
@@ -10,10 +10,10 @@ use crate::base::seeded::seeded;
 use crate::fence::Fence;
 
 impl Core {
-    /// The store has taken `key` away from the token with the half `lease`: the call that has it
-    /// now loses it. The store keeps the key taken until that call has released it.
+    /// Ends the lease of the call whose token has the half `lease`, because the store has taken
+    /// `key` away from it. The store keeps the key taken until that call has released it.
     ///
-    /// A message that comes late finds no such lease: tokens are not used again.
+    /// A late message finds no such lease, because tokens are not used again.
     pub(crate) fn revoked(&mut self, key: &FullKey, lease: u64, now: Instant) {
         if seeded!(self, RevocationUnheard) {
             return;

@@ -1,4 +1,4 @@
-//! The core's limits, and what it tells callers and the driver.
+//! The core's limits, and its signals to callers and the driver.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,22 +14,23 @@ use crate::store::kept::Kept;
 /// A pool's limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// How long one request may take.
+    /// Time limit of one request.
     pub(crate) io_timeout: Duration,
-    /// How many calls may queue for one key.
+    /// Maximum number of calls that queue for one key.
     pub(crate) max_waiters: usize,
-    /// How often a key is handed over inside the process while another process waits for the key.
+    /// Maximum number of hand-overs of a key inside the process while another process waits for the
+    /// key.
     pub(crate) max_passes: u32,
-    /// The longest tenure: how long a key is handed over inside the process while another process
-    /// waits. The default is a quarter of the ttl.
+    /// Longest tenure: the time in which a key may be handed over inside the process while another
+    /// process waits. The default is a quarter of the ttl.
     pub(crate) longest_turn: Option<Duration>,
-    /// After how long of unbroken use a key is left free for clients that know no queue; zero for
-    /// never.
+    /// Time of unbroken use after which a key is left free for clients that do not know the queue.
+    /// Zero means never.
     pub(crate) make_way_after: Duration,
-    /// What every call is told that is refused because of other calls; none for the estimate.
+    /// Fixed `retry_after` of calls refused because of other calls; none for the estimate.
     pub(crate) retry_hint: Option<Duration>,
-    /// With so many requests under way the core asks for no further lock. Renewals and releases are
-    /// not bounded: they must not queue behind a hundred thousand acquires.
+    /// Number of requests under way at which the core asks for no further lock. Renewals and
+    /// releases are not bounded: they must not queue behind a hundred thousand acquires.
     pub(crate) in_flight: usize,
 }
 
@@ -48,7 +49,7 @@ impl Limits {
     }
 }
 
-/// A message of the core to a caller.
+/// A message from the core to a caller.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     /// The lock is held; the body may be polled before `deadline`.
@@ -65,9 +66,9 @@ pub(crate) enum Signal {
     Lost(TicketId),
     /// The lock was handed over to this ticket with this token.
     Inherited { ticket: TicketId, token: Token },
-    /// The lock was not taken: this result is kept for it.
+    /// The lock was not taken, because this result is kept for it.
     Recalled(TicketId, Arc<Kept>),
-    /// The result of a key is forgotten, for the caller of this number. Whether there was one.
+    /// The result of a key is forgotten, for the caller with this number. True if there was one.
     Forgotten(u64, Result<bool, LockError>),
     /// The lock was not taken.
     Failed(TicketId, LockError),
@@ -80,7 +81,7 @@ pub(crate) enum Signal {
     ShutDown(u64, ShutdownReport),
 }
 
-/// How many releases are over.
+/// Numbers of ended releases.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Releases {
     confirmed: usize,
@@ -107,21 +108,21 @@ impl Releases {
     }
 }
 
-/// How renewals have ended, by the lease.
+/// Outcomes of renewals, counted per lease.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Renewed {
-    /// The store has renewed the lease.
+    /// Leases that the store renewed.
     pub(crate) kept: usize,
-    /// The store did not have the lock any more.
+    /// Leases whose lock the store no longer had.
     pub(crate) lost: usize,
-    /// The outcome is not known: an error, or no answer in time. The engine tries again.
+    /// Leases with an unknown outcome: an error, or no answer in time. The engine tries again.
     pub(crate) unknown: usize,
 }
 
-/// The largest capacity of a list that is kept for reuse.
+/// Largest capacity of a list kept for reuse.
 const KEPT: usize = 1024;
 
-/// Replaces an empty list by `space`, to reuse the capacity of that.
+/// Replaces an empty list with `space`, to reuse the capacity of `space`.
 pub(super) fn reuse<T>(list: &mut Vec<T>, space: Vec<T>) {
     if list.is_empty() && space.is_empty() && space.capacity() <= KEPT {
         *list = space;

@@ -1,32 +1,34 @@
-//! How long this process may hand a key over among its own calls.
+//! Limits on how long this process may hand a key over among its own calls.
 //!
-//! While no other process waits, a key is handed over as often as there are fences. Once another
-//! process waits, the number of hand-overs and their time are bounded.
+//! While no other process waits, a key is handed over as often as there are reserved fences. Once
+//! another process waits, the number of hand-overs and their time are bounded.
 
 use std::time::Duration;
 
 use crate::base::clock::Instant;
 use crate::fence::Fence;
 
-/// The most fences that one acquire reserves, for the calls to which the key may be handed over.
+/// Maximum number of fences that one acquire reserves, for the calls to which the key may be handed
+/// over.
 pub(super) const MOST_RESERVED_FENCES: u32 = 64;
 
-/// How long this process may hand the key over among its own calls.
+/// The time in which this process may hand a key over among its own calls.
 #[derive(Debug, Default)]
 pub(super) struct Tenure {
-    /// Whether the store has a queue, which serves the waiting processes after this one.
+    /// True if the store has a queue, which serves the waiting processes after this one.
     fair: bool,
-    /// How often the key was handed over since another process was known to wait.
+    /// Number of hand-overs since another process is known to wait.
     handed_over: u32,
-    /// Since when another process is known to wait.
+    /// Time since which another process is known to wait.
     wanted_since: Option<Instant>,
-    /// How many reserved fences are left.
+    /// Number of reserved fences left.
     reserved_fences: u32,
     fence: Option<Fence>,
 }
 
 impl Tenure {
-    /// `wanted` says whether another process waits; none at a store without a queue.
+    /// Begins a tenure. `wanted` is true if another process waits, and none at a store without a
+    /// queue.
     pub(super) fn begin(
         fence: Option<Fence>,
         reserved_fences: u32,
@@ -42,12 +44,12 @@ impl Tenure {
         }
     }
 
-    /// Whether the store has a queue, which serves the waiting processes after this one.
+    /// True if the store has a queue, which serves the waiting processes after this one.
     pub(super) fn is_fair(&self) -> bool {
         self.fair
     }
 
-    /// Another process waits from now on.
+    /// Records that another process waits from now on.
     pub(super) fn wanted(&mut self, now: Instant) {
         if self.wanted_since.is_none() {
             self.wanted_since = Some(now);
@@ -55,8 +57,8 @@ impl Tenure {
         }
     }
 
-    /// Whether the key may be handed over once more. Each needs a reserved fence. Once another
-    /// process waits, at most `most` follow, within `longest`.
+    /// True if the key may be handed over once more. Each hand-over needs a reserved fence. Once
+    /// another process waits, at most `most` follow, within `longest`.
     pub(super) fn may_go_on(&self, most: u32, longest: Duration, now: Instant) -> bool {
         0 < self.reserved_fences
             && self
@@ -64,7 +66,7 @@ impl Tenure {
                 .is_none_or(|wanted| self.handed_over < most && now.since(wanted) < longest)
     }
 
-    /// The key is handed over no more.
+    /// Ends the hand-overs.
     pub(super) fn end(&mut self) {
         self.reserved_fences = 0;
     }

@@ -25,7 +25,7 @@ pub(crate) struct TicketId(pub(crate) u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SiteId(pub(crate) u64);
 
-/// How a lease is renewed while it is held.
+/// Renewal of a held lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Watchdog {
     pub(crate) interval: Duration,
@@ -41,26 +41,26 @@ pub(crate) struct Acquire {
     /// The key on the server, namespace included.
     pub(crate) key: FullKey,
     pub(crate) token: Token,
-    /// The annotated function that asks, which operators see in the key's value. Empty for a lock
-    /// that is taken without the attribute.
+    /// The annotated function that asks. Operators see it in the key's value. Empty for a lock
+    /// taken without the attribute.
     pub(crate) function: &'static str,
     pub(crate) site: SiteId,
     pub(crate) label: Label,
     pub(crate) terms: Terms,
     pub(crate) watchdog: Option<Watchdog>,
-    /// How long to queue; zero is one try.
+    /// Time limit for queueing. Zero means one try.
     pub(crate) wait: Duration,
-    /// How long the lock stays after success, as far as that is known before.
+    /// Time for which the lock stays after success, if known in advance.
     pub(crate) hold: Duration,
-    /// The kind of share; none for an exclusive lock.
+    /// Kind of share; none for an exclusive lock.
     pub(crate) share: Option<Share>,
-    /// For how long the lock stays from the body's start on.
+    /// Least time for which the lock stays, counted from the body's start.
     pub(crate) at_least: Option<Duration>,
-    /// For a call that a kept result answers.
+    /// Set for a `replay` call, which a kept result can answer.
     pub(crate) replay: Option<Box<Replay>>,
 }
 
-/// What a call asks with that a kept result answers.
+/// Parameters of a `replay` call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Replay {
     pub(crate) fingerprint: Option<Fingerprint>,
@@ -69,16 +69,16 @@ pub(crate) struct Replay {
 /// A lock that a call adopts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Adoption {
-    /// The token that it has until then.
+    /// Token of the lock before the adoption.
     pub(crate) from: Token,
-    /// The fence in the baggage, which may be altered on its way.
+    /// The fence in the baggage, which may have been altered on its way.
     pub(crate) fence: Option<Fence>,
 }
 
 impl Adoption {
-    /// The fence of the adopted lock. The store gave `first` and the `reserved` fences after it to
-    /// this acquisition, and the baggage can only select one of these. Without a valid one the
-    /// greatest is safe: no earlier call can have had a greater one.
+    /// Returns the fence of the adopted lock. The store gave `first` and the `reserved` fences
+    /// after it to this acquisition, and the baggage can only select one of these. Without a valid
+    /// one the greatest is safe: no earlier call can have had a greater one.
     pub(super) fn fence_among(self, first: Option<Fence>, reserved: u32) -> Option<Fence> {
         let first = first?.get();
         let last = first.saturating_add(reserved.into());
@@ -87,17 +87,17 @@ impl Adoption {
     }
 }
 
-/// Which calls share a lock.
+/// Calls that share a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Share {
     /// All readers.
     Reader,
-    /// At most so many calls at a time.
+    /// At most this many calls at a time.
     Permit(u32),
 }
 
 impl Share {
-    /// How many shares there may be at most; 0 for no bound.
+    /// Returns the maximum number of shares; 0 for no bound.
     pub(crate) fn limit(self) -> u32 {
         match self {
             Self::Reader => 0,
@@ -111,21 +111,21 @@ impl Share {
 pub(super) struct Ticket {
     acquire: Acquire,
     since: Instant,
-    /// When acquiring must end.
+    /// Time at which acquiring must end.
     budget: Instant,
     stage: Stage,
     /// Acquires without a known outcome: in flight, or sent on a connection that broke.
     open: OneOrMany<OpId>,
-    /// Whether an acquire has succeeded, even if too late to be of use: the key may carry the
+    /// True if an acquire has succeeded, even if too late to be of use: the key may carry the
     /// token.
     taken: bool,
-    /// Until when the key stays after the release.
+    /// Time until which the key stays after the release.
     kept_until: Option<Instant>,
     /// The result that the release stores.
     record: Option<Arc<Record>>,
-    /// For a call that adopts its lock.
+    /// Set for a call that adopts its lock.
     adoption: Option<Box<Adoption>>,
-    /// The timer that is set for this ticket.
+    /// Time to which the ticket's timer is set.
     armed: Option<Instant>,
 }
 
@@ -133,13 +133,13 @@ pub(super) struct Ticket {
 pub(super) enum Stage {
     /// In the key's local queue.
     Queued,
-    /// With an acquire under way; asked again at `until`.
+    /// With an acquire under way. Without an answer it asks again at `until`.
     Asking {
         op: OpId,
         until: Instant,
     },
     Held(Lease),
-    /// The lease was lost and the caller was told. The caller has not released the ticket yet.
+    /// The lease was lost and the caller was notified. The caller has not released the ticket yet.
     Lost,
     /// Being removed from the store.
     Releasing(Cleanup),
@@ -150,21 +150,22 @@ pub(super) enum Stage {
 pub(crate) enum Removal {
     /// The store has confirmed the release, or the lock was handed over inside the process.
     Confirmed,
-    /// The outcome is not known: no answer came while the caller waited.
+    /// The outcome is unknown: no answer came while the caller waited.
     Unknown,
-    /// The lease had been lost: the store did not have the lock any more.
+    /// The lease had been lost: the store no longer had the lock.
     Gone,
 }
 
 impl Acquire {
-    /// Whether a lease that is counted from `sent` lasts at the store for as long as this call's
-    /// lock is to stay, even if the process dies. With a watchdog that is not promised.
+    /// True if a lease counted from `sent` lasts at the store for as long as this call's lock must
+    /// stay, even if the process dies. A lock with a watchdog makes no such promise, so this is
+    /// always true for it.
     pub(super) fn outlives_the_process(&self, sent: Instant, now: Instant) -> bool {
         let lasts = |at_least| now + at_least <= sent + self.terms.ttl();
         self.watchdog.is_some() || self.at_least.is_none_or(lasts)
     }
 
-    /// Whether the caller queues for a lock that is held.
+    /// True if the caller queues for a held lock.
     pub(super) fn waits(&self) -> bool {
         !self.wait.is_zero()
     }
@@ -206,7 +207,7 @@ impl Ticket {
         &self.stage
     }
 
-    /// The lease, while it is held.
+    /// Returns the lease while it is held.
     pub(super) fn lease(&self) -> Option<&Lease> {
         match &self.stage {
             Stage::Held(lease) => Some(lease),
@@ -221,7 +222,7 @@ impl Ticket {
         }
     }
 
-    /// The removal, while it is under way.
+    /// Returns the removal while it is under way.
     pub(super) fn cleanup(&self) -> Option<&Cleanup> {
         match &self.stage {
             Stage::Releasing(cleanup) => Some(cleanup),
@@ -240,7 +241,7 @@ impl Ticket {
         matches!(self.stage, Stage::Queued)
     }
 
-    /// Whether an acquire is under way whose answer the ticket waits for.
+    /// True if the ticket waits for the answer to an acquire.
     pub(super) fn is_asking(&self) -> bool {
         matches!(self.stage, Stage::Asking { .. })
     }
@@ -249,7 +250,7 @@ impl Ticket {
         self.is_queued() || self.is_asking()
     }
 
-    /// Whether acquiring may go on.
+    /// True if acquiring may go on.
     pub(super) fn is_in_time(&self, now: Instant) -> bool {
         now < self.budget
     }
@@ -258,40 +259,40 @@ impl Ticket {
         now.since(self.since)
     }
 
-    /// `op` asks for the lock. Without an answer the ticket asks again at `until`.
+    /// Records that `op` asks for the lock. Without an answer, the ticket asks again at `until`.
     pub(super) fn ask(&mut self, op: OpId, until: Instant) {
         self.open.push(op);
         self.stage = Stage::Asking { op, until };
     }
 
-    /// The ticket adopts its lock.
+    /// Makes the ticket adopt its lock.
     pub(super) fn adopts(&mut self, adoption: Adoption) {
         self.adoption = Some(Box::new(adoption));
     }
 
-    /// What a ticket knows of a lock that it adopts.
+    /// Returns the parameters of an adoption, if the ticket adopts its lock.
     pub(super) fn adoption(&self) -> Option<Adoption> {
         self.adoption.as_deref().copied()
     }
 
-    /// A ticket that asks does so again at `at`.
+    /// Lets an asking ticket ask again at `at`.
     pub(super) fn ask_again_at(&mut self, at: Instant) {
         if let Stage::Asking { until, .. } = &mut self.stage {
             *until = at;
         }
     }
 
-    /// Whether a ticket that asks is to do so again.
+    /// True if an asking ticket must ask again.
     pub(super) fn asks_again(&self, now: Instant) -> bool {
         matches!(self.stage, Stage::Asking { until, .. } if until <= now)
     }
 
-    /// Back to the key's local queue: no answer is waited for.
+    /// Puts the ticket back into the key's local queue. It no longer waits for an answer.
     pub(super) fn requeue(&mut self) {
         self.stage = Stage::Queued;
     }
 
-    /// Notes what the answer to the acquire `op` says of the key.
+    /// Records the answer to the acquire `op`, and whether the key may carry the token.
     pub(super) fn answered(&mut self, op: OpId, result: &Result<Reply, Failure>) {
         let unknown = result.as_ref().is_err_and(|failure| failure.executed);
         if !unknown {
@@ -300,38 +301,38 @@ impl Ticket {
         self.taken |= matches!(result, Ok(Reply::Acquired { .. }));
     }
 
-    /// The outcome of the acquire `op` is known.
+    /// Records that the outcome of the acquire `op` is known.
     pub(super) fn settle(&mut self, op: OpId) {
         self.open.retain(|open| *open != op);
     }
 
-    /// The acquires without a known outcome.
+    /// Returns the acquires without a known outcome.
     pub(super) fn open(&self) -> &[OpId] {
         &self.open
     }
 
-    /// Whether no acquire is under way, which could act later.
+    /// True if no acquire is open, so that none can act later.
     pub(super) fn is_settled(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Whether the store may have the key with this ticket's token.
+    /// True if the store may have the key with this ticket's token.
     pub(super) fn may_be_taken(&self) -> bool {
         self.taken || !self.is_settled()
     }
 
-    /// The ticket has the lock.
     pub(super) fn grant(&mut self, lease: Lease) {
         self.stage = Stage::Held(lease);
     }
 
-    /// The key is handed over to this ticket with its `token`, which replaces the ticket's own.
+    /// Records that the key is handed over to this ticket. The key's `token` replaces the ticket's
+    /// own.
     pub(super) fn inherit(&mut self, token: Token) {
         self.acquire.token = token;
         self.taken = true;
     }
 
-    /// The parameters and the lease of a ticket that hands its lock over.
+    /// Returns the parameters and the lease of a ticket that hands its lock over.
     pub(super) fn into_held(self) -> Option<(Acquire, Lease)> {
         match self.stage {
             Stage::Held(lease) => Some((self.acquire, lease)),
@@ -339,38 +340,38 @@ impl Ticket {
         }
     }
 
-    /// From here on the call counts as a reader.
+    /// Makes the call count as a reader from now on.
     pub(super) fn become_reader(&mut self) {
         self.acquire.share = Some(Share::Reader);
     }
 
-    /// The lease is over, and the caller is told.
+    /// Records that the lease is over and the caller is notified.
     pub(super) fn lose(&mut self) {
         self.stage = Stage::Lost;
     }
 
-    /// The release stores this result.
+    /// Sets the result that the release stores.
     pub(super) fn record(&mut self, record: Arc<Record>) {
         self.record = Some(record);
     }
 
-    /// The result that the release stores.
+    /// Returns the result that the release stores.
     pub(super) fn recorded(&self) -> Option<&Arc<Record>> {
         self.record.as_ref()
     }
 
-    /// The key stays after the release until `until` at least.
+    /// Keeps the key after the release, at least until `until`.
     pub(super) fn keep_until(&mut self, until: Instant) {
         self.kept_until = self.kept_until.max(Some(until));
     }
 
-    /// Whether the key would stay after a release at `now`.
+    /// True if the key would stay after a release at `now`.
     pub(super) fn is_kept(&self, now: Instant) -> bool {
         self.keep(now).is_some()
     }
 
-    /// For how long the key is still kept; none if it is not. Rounded up to the store's unit, a
-    /// millisecond, so that the key is never free early.
+    /// Returns the time for which the key is still kept; none if it is not kept. Rounded up to the
+    /// store's unit, a millisecond, so that the key is never free early.
     pub(super) fn keep(&self, now: Instant) -> Option<Duration> {
         let left = self.kept_until?.since(now);
         let millis = left.as_nanos().div_ceil(NANOS_PER_MILLI);
@@ -378,8 +379,7 @@ impl Ticket {
         (millis > 0).then(|| Duration::from_millis(millis))
     }
 
-    /// The lock is removed from the store from now on. `awaited`: whether the caller waits for
-    /// that.
+    /// Begins to remove the lock from the store. `awaited` is true if the caller waits for that.
     pub(super) fn start_cleanup(&mut self, awaited: bool, makes_way: bool, now: Instant) {
         let origin = match &self.stage {
             Stage::Held(lease) => Origin::Live {
@@ -393,8 +393,8 @@ impl Ticket {
         self.stage = Stage::Releasing(cleanup);
     }
 
-    /// When the ticket's timer is due. `asks_at`: when the ticket may ask the store; none unless it
-    /// is the next to ask.
+    /// Returns the due time of the ticket's timer. `asks_at` is the time at which the ticket may
+    /// ask the store; none unless it is the next to ask.
     pub(super) fn next_due(&self, asks_at: Option<Instant>) -> Option<Instant> {
         match &self.stage {
             Stage::Queued => earlier(Some(self.budget), asks_at),
@@ -405,7 +405,8 @@ impl Ticket {
         }
     }
 
-    /// Sets the ticket's timer to `due`. Returns false if it is set to an earlier time.
+    /// Sets the ticket's timer to `due`. Returns false if it is already set to that time or an
+    /// earlier one.
     pub(super) fn arm(&mut self, due: Instant) -> bool {
         let sets = self.armed.is_none_or(|armed| due < armed);
         if sets {
@@ -414,12 +415,12 @@ impl Ticket {
         sets
     }
 
-    /// A timer has come to its end. Returns whether it is the one that is set.
+    /// Handles a timer that went off. Returns true if it is the one set now.
     pub(super) fn disarm(&mut self, at: Instant) -> bool {
         self.armed.take_if(|armed| *armed == at).is_some()
     }
 
-    /// The time to which the ticket's timer is set.
+    /// Returns the time to which the ticket's timer is set.
     pub(super) fn armed(&self) -> Option<Instant> {
         self.armed
     }

@@ -5,7 +5,7 @@ use super::timers::Timers;
 use crate::base::clock::Instant;
 use crate::base::id_map::IdMap;
 
-/// How many timers without a ticket may be kept.
+/// Number of timers without a ticket that may be kept.
 const STALE_TIMERS: usize = 64;
 
 /// All tickets, each with its timer.
@@ -44,8 +44,8 @@ impl Tickets {
         self.by_id.iter().map(|(id, ticket)| (*id, ticket))
     }
 
-    /// Sets the timer of a ticket to `due`, unless it is set to an earlier time. A timer that comes
-    /// too early does no harm: the ticket is looked at, and the timer is set again.
+    /// Sets the timer of a ticket to `due`, unless it is set to an earlier time. A timer that goes
+    /// off too early does no harm: the ticket is checked, and the timer is set again.
     pub(super) fn arm(&mut self, id: TicketId, due: impl FnOnce(&Ticket) -> Option<Instant>) {
         if let Some(ticket) = self.by_id.get_mut(&id)
             && let Some(due) = due(ticket)
@@ -56,7 +56,7 @@ impl Tickets {
         }
     }
 
-    /// The next ticket with a timer that is due. The timer is not set any more.
+    /// Returns the next ticket with a due timer, and clears that timer.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<TicketId> {
         while let Some((at, id)) = self.timers.pop(now) {
             let ticket = self.by_id.get_mut(&id);
@@ -67,13 +67,14 @@ impl Tickets {
         None
     }
 
-    /// When the first timer is due.
+    /// Returns the due time of the first timer.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.timers.next()
     }
 
-    /// Drops the timers without a ticket, once they are the majority. A single one stays until its
-    /// time. A caller that may wait for an hour is usually served at once, so they would pile up.
+    /// Drops the timers without a ticket, once they are the majority. Until then each stays until
+    /// its time. A caller that may wait for an hour is usually served at once, so such timers would
+    /// pile up.
     fn drop_stale_timers(&mut self) {
         if self.timers.len() <= 2 * self.by_id.len() + STALE_TIMERS {
             return;

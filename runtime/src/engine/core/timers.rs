@@ -17,7 +17,7 @@ pub(super) type Timer = (Instant, TicketId);
 /// all timers took a third of the time of renewing 100,000 leases.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    /// The timers of the bins that were due, the earliest timer last.
+    /// Timers of the bins already due, the earliest timer last.
     near: Vec<Timer>,
     bins: BTreeMap<u64, Bin>,
     len: usize,
@@ -52,7 +52,8 @@ impl Timers {
         self.first = Some(self.first.map_or(at, |first| first.min(at)));
     }
 
-    /// The time of the first timer. Stored, because it is read far more often than it changes.
+    /// Returns the time of the first timer. Stored, because it is read far more often than it
+    /// changes.
     pub(super) fn next(&self) -> Option<Instant> {
         self.first
     }

@@ -1,5 +1,5 @@
-//! Alarms: they wake callers that wait for each other, and not for the store, when their budget
-//! ends.
+//! Alarms, which wake callers when their budget ends. These callers wait for each other, and not
+//! for the store.
 //!
 //! The engine has the timers, because a caller may run on an executor that has none.
 
@@ -15,11 +15,12 @@ use crate::base::clock::Instant;
 #[derive(Debug, Default)]
 pub(super) struct Alarms {
     due: BinaryHeap<Reverse<Alarm>>,
-    /// How many alarms were left after the last sweep, which drops those of callers that are gone.
+    /// Number of alarms left after the last sweep. A sweep drops the alarms of callers that are
+    /// gone.
     swept: usize,
 }
 
-/// At least so many alarms are set between two sweeps.
+/// Minimum number of alarms set between two sweeps.
 const SWEEP_EVERY: usize = 64;
 
 #[derive(Debug)]
@@ -66,7 +67,7 @@ impl Alarms {
         self.due.peek().map(|Reverse(first)| first.at)
     }
 
-    /// Takes the alarms that are due.
+    /// Takes the due alarms.
     pub(super) fn due(&mut self, now: Instant) -> Vec<oneshot::Sender<()>> {
         let mut due = Vec::new();
         while self.next_due().is_some_and(|at| at <= now) {

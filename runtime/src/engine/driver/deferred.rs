@@ -16,14 +16,14 @@ use crate::base::sync::{atomic::AtomicBool, atomic::Ordering};
 #[derive(Default)]
 pub(super) struct Deferred {
     list: Mutex<List>,
-    /// Whether there are commands. A task that has left one sees `true` until it is taken.
+    /// True if there are commands. A task that has left one sees `true` until it is taken.
     any: AtomicBool,
 }
 
 #[derive(Default)]
 struct List {
     commands: Vec<Command>,
-    /// The engine executes no command any more.
+    /// True if the engine no longer executes commands.
     closed: bool,
 }
 
@@ -31,7 +31,7 @@ struct List {
 pub(super) struct Locked<'a>(&'a Deferred, MutexGuard<'a, List>);
 
 impl Deferred {
-    /// Adds a command. `false` if the engine executes none any more.
+    /// Adds a command. Returns `false` if the engine no longer executes commands.
     pub(super) fn push(&self, command: Command) -> bool {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         if list.closed {
@@ -54,8 +54,9 @@ impl Deferred {
         })
     }
 
-    /// Takes the commands, which the caller executes at once, under the engine's mutex. Takes none
-    /// while another thread has the list: that thread wakes the keeper later, or executes them.
+    /// Takes the commands, which the caller must execute at once, under the engine's mutex. Takes
+    /// none while another thread has the list. That thread wakes the keeper later, or executes the
+    /// commands.
     pub(super) fn try_take(&self) -> Vec<Command> {
         if !self.any.load(Ordering::SeqCst) {
             return Vec::new();
@@ -64,8 +65,8 @@ impl Deferred {
         list.map_or_else(Vec::new, |list| Locked(self, list).take())
     }
 
-    /// Accepts no command from now on. Returns those in the list. Not to be called under the
-    /// engine's mutex.
+    /// Closes the list, and returns the commands in it. No command is accepted after this. Must not
+    /// be called under the engine's mutex.
     pub(super) fn close(&self) -> Vec<Command> {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         list.closed = true;
@@ -74,7 +75,7 @@ impl Deferred {
 }
 
 impl Locked<'_> {
-    /// Takes the commands, which the caller executes at once, under the engine's mutex.
+    /// Takes the commands, which the caller must execute at once, under the engine's mutex.
     pub(super) fn take(mut self) -> Vec<Command> {
         self.0.any.store(false, Ordering::SeqCst);
         mem::take(&mut self.1.commands)

@@ -1,4 +1,4 @@
-//! The keeper: the engine's own task, which does what is due.
+//! The keeper: the engine's own task, which does the due work.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use crate::base::clock::Clock;
 use crate::engine::core::signal::Limits;
 use crate::store::LockStore;
 
-/// The engine's own task. When it is dropped the engine stops.
+/// The engine's own task. The engine stops when this is dropped.
 pub(super) struct Keeper {
     shared: Arc<Shared>,
     timer: Timer,
-    /// Whether the keeper has a thread of its own, which may outrank the callers' threads.
+    /// True if the keeper has a dedicated thread, which may outrank the callers' threads.
     own_thread: bool,
 }
 
 impl Keeper {
-    /// To be called in the runtime that the store was connected in. `listeners`: whether callers'
-    /// runtimes may hear of answers. `own_thread`: whether the keeper has a thread of its own.
-    /// `name`: the store's URL without its password.
+    /// Must be called in the runtime that the store was connected in. `listeners` is true if
+    /// callers' runtimes may listen for answers. `own_thread` is true if the keeper has a dedicated
+    /// thread. `name` is the store's URL without its password.
     pub(super) fn new(
         store: Box<dyn LockStore>,
         name: String,
@@ -70,7 +70,7 @@ impl Keeper {
             own_thread,
         } = self;
         loop {
-            // Registered first, so that a wake-up after the look at `is_called` wakes the keeper.
+            // Registered first, so that a wake-up after the check of `is_called` wakes the keeper.
             shared.store_waker.register(cx.waker());
             let called = shared.store_waker.is_called();
             if *own_thread {

@@ -1,14 +1,14 @@
-//! Lanes: which runtime hears of answers.
+//! Lanes: the store's sockets, and the runtimes that listen for answers on them.
 //!
-//! A lane is one of the store's sockets with its listener, a task on a caller's runtime. While a
-//! socket has none, the next caller's runtime gets the listener. Threads read under the engine's
+//! A lane is one of the store's sockets with its listener, a task on a caller's runtime. If a
+//! socket has no listener, the next caller's runtime gets it. Threads read under the engine's
 //! mutex, so any thread that may take the mutex may read. The listener wakes callers of its runtime
-//! on the thread that is awake already.
+//! on a thread already awake.
 //!
-//! A runtime may be blocked, or end. When it ends, its listener tells the engine so. While requests
-//! are under way the keeper looks every [`WATCH`] whether one was answered. Where answers lie
-//! unread the keeper reads them. If that happens two times in a row the keeper takes over: it hears
-//! of answers itself, and no caller's runtime listens for [`PENALTY`].
+//! A runtime may be blocked, or end. When it ends, its listener notifies the engine. While requests
+//! are under way, the keeper checks every [`WATCH`] whether an answer was read. If answers lie
+//! unread, the keeper reads them. If that happens twice in a row, the keeper takes over: it listens
+//! for answers itself, and for the time of [`PENALTY`] no caller's runtime does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,66 +17,66 @@ use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 use crate::store::Socket;
 
-/// How often the keeper looks whether listeners are late, while requests are under way.
+/// Interval at which the keeper checks for late listeners, while requests are under way.
 pub(super) const WATCH: Duration = Duration::from_millis(20);
 
-/// How often the keeper looks while only messages may come. A process that a key was handed to has
-/// a second to ask for it.
+/// Interval of the keeper's checks while only messages may come. A process that gets a key has a
+/// second to ask for it.
 const SLOW_WATCH: Duration = Duration::from_millis(100);
 
-/// For how long no runtime listens after a listener was late, or after a thread of low priority
-/// polled it.
+/// Time in which no runtime begins to listen, after a listener was late or was polled by a thread
+/// of low priority.
 const PENALTY: Duration = Duration::from_secs(1);
 
-/// For how long no runtime listens after a runtime could not: it has no I/O driver, or the process
-/// has too many open files.
+/// Time in which no runtime begins to listen, after a runtime was unable to: it has no I/O driver,
+/// or the process has too many open files.
 const UNABLE: Duration = Duration::from_secs(60);
 
-/// How many times in a row answers lie unread before the keeper takes over. Answers that lie unread
-/// once may have come just then.
+/// Number of consecutive checks with unread answers before the keeper takes over. At a single
+/// check, the answers may have come just then.
 const LATE: u32 = 2;
 
-/// Names a listener. No number is used again.
+/// Identifies a listener. Numbers are not used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ListenerId(u64);
 
 /// The store's sockets and their listeners.
 pub(super) struct Lanes {
     all: Vec<Lane>,
-    /// Whether callers' runtimes may listen at all.
+    /// True if callers' runtimes may listen at all.
     allowed: bool,
     /// No runtime begins to listen before this time.
     not_before: Instant,
     last: u64,
-    /// When the keeper looks next, while there is something to hear.
+    /// Time of the keeper's next check, while something may come.
     watch_at: Option<Instant>,
-    /// How many answers and messages had come when the keeper looked last.
+    /// Number of answers and messages that had come by the keeper's last check.
     seen: u64,
-    /// How many times in a row answers lay unread.
+    /// Number of consecutive checks with unread answers.
     late: u32,
 }
 
 struct Lane {
     socket: Arc<dyn Socket>,
-    /// `None` while the keeper hears.
+    /// `None` while the keeper listens.
     listener: Option<ListenerId>,
 }
 
-/// Listeners that are to be spawned.
+/// Listeners to spawn.
 pub(super) type NewListeners = Vec<(ListenerId, Arc<dyn Socket>)>;
 
-/// What listeners are to hear.
+/// Input that listeners wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waits {
     /// Answers to requests.
     Answer,
-    /// Messages that the server sends unasked, about locks that are held or waited for.
+    /// Messages that the server sends unasked, about locks held or waited for.
     Message,
     Nothing,
 }
 
 impl Waits {
-    /// How long the keeper waits before it looks.
+    /// Returns the time until the keeper's check.
     fn pause(self) -> Option<Duration> {
         match self {
             Self::Answer => Some(WATCH),
@@ -86,12 +86,12 @@ impl Waits {
     }
 }
 
-/// What the keeper finds when it looks at the lanes.
+/// Result of a check of the lanes by the keeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Watched {
-    /// The time has not come, or something was read, or there is nothing to hear.
+    /// The check is not due, or something was read, or nothing may come.
     Well,
-    /// Nothing was read since the keeper looked last.
+    /// Nothing was read since the last check.
     Still,
 }
 
@@ -108,7 +108,7 @@ impl Lanes {
         }
     }
 
-    /// Takes over the sockets that the store has now. Listeners of sockets that are gone end.
+    /// Replaces the sockets with those that the store has now. Listeners of removed sockets end.
     pub(super) fn follow(&mut self, sockets: Vec<Arc<dyn Socket>>) {
         let mut before = std::mem::take(&mut self.all);
         let lane = |socket: Arc<dyn Socket>| {
@@ -126,13 +126,13 @@ impl Lanes {
         self.all = sockets.into_iter().map(lane).collect();
     }
 
-    /// Whether a caller's runtime is to listen now.
+    /// True if a caller's runtime should listen now.
     pub(super) fn are_wanted(&self, now: Instant) -> bool {
         let silent = |lane: &Lane| lane.listener.is_none();
         self.allowed && self.all.iter().any(silent) && self.not_before <= now
     }
 
-    /// Leaves each socket that has no listener to a new one. Returns those, to be spawned.
+    /// Assigns a new listener to each socket without one. Returns these listeners, to be spawned.
     pub(super) fn begin(&mut self) -> NewListeners {
         let mut listeners = Vec::new();
         for lane in &mut self.all {
@@ -147,7 +147,8 @@ impl Lanes {
         listeners
     }
 
-    /// A listener hears that something has come. `false` if it is no socket's listener any more.
+    /// Records that a listener found something to read. Returns `false` if it is no longer a
+    /// socket's listener.
     pub(super) fn heard_by(&self, listener: ListenerId) -> bool {
         let mut lanes = self.all.iter();
         let lane = lanes.find(|lane| lane.listener == Some(listener));
@@ -164,7 +165,7 @@ impl Lanes {
         }
     }
 
-    /// A listener has ended. `true` if the keeper is to hear in its place.
+    /// Removes a listener that has ended. Returns `true` if the keeper must listen instead.
     pub(super) fn end(&mut self, listener: ListenerId) -> bool {
         let mut lanes = self.all.iter_mut();
         let lane = lanes.find(|lane| lane.listener == Some(listener));
@@ -178,8 +179,8 @@ impl Lanes {
         false
     }
 
-    /// A thread that must not read polls this listener. `true` if the keeper is to hear in its
-    /// place. The listener's runtime may also have threads that may read.
+    /// Removes a listener polled by a thread that must not read. Returns `true` if the keeper must
+    /// listen instead. The listener's runtime may also have threads that may read.
     pub(super) fn outranked(&mut self, listener: ListenerId, now: Instant) -> bool {
         let heard = self.end(listener);
         if heard {
@@ -188,7 +189,7 @@ impl Lanes {
         heard
     }
 
-    /// A caller's runtime could not start a listener.
+    /// Records that a caller's runtime could not start a listener.
     pub(super) fn unable(&mut self, now: Instant) {
         self.not_before = now + UNABLE;
     }
@@ -197,7 +198,7 @@ impl Lanes {
         self.all.iter().any(|lane| lane.listener.is_some())
     }
 
-    /// Sets when the keeper looks next, unless it looks sooner or there is nothing to hear.
+    /// Plans the keeper's next check, unless an earlier one is planned or nothing may come.
     pub(super) fn watch_from(&mut self, waits: Waits, now: Instant) {
         let Some(pause) = waits.pause() else {
             return;
@@ -212,15 +213,15 @@ impl Lanes {
         self.watch_at
     }
 
-    /// The keeper looks, if it is time. `heard`: how many answers and messages have come.
+    /// Runs the keeper's check, if it is due. `heard` is the number of answers and messages so far.
     pub(super) fn watch(&mut self, heard: u64, waits: Waits, now: Instant) -> Watched {
         if self.watch_at.is_none_or(|at| now < at) {
             return Watched::Well;
         }
         let still = heard == self.seen;
         self.seen = heard;
-        // The keeper looks once more after the last answer. So it need not be woken for each of the
-        // requests that follow each other.
+        // The keeper checks once more after the last answer. So it need not be woken for each of
+        // several requests that follow each other.
         let pause = waits.pause().or((!still).then_some(WATCH));
         self.watch_at = pause.map(|pause| now + pause);
         if !still {
@@ -233,10 +234,11 @@ impl Lanes {
         }
     }
 
-    /// The keeper has read all sockets, because it found [`Still`](Watched::Still).
+    /// Records that the keeper has read all sockets, because its check found
+    /// [`Still`](Watched::Still).
     pub(super) fn read(&mut self, heard: u64, now: Instant) {
         if heard == self.seen {
-            // No answer lay unread: the server is slow, and not the listener.
+            // No answer lay unread: the server is slow, not the listener.
             self.late = 0;
             return;
         }
@@ -323,7 +325,8 @@ mod tests {
         assert!(!lanes.are_wanted(NOW));
     }
 
-    /// The keeper looks. `come` answers were read before, and `lay` answers lie unread.
+    /// Runs a check of the keeper. `come` answers were read before it, and `lay` answers lie
+    /// unread.
     fn look(lanes: &mut Lanes, answers: &mut u64, come: u64, lay: u64) -> Watched {
         *answers += come;
         let now = lanes.watch_at().expect("it looks");
@@ -340,7 +343,7 @@ mod tests {
         let (mut lanes, wires, [listener, _]) = lanes();
         let mut answers = 0;
         lanes.watch_from(Waits::Answer, NOW);
-        // The server is slow; the listener is late once; it is late again, and well between.
+        // The server is slow. Then the listener is late three times, but never twice in a row.
         for (come, lay) in [(0, 0), (0, 1), (3, 0), (0, 1), (0, 0), (0, 2)] {
             look(&mut lanes, &mut answers, come, lay);
             assert!(lanes.heard_by(listener), "{come} {lay}");
@@ -353,7 +356,7 @@ mod tests {
         assert!(lanes.are_wanted(now + PENALTY));
     }
 
-    /// Fails if a listener is not replaced that is late for each of several single requests.
+    /// Fails if a listener is not replaced although it is late for each of several single requests.
     #[test]
     fn it_takes_over_where_each_request_is_late() {
         let (mut lanes, _, [listener, _]) = lanes();
@@ -365,7 +368,7 @@ mod tests {
             assert_eq!(lanes.watch(heard, Waits::Answer, now), Watched::Still);
             heard += 1;
             lanes.read(heard, now);
-            // Nothing more is asked for some time.
+            // No further request is sent for some time.
             while let Some(at) = lanes.watch_at() {
                 now = at;
                 assert_eq!(lanes.watch(heard, Waits::Nothing, now), Watched::Well);

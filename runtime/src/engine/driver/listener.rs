@@ -1,4 +1,4 @@
-//! A listener: a task on the runtime of a caller that hears of answers.
+//! A listener: a task on a caller's runtime that listens for answers.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,14 +9,14 @@ use super::shared::Shared;
 use super::state::Heard;
 use crate::store::{Listen, Socket};
 
-/// Hears of what comes on a socket, on the runtime that polls the future.
+/// Listens on a socket, on the runtime that polls the future.
 pub(super) fn listen(
     shared: &Arc<Shared>,
     id: ListenerId,
     socket: &Arc<dyn Socket>,
 ) -> impl Future<Output = ()> + Send + use<> {
-    // Made here, because the runtime may drop the task before it polls it: the engine hears of
-    // that, too.
+    // Created here, because the runtime may drop the task before the first poll. The engine is
+    // notified of that, too.
     let listener = Listener {
         shared: Arc::downgrade(shared),
         id,
@@ -27,7 +27,7 @@ pub(super) fn listen(
         let Some(socket) = socket.upgrade() else {
             return;
         };
-        // `listen` panics where the runtime has no I/O driver, and there is no other way to ask.
+        // `listen` panics if the runtime has no I/O driver, and there is no other way to ask.
         let listening = catch_unwind(AssertUnwindSafe(|| socket.listen()));
         drop(socket);
         let Ok(Ok(mut readiness)) = listening else {
@@ -43,7 +43,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// Waits until something comes, and reads it. `false` if the listener is to end.
+    /// Waits until something comes, and reads it. Returns `false` if the listener must end.
     async fn hears(&self, readiness: &mut dyn Listen) -> bool {
         let mut heard = Heard::InVain;
         let mut read = || heard = self.read();
@@ -53,7 +53,7 @@ impl Listener {
             Heard::InVain => false,
             Heard::One => true,
             Heard::Several => {
-                // The callers that were woken run first.
+                // The woken callers run first.
                 tokio::task::yield_now().await;
                 if let Some(shared) = self.shared.upgrade() {
                     shared.gathered();
@@ -76,7 +76,7 @@ impl Listener {
 }
 
 impl Drop for Listener {
-    /// The runtime ends, the socket is gone, or this listener was replaced.
+    /// Called when the runtime ends, the socket is gone, or this listener was replaced.
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {
             shared.listener_ended(self.id);

@@ -1,12 +1,13 @@
-//! Models: the lanes, the keeper and the callers under the scheduler of `shuttle`, which tries
-//! random orders in which threads can run. `scripts/models` runs them and says how many orders.
+//! Models of the lanes, the keeper and the callers under the scheduler of `shuttle`, which tries
+//! random orders in which threads can run. `scripts/models` runs them and prints the number of
+//! orders.
 //!
 //! The engine's state, its mutex, the lanes and the atomics of [`store_waker`](super::store_waker)
 //! and of [`lease_cell`](crate::engine::lease_cell) are the product's. The keeper's loop and the
 //! callers' code are copied. The server, its socket, the clock and the runtimes are the model's.
 //!
-//! Where time stands still a lost wake-up ends in a deadlock, which `shuttle` finds. Where time
-//! passes, the keeper has to read the answers that a blocked runtime leaves unread.
+//! If time stands still, a lost wake-up ends in a deadlock, which `shuttle` finds. If time passes,
+//! the keeper must read the answers that a blocked runtime leaves unread.
 
 use std::future::{Future, poll_fn};
 use std::mem;
@@ -40,7 +41,7 @@ mod server;
 
 use self::server::{Server, Store};
 
-/// How many orders each model tries, unless `LEASEHOLD_MODEL_RUNS` says otherwise.
+/// Number of orders that each model tries, unless `LEASEHOLD_MODEL_RUNS` sets another.
 const RUNS: usize = 2_000;
 
 /// Lets a thread sleep until it is woken.
@@ -78,13 +79,13 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Lets the model's time pass. `tokio` pauses it.
+/// Lets the model's time pass, which `tokio` has paused.
 fn advance(by: Duration) {
     let advanced = pin!(tokio::time::advance(by));
     let _ = advanced.poll(&mut Context::from_waker(Waker::noop()));
 }
 
-/// The keeper, without its timer. Where `time` passes, it does so while the server is idle.
+/// Runs the keeper, without its timer. If `time` passes, it does so while the server is idle.
 fn keep(shared: &Shared, clock: Clock, server: &Server, time: Time) {
     let parker = Arc::new(Parker::default());
     let waker = Waker::from(Arc::clone(&parker));
@@ -120,7 +121,7 @@ enum Time {
     Passes,
 }
 
-/// What happens to the runtime that listens.
+/// Fate of the listening runtime.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// The runtime runs on.
@@ -148,7 +149,7 @@ struct World {
 }
 
 impl World {
-    /// What a caller's `send` does, with the model's threads for runtimes.
+    /// Does the same as a caller's `send`, with the model's threads as runtimes.
     fn send(self: &Arc<Self>, command: Command) {
         let outranked =
             self.callers == Callers::Mixed && shuttle::rand::thread_rng().gen_ratio(1, 2);
@@ -207,7 +208,7 @@ fn acquire(name: &str) -> Acquire {
     }
 }
 
-/// A runtime that has one task, a listener.
+/// Runs a runtime with one task, a listener.
 fn run(listening: impl Future<Output = ()> + Send, fate: Fate, server: &Server) {
     let mut random = shuttle::rand::thread_rng();
     let parker = Arc::new(Parker::default());
@@ -236,7 +237,7 @@ fn run(listening: impl Future<Output = ()> + Send, fate: Fate, server: &Server) 
     }
 }
 
-/// Two callers that make two calls each.
+/// Runs two callers that make two calls each.
 fn model(fate: Fate, time: Time, callers: Callers) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()

@@ -1,4 +1,4 @@
-//! What callers are told once the engine's mutex is free.
+//! Notifications for callers, delivered once the engine's mutex is free.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,23 +20,23 @@ pub(super) type Forgetting = oneshot::Sender<Result<bool, LockError>>;
 #[derive(Default)]
 pub(super) struct Notifications {
     pub(super) wakers: OneOrMany<Parting>,
-    /// Cells of locks that are not held any more. More than one task may watch each.
+    /// Cells of ended locks. More than one task may watch each.
     pub(super) over: Vec<Arc<LeaseCell>>,
     pub(super) alarms: Vec<oneshot::Sender<()>>,
     pub(super) reports: Vec<(oneshot::Sender<ShutdownReport>, ShutdownReport)>,
-    /// Shutdowns that get no report. Dropping the sender tells the caller so.
+    /// Shutdowns without a report. Dropping the sender notifies the caller.
     pub(super) unanswered: Vec<oneshot::Sender<ShutdownReport>>,
-    /// Results that are forgotten, or could not be.
+    /// Callers that asked to forget a result, each with the outcome.
     pub(super) forgotten: Vec<(Forgetting, Result<bool, LockError>)>,
     /// Callers that wait in vain for a result to be forgotten.
     pub(super) forgetting: Vec<Forgetting>,
-    /// The store of an engine that has stopped, to be dropped.
+    /// Store of a stopped engine, to be dropped.
     pub(super) left: Option<Box<dyn LockStore>>,
 }
 
 impl Notifications {
-    /// Takes all notifications. `None` if there are none, as after most commands of callers that do
-    /// not wait.
+    /// Takes all notifications. Returns `None` if there are none, as after most commands of callers
+    /// that do not wait.
     pub(super) fn take(&mut self) -> Option<Self> {
         let none = self.wakers.is_empty()
             && self.over.is_empty()
@@ -49,14 +49,14 @@ impl Notifications {
         (!none).then(|| mem::take(self))
     }
 
-    /// How many tasks they wake.
+    /// Returns the number of tasks to wake.
     pub(super) fn wakes(&self) -> usize {
         let wakes = |parting: &&Parting| matches!(parting, Parting::Wake(_));
         self.wakers.iter().filter(wakes).count()
     }
 
-    /// Delivers all of them. A waker is the program's code, and may panic. Then the other tasks are
-    /// woken all the same, and this thread goes on.
+    /// Delivers all notifications. A waker is the program's code, and may panic. Even then the
+    /// other tasks are woken, and this thread goes on.
     pub(super) fn tell(self) {
         for parting in self.wakers {
             guarded(|| match parting {
@@ -90,7 +90,7 @@ impl Notifications {
     }
 }
 
-/// Delivers notifications, if there are any. Not to be called under the engine's mutex.
+/// Delivers notifications, if there are any. Must not be called under the engine's mutex.
 pub(super) fn tell(notifications: Option<Notifications>) {
     if let Some(notifications) = notifications {
         notifications.tell();

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicI32, Ordering};
 /// The nice value of the keeper's thread.
 pub(super) struct KeptPriority(AtomicI32);
 
-/// The keeper has no thread of its own, or the nice value of its thread is not known.
+/// Value if the keeper has no dedicated thread, or if the nice value of its thread is unknown.
 const NONE: i32 = i32::MAX;
 
 thread_local! {
-    /// The nice value of the present thread when it first used a pool.
+    /// The nice value of the current thread when it first used a pool.
     static NICE: Option<i32> = nice();
 }
 
@@ -31,7 +31,7 @@ impl KeptPriority {
         self.0.store(nice().unwrap_or(NONE), Ordering::Relaxed);
     }
 
-    /// True if the present thread runs later than the keeper's. False on systems other than Linux.
+    /// True if the current thread runs later than the keeper's. False on systems other than Linux.
     pub(super) fn outranks_this_thread(&self) -> bool {
         let kept = self.0.load(Ordering::Relaxed);
         let nice = NICE.try_with(|nice| *nice).ok().flatten();
@@ -39,7 +39,8 @@ impl KeptPriority {
     }
 }
 
-/// The nice value of the present thread. On other systems it belongs to the whole process.
+/// Returns the nice value of the current thread. On systems other than Linux it belongs to the
+/// whole process, so this returns none.
 fn nice() -> Option<i32> {
     #[cfg(target_os = "linux")]
     return rustix::process::getpriority_process(None).ok();

@@ -1,4 +1,4 @@
-//! The waker that a store is polled with, whichever thread polls it.
+//! The waker for polling a store, on any thread.
 
 use std::mem;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::base::seeded::seeded;
 use crate::base::sync::{Mutex, PoisonError};
 use crate::base::sync::{atomic::AtomicU8, atomic::Ordering};
 
-/// Wakes the keeper when the store has something to say. While a thread polls the store the keeper
+/// Wakes the keeper when the store may have events. While a thread polls the store, the keeper
 /// sleeps on, and that thread polls again.
 #[derive(Default)]
 pub(super) struct StoreWaker {
@@ -27,7 +27,7 @@ const POLLED: u8 = 2;
 const POLLED_AND_WOKEN: u8 = 3;
 
 impl StoreWaker {
-    /// Wakes the keeper for everything that happens from now on.
+    /// Registers the keeper, which is then woken for everything that happens from now on.
     pub(super) fn register(&self, keeper: &Waker) {
         let mut registered = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *registered {
@@ -36,18 +36,18 @@ impl StoreWaker {
         }
     }
 
-    /// Whether the keeper was woken for the store, and no thread has polled the store since.
+    /// True if the keeper was woken for the store, and no thread has polled the store since.
     pub(super) fn is_called(&self) -> bool {
         self.state.load(Ordering::SeqCst) == CALLED
     }
 
-    /// This thread begins to poll the store.
+    /// Records that this thread begins to poll the store.
     pub(super) fn begin(&self) {
         self.state.store(POLLED, Ordering::SeqCst);
     }
 
-    /// This thread has polled the store until nothing was left. `false` if the store has called its
-    /// waker since [`begin`](Self::begin): this thread polls again.
+    /// Records that this thread has polled the store until nothing was left. Returns `false` if the
+    /// store has called its waker since [`begin`](Self::begin): then this thread must poll again.
     pub(super) fn end(&self) -> bool {
         let calm = self
             .state
@@ -71,10 +71,10 @@ impl StoreWaker {
     /// Wakes the keeper to look at the time.
     pub(super) fn wake_keeper(&self) {
         let mut registered = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
-        // Taken, so that the keeper is woken once: waking a thread that is awake costs a system
-        // call, too.
+        // Taken, so that the keeper is woken once: waking an awake thread costs a system call, too.
         let keeper = mem::take(&mut *registered);
-        // The system may stop this thread while it wakes the keeper, and no thread waits for it.
+        // The system may stop this thread while it wakes the keeper. Without the mutex, no thread
+        // waits for it.
         drop(registered);
         if let Some(keeper) = keeper {
             keeper.wake();

@@ -1,4 +1,4 @@
-//! Where an engine runs.
+//! The place where an engine runs.
 
 use tokio::sync::oneshot;
 
@@ -11,18 +11,18 @@ use crate::engine::core::signal::Limits;
 use crate::error::LockError;
 use crate::store::Connecting;
 
-/// Where an engine runs.
+/// The place where an engine runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// On a thread of its own, with a runtime of its own. The watchdog renews while the program's
-    /// workers are blocked: measured 0.1 ms late, against 2.4 s on a blocked runtime. The keeper
-    /// still releases locks when the program's runtime is gone.
+    /// A dedicated thread with its own runtime. The watchdog renews while the program's workers are
+    /// blocked: measured 0.1 ms late, against 2.4 s on a blocked runtime. The keeper still releases
+    /// locks when the program's runtime is gone.
     Thread,
-    /// As a task of the runtime that connects the pool. For tests with paused time.
+    /// A task of the runtime that connects the pool. For tests with paused time.
     CurrentRuntime,
 }
 
-/// Connects the store where the engine will run, and starts the engine. `name`: the store's URL
+/// Connects the store where the engine will run, and starts the engine. `name` is the store's URL
 /// without its password.
 pub(crate) async fn start(
     place: Place,
@@ -51,8 +51,8 @@ async fn start_thread(
     let (started, result) = oneshot::channel();
     let body = move || {
         reporter::begin();
-        // The runtime is made on this thread. Outside, an error would drop it in async code, where
-        // that panics.
+        // The runtime is made on this thread. Outside, an error would drop the runtime in async
+        // code, which panics.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
@@ -72,7 +72,7 @@ async fn start_thread(
                     return;
                 }
             };
-            // A runtime without an I/O driver shows that by a panic, which only unwinding can
+            // A runtime without an I/O driver reports that by a panic, which only unwinding can
             // catch.
             let listeners = cfg!(panic = "unwind");
             let (keeper, engine) = Keeper::new(store, name, limits, clock, listeners, true);

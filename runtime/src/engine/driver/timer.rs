@@ -13,7 +13,7 @@ use crate::base::clock::{Clock, Instant};
 pub(super) struct Timer {
     clock: Clock,
     sleep: Pin<Box<Sleep>>,
-    /// When the timer goes off, by the pool's clock.
+    /// Time at which the timer goes off, by the pool's clock.
     at: Instant,
 }
 
@@ -26,18 +26,18 @@ impl Timer {
         }
     }
 
-    /// When the timer goes off, by the pool's clock.
+    /// Returns the time at which the timer goes off, by the pool's clock.
     pub(super) fn at(&self) -> Instant {
         self.at
     }
 
-    /// Lets the timer go off after `sleep`, or before.
+    /// Sets the timer to go off after `sleep`, or before.
     ///
     /// `sleep` is counted on the runtime's clock, which stands still while the computer is
-    /// suspended. By the pool's clock a timer that was set before would seem to have gone off.
+    /// suspended. By the pool's clock, a timer set before the suspend would seem to have gone off.
     pub(super) fn set(&mut self, sleep: Duration, cx: &mut Context<'_>) -> Poll<()> {
         let now = TokioInstant::now();
-        // An earlier time is left as it is: moving the timer costs more than one wake-up in vain.
+        // An earlier time is left as it is: moving the timer costs more than one needless wake-up.
         if now + sleep < self.sleep.deadline() || self.sleep.is_elapsed() {
             self.sleep.as_mut().reset(now + sleep);
         }

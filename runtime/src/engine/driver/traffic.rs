@@ -1,4 +1,4 @@
-//! Which batches are under way to the store, and when further requests leave.
+//! The batches under way to the store, and the times at which further requests leave.
 //!
 //! Requests that leave together are one script, which costs a server less than a script for each.
 //! So requests gather while [`MOST`] batches are under way. They leave when one of these has been
@@ -16,51 +16,53 @@ use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 use crate::store::{OpId, Request};
 
-/// The most batches that are under way while answers come.
+/// Maximum number of batches under way while answers come.
 const MOST: usize = 2;
 
-/// After several callers were woken, the first command after this long sends what has gathered. No
-/// timer runs for it: without a command the requests wait for the listener, or for the keeper.
+/// After several callers were woken, the first command after this long sends the gathered requests.
+/// No timer runs for it: without a command the requests wait for the listener, or for the keeper.
 const GATHER: Duration = Duration::from_micros(100);
 
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     batches: VecDeque<Batch>,
     gathers_until: Option<Instant>,
-    /// How many answers and messages have come.
+    /// Number of answers and messages that have come.
     heard: u64,
 }
 
-/// Requests that have left together. Their numbers follow each other.
+/// Requests that left together. Their numbers follow each other.
 #[derive(Debug)]
 struct Batch {
     first: OpId,
     last: OpId,
     unanswered: usize,
-    /// From then on further requests do not wait for this batch.
+    /// Time after which further requests do not wait for this batch.
     closes_until: Instant,
 }
 
 impl Traffic {
-    /// Whether requests leave at once.
+    /// True if requests may leave at once.
     pub(super) fn may_send(&self, now: Instant) -> bool {
         let opens = [self.batches_open_at(), self.gathers_until];
         opens.into_iter().flatten().all(|at| at <= now)
     }
 
-    /// When the keeper sends the gathered requests, if no answer and no command comes before.
+    /// Returns the time at which the keeper sends the gathered requests, if no answer and no
+    /// command comes before.
     pub(super) fn opens_at(&self) -> Option<Instant> {
         let gathered = self.gathers_until.map(|until| until + WATCH);
         self.batches_open_at().max(gathered)
     }
 
-    /// When requests wait for fewer than [`MOST`] batches; `None` if they do now.
+    /// Returns the time from which requests wait for fewer than [`MOST`] batches; `None` if they do
+    /// now.
     fn batches_open_at(&self) -> Option<Instant> {
         let oldest = self.batches.len().checked_sub(MOST)?;
         Some(self.batches[oldest].closes_until)
     }
 
-    /// These requests leave now, as one batch.
+    /// Records the requests that leave now, as one batch.
     pub(super) fn sends(&mut self, requests: &[Request], now: Instant) {
         if let (Some(first), Some(last)) = (requests.first(), requests.last()) {
             self.batches.push_back(Batch {
@@ -82,22 +84,22 @@ impl Traffic {
         }
     }
 
-    /// An answer or a message has come.
+    /// Counts an answer or a message.
     pub(super) fn hears(&mut self) {
         self.heard += 1;
     }
 
-    /// How many answers and messages have come.
+    /// Returns the number of answers and messages that have come.
     pub(super) fn heard(&self) -> u64 {
         self.heard
     }
 
-    /// Several callers are woken now: requests gather.
+    /// Lets requests gather, because several callers are woken now.
     pub(super) fn gather(&mut self, now: Instant) {
         self.gathers_until = Some(now + GATHER);
     }
 
-    /// The callers that were woken together have run: requests gather for them no more.
+    /// Ends the gathering, because the callers woken together have run.
     pub(super) fn gathered(&mut self) {
         if seeded!(GatheredForever) {
             return;
@@ -105,7 +107,8 @@ impl Traffic {
         self.gathers_until = None;
     }
 
-    /// The server has not answered for long: requests wait for its answers no more.
+    /// Lets requests leave without waiting for answers, because the server has not answered for
+    /// long.
     pub(super) fn stalls(&mut self) {
         self.batches.clear();
         self.gathered();
@@ -141,11 +144,11 @@ mod tests {
         assert!(!traffic.may_send(now));
         traffic.stalls();
         assert!(traffic.may_send(now));
-        // A late answer to a batch that was taken to be lost.
+        // A late answer to a batch taken to be lost.
         traffic.answered(OpId(3));
     }
 
-    /// Fails if requests wait for batches that are not answered, as on a node that hangs.
+    /// Fails if requests wait for unanswered batches, as on a node that hangs.
     #[test]
     fn batches_are_not_waited_for_for_long() {
         let (mut traffic, now) = (Traffic::default(), Instant::ZERO);

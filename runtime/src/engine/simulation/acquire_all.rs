@@ -11,7 +11,7 @@ use crate::engine::core::ticket::{Acquire, SiteId, TicketId, Watchdog};
 use crate::store::{Op, Reply};
 
 impl World {
-    /// A call asks for all keys of the simulation.
+    /// Lets a call ask for all keys of the simulation.
     pub(super) fn call_for_all(&mut self, node: usize) {
         let ttl = Duration::from_millis([100, 500, 2_000][self.random.index(3)]);
         let terms = Terms::new(ttl).unwrap();
@@ -74,7 +74,7 @@ impl World {
         self.may_drop(node, mates);
     }
 
-    /// One future in six is dropped, at any stage.
+    /// Drops one future in six, at any stage.
     fn may_drop(&mut self, node: usize, mates: Vec<TicketId>) {
         if self.random.one_in(6) {
             let at = self.now + self.random.millis(0, 400);
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// A ticket was granted. Counts the call if it has all of its locks now.
+    /// Handles the grant of a ticket. Counts the call if it has all of its locks now.
     pub(super) fn granted_with_others(&mut self, node: usize, ticket: TicketId) {
         let callers = &self.nodes[node].callers;
         let Some(caller) = callers.get(&ticket) else {
@@ -95,8 +95,8 @@ impl World {
         self.outcome.all_at_once += usize::from(all);
     }
 
-    /// The core has forgotten the ticket. The call gives up its other tickets; it would ask for its
-    /// locks individually now.
+    /// Handles the end of a ticket that the core has forgotten. The call gives up its other
+    /// tickets. A real call would now ask for its locks individually.
     pub(super) fn told_individually(&mut self, node: usize, ticket: TicketId) {
         self.outcome.individually += 1;
         if let Some(caller) = self.nodes[node].callers.get_mut(&ticket) {
@@ -109,7 +109,7 @@ impl World {
         self.roll_back(node, ticket);
     }
 
-    /// A call did not get all of its locks, so it gives up the rest.
+    /// Gives up the other locks of a call that did not get all of them.
     pub(super) fn roll_back(&mut self, node: usize, ticket: TicketId) {
         let caller = self.nodes[node].callers.get(&ticket);
         let mates = caller.map(|caller| caller.mates.clone());
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// All or none: a key that another token holds keeps all keys from being taken.
+    /// Takes all or none: a key held by another token keeps all keys from being taken.
     pub(super) fn serve_all(
         &mut self,
         node: usize,

@@ -59,7 +59,7 @@ impl World {
         self.begin(node, acquire);
     }
 
-    /// Lets a caller ask, who may go away at any time.
+    /// Lets a caller ask. The caller may leave at any time.
     fn begin(&mut self, node: usize, acquire: Acquire) {
         let node_state = &mut self.nodes[node];
         let id = TicketId(node_state.next_ticket);
@@ -134,7 +134,7 @@ impl World {
         if let Some(caller) = callers.get_mut(&id)
             && let State::Inside(_) = caller.state
         {
-            // From here on readers may run beside this caller.
+            // From now on readers may run beside this caller.
             caller.reads = true;
             let key = caller.key.clone();
             core.downgrade(id, self.now);
@@ -169,7 +169,7 @@ impl World {
                 if let Some(caller) = self.nodes[node].callers.get_mut(&ticket)
                     && let State::Inside(deadline) = caller.state
                 {
-                    // The gate drops the body, and `PendingLock` tells the engine.
+                    // The gate drops the body, and `PendingLock` notifies the engine.
                     caller.state = State::Over(now);
                     let key = caller.key.clone();
                     self.nodes[node].core.abandon(ticket, now);
@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    /// No lease may last longer than the `max_hold` of its call.
+    /// Checks that no lease lasts longer than the `max_hold` of its call.
     fn check_max_hold(&mut self, node: usize, ticket: TicketId, deadline: Instant) {
         let caller = self.nodes[node].callers.get(&ticket);
         let limit = caller.and_then(|caller| caller.give_up_at);
@@ -257,7 +257,7 @@ impl World {
         }
     }
 
-    /// Each holder's fence must be greater than the fences of all earlier holders.
+    /// Checks that each holder's fence is greater than the fences of all earlier holders.
     fn check_fence(&mut self, node: usize, ticket: TicketId, fence: Option<Fence>) {
         let Some(caller) = self.nodes[node].callers.get(&ticket) else {
             return;

@@ -1,4 +1,4 @@
-//! Checks that a lock stays at the server for as long as `hold` and `at_least` say.
+//! Checks that a lock stays at the server for as long as `hold` and `at_least` specify.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::base::full_key::FullKey;
 use crate::engine::core::ticket::TicketId;
 
 impl World {
-    /// For how long the next call's lock is to stay; mostly not at all.
+    /// Picks the time for which the next call's lock must stay; none for most calls.
     pub(super) fn at_least(&mut self) -> Option<Duration> {
         let stays = self.random.one_in(16);
         stays.then(|| self.random.millis(1, 600))
     }
 
-    /// A body begins, and the time for which its lock is to stay at least.
+    /// Begins a body, and with it the time for which its lock must stay.
     pub(super) fn keep_at_least(&mut self, node: usize, id: TicketId) {
         let state = &mut self.nodes[node];
         if let Some(caller) = state.callers.get_mut(&id)
@@ -27,8 +27,8 @@ impl World {
         }
     }
 
-    /// A body has ended, `deadline` being the end of its lease. Notes until when no other call may
-    /// get its lock.
+    /// Ends a body, with `deadline` as the end of its lease. Records the time until which no other
+    /// call may get its lock.
     ///
     /// The request to keep the lock may be lost. Then the lock stays for as long as its lease.
     pub(super) fn note_kept(
@@ -48,13 +48,14 @@ impl World {
             return;
         };
         caller.kept_until = Some((now + on_server(until.since(now))).min(deadline));
-        // The core makes no way with a key that stays. Its use of the key begins anew after that.
+        // The core does not make way with a key that stays. After that, its use of the key begins
+        // again.
         let key = caller.key.clone();
         self.uses.remove(&(node, key));
         self.outcome.kept += 1;
     }
 
-    /// A call gets the key: no other call's lock on it may be kept now.
+    /// Checks that no other call's lock on the key is kept when a call gets it.
     pub(super) fn check_kept(&mut self, key: &FullKey, to_reader: bool) {
         let now = self.now;
         let keeps = |caller: &&Caller| {

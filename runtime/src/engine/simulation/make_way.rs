@@ -11,12 +11,12 @@ use crate::store::PAUSE;
 pub(super) struct Use {
     since: Instant,
     calls: u32,
-    /// When the last call ended.
+    /// Time at which the last call ended.
     ended: Option<Instant>,
 }
 
 impl World {
-    /// A call has ended, which used the key if it had the lock alone.
+    /// Records the end of a call, which used the key if it had the lock alone.
     pub(super) fn use_ends(&mut self, node: usize, id: TicketId) {
         let now = self.now;
         if let Some(caller) = self.nodes[node].callers.get(&id)
@@ -27,8 +27,8 @@ impl World {
         }
     }
 
-    /// A call is granted its lock. That is a violation if earlier calls used the key for so long
-    /// that the core had to leave it free, and did not.
+    /// Checks the grant of a lock. It is a violation if earlier calls used the key for so long that
+    /// the core had to leave it free, and did not.
     pub(super) fn check_use(&mut self, node: usize, id: TicketId) {
         let now = self.now;
         let Some(caller) = self.nodes[node].callers.get(&id) else {
@@ -71,7 +71,7 @@ impl World {
         );
     }
 
-    /// Whether a call of the core has waited for the key of `id` since before `since`.
+    /// True if a call of the core has waited for the key of `id` since before `since`.
     fn waited_since(&self, node: usize, id: TicketId, since: Instant) -> bool {
         let callers = &self.nodes[node].callers;
         let key = callers.get(&id).map(|caller| &caller.key);

@@ -1,4 +1,5 @@
-//! Several cores against one server, on simulated time, with a network that delays, cuts and loses.
+//! Several cores against one server, on simulated time, with a network that delays messages, loses
+//! them and cuts connections.
 //!
 //! The seed decides everything: the simulation reads no clock and opens no socket. A failing seed
 //! is printed; run it alone with `LEASEHOLD_SEED=<seed> cargo test -p leasehold simulation`.
@@ -44,7 +45,7 @@ fn on_all_processors<'env, I: Sync, T: Send>(
     })
 }
 
-/// Runs 1,000 seeds, or as many as `LEASEHOLD_SEEDS` names.
+/// Runs 1,000 seeds, or as many as `LEASEHOLD_SEEDS` specifies.
 #[test]
 fn no_seed_breaks_a_promise() {
     let count = number("LEASEHOLD_SEEDS").unwrap_or(1_000);

@@ -1,4 +1,4 @@
-//! The network: it delays and cuts, and keeps the order on one connection.
+//! The network: it delays messages, cuts connections, and keeps the order on each connection.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ impl World {
         if let Op::Release { after, .. } | Op::Part { after, .. } | Op::Record { after, .. } =
             &mut request.op
         {
-            // `ordered` is decided when the request is sent. Keep only the acquires that are not
+            // `ordered` is decided when the request is sent. Keeps only the acquires that are not
             // before it on the same connection.
             let generation = state.generation;
             after.retain(|open| state.acquires.get(open) != Some(&generation));
@@ -39,7 +39,7 @@ impl World {
         self.at(at, Happening::Arrive(node, generation, request));
     }
 
-    /// Mostly short, sometimes long.
+    /// Returns a delay: mostly short, sometimes long.
     pub(super) fn delay(&mut self) -> Duration {
         match self.random.below(30) {
             0 => self.random.millis(100, 2_500),
@@ -54,7 +54,7 @@ impl World {
         let now = self.now;
         let state = &mut self.nodes[node];
         if state.generation != generation {
-            // The server has carried the request out, and no core gets the answer.
+            // The server has carried the request out, but no core gets the answer.
             return;
         }
         let at = (now + delay).max(state.to_core);
@@ -65,7 +65,7 @@ impl World {
         );
     }
 
-    /// Publishes a message to a process. Returns whether the process listens; even then the message
+    /// Publishes a message to a process. Returns true if the process listens. Even then the message
     /// can be lost.
     pub(super) fn publish(&mut self, node: usize, message: Message) -> bool {
         let delay = self.delay();
@@ -126,7 +126,7 @@ impl World {
         let state = &mut self.nodes[node];
         state.generation += 1;
         state.connected = false;
-        // Requests under way arrive all the same, in no order with those of the next connection.
+        // Requests under way still arrive, in no order with those of the next connection.
         state.to_server = now;
         state.to_core = now;
         state.acquires.clear();
@@ -138,7 +138,7 @@ impl World {
     }
 }
 
-/// The tokens of leases that the server refused to renew.
+/// Returns the tokens of leases that the server refused to renew.
 fn refused_renewals(op: &Op, result: &Result<Reply, Failure>) -> Vec<Token> {
     let (Op::Renew(renewals) | Op::Stay(renewals), Ok(Reply::Renewed(kept))) = (op, result) else {
         return Vec::new();

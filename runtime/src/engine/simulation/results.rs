@@ -13,8 +13,8 @@ use crate::store::kept::{Fingerprint, Kept, Record};
 use crate::store::{Op, Reply};
 
 impl World {
-    /// What the next call is asked with that a kept result answers. In most worlds no call is, and
-    /// in the rest every other one.
+    /// Picks the `replay` parameters of the next call. In most worlds no call has any. In the rest
+    /// about half of the calls do.
     pub(super) fn replay(&mut self) -> Option<Replay> {
         let replays = self.replays && self.random.one_in(2);
         replays.then(|| {
@@ -24,7 +24,7 @@ impl World {
         })
     }
 
-    /// The function that calls. Several functions keep results for one key.
+    /// Picks the calling function. Several functions keep results for one key.
     pub(super) fn function(&mut self, replay: Option<Replay>) -> &'static str {
         match replay {
             Some(_) if self.random.one_in(4) => "another",
@@ -32,7 +32,7 @@ impl World {
         }
     }
 
-    /// A body with `replay` has returned `Ok`; the release keeps this.
+    /// Creates the result that the release keeps, after a body with `replay` has returned `Ok`.
     pub(super) fn new_record(&mut self, replay: Replay, function: &'static str) -> Arc<Record> {
         self.last_result += 1;
         let kept = Kept {
@@ -71,7 +71,8 @@ impl World {
         self.serve(node, &acquire)
     }
 
-    /// A second body that was to be answered from the result of the first ran to its end.
+    /// Stores a result with a release. It is a violation if a second body ran to its end although
+    /// the result of the first should have answered it.
     pub(super) fn serve_record(
         &mut self,
         key: &FullKey,
@@ -101,7 +102,8 @@ impl World {
         result.filter(|(_, until)| self.now < *until)
     }
 
-    /// A call was handed a lock inside its core. A result may be kept for a call with `replay`.
+    /// Handles a hand-over inside a core. It is a violation for a call with `replay`, for which a
+    /// result may be kept.
     pub(super) fn inherited(&mut self, node: usize, id: TicketId) {
         let caller = self.nodes[node].callers.get(&id);
         if caller.is_some_and(|caller| caller.replay.is_some()) {
@@ -118,14 +120,15 @@ impl World {
         self.results.iter().any(is_kept)
     }
 
-    /// Removes the results of `key`. Returns whether there was one.
+    /// Removes the results of `key`. Returns true if there was one.
     pub(super) fn serve_forget(&mut self, key: &FullKey) -> bool {
         let before = self.results.len();
         self.results.retain(|(of, _), _| of != key);
         self.results.len() < before
     }
 
-    /// A call got a result. It must be that of the same function, with the same fingerprint.
+    /// Checks the result that a call got. It must be of the same function, with the same
+    /// fingerprint.
     pub(super) fn told_result(&mut self, node: usize, id: TicketId, kept: &Kept) {
         let now = self.now;
         let Some(caller) = self.nodes[node].callers.get_mut(&id) else {

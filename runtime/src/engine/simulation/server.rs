@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    /// The first in the queue of a free key gets its turn. A request of this process came.
+    /// Gives the first node in the queue of a free key its turn. `node` is the node that asks.
     fn give_turn(&mut self, node: usize, key: &FullKey) {
         if self.live(key).is_none() {
             self.hand_over(key, Some(node));
@@ -230,7 +230,7 @@ impl World {
         }
     }
 
-    /// Tells a node that the lock may have room. A node that does not listen loses its place.
+    /// Notifies a node that the lock may have room. A node that does not listen loses its place.
     fn invite(&mut self, key: &FullKey, node: Option<usize>) {
         if let Some(node) = node
             && !self.publish(node, Message::Called(key.clone()))
@@ -307,7 +307,7 @@ impl World {
     }
 
     /// Hands a free key over to the first node in its queue, unless that node is the one that asks.
-    /// Returns whether the key was handed over.
+    /// Returns true if the key was handed over.
     pub(super) fn hand_over(&mut self, key: &FullKey, asks: Option<usize>) -> bool {
         let now = self.now;
         while let Some((node, seen)) = self.queues.get_mut(key).and_then(VecDeque::pop_front) {
@@ -341,8 +341,8 @@ impl World {
         }
     }
 
-    /// The server grants the key to `token`: no other body may still run inside the lock, now or
-    /// later.
+    /// Checks the server's grant of the key to `token`: no other body may still run inside the
+    /// lock, now or later.
     pub(super) fn check_free(&mut self, key: &FullKey, token: Token, to_reader: bool) {
         let now = self.now;
         let inside = |caller: &Caller| {

@@ -37,15 +37,15 @@ pub(super) struct Outcome {
     pub(super) shared: usize,
     /// Locks that became shares.
     pub(super) downgraded: usize,
-    /// Locks that were handed over without asking the server.
+    /// Locks handed over without asking the server.
     pub(super) handed_over: usize,
     /// Grants after a pause for other clients.
     pub(super) ways: usize,
     /// Calls that got all of their locks at once.
     pub(super) all_at_once: usize,
-    /// Locks of calls that were told to ask individually.
+    /// Locks of calls that must ask individually.
     pub(super) individually: usize,
-    /// Locks that were to stay after their bodies' ends.
+    /// Locks kept after the ends of their bodies.
     pub(super) kept: usize,
     /// Results that the server has kept.
     pub(super) recorded: usize,
@@ -90,14 +90,14 @@ pub(super) enum Happening {
     Arrive(usize, u64, Request),
     /// An answer arrives at a core.
     Answer(usize, u64, OpId, Result<Reply, Failure>),
-    /// A message of the server arrives at a core.
+    /// A message from the server arrives at a core.
     Told(usize, u64, Message),
     /// A core's connection breaks.
     Cut(usize),
     Connected(usize),
     /// A core's timer.
     Tick(usize),
-    /// An operator deletes a key that is held.
+    /// An operator deletes a held key.
     Steal(u64),
     /// A core is suspended until this time.
     Pause(usize, Instant),
@@ -122,11 +122,11 @@ pub(super) enum Holder {
         fence: Fence,
         reserved_fences: u32,
     },
-    /// Handed over to the node, which has not confirmed.
+    /// Handed over to the node, and not confirmed yet.
     Handed,
-    /// Kept by a release with a time to keep the key, by the holder with this token.
+    /// Kept for a time after its release by the holder with this token.
     Kept(Token),
-    /// The readers' tokens, and until when each share lasts.
+    /// The readers' tokens, each with the end of its share.
     Shared(HashMap<Token, Instant>),
 }
 
@@ -138,7 +138,7 @@ impl Entry {
         }
     }
 
-    /// Whether `token` has the key or a share of it.
+    /// True if `token` has the key or a share of it.
     pub(super) fn is_of(&self, token: Token, now: Instant) -> bool {
         match &self.holder {
             Holder::Token { token: held, .. } => *held == token && now < self.expires,
@@ -159,17 +159,17 @@ pub(super) struct Caller {
     /// The tickets of the same call, this one included; empty if the call has only one lock.
     pub(super) mates: Vec<TicketId>,
     pub(super) max_hold: Option<Duration>,
-    /// When `max_hold` ends the lock, whatever was renewed; set at the grant.
+    /// Time at which `max_hold` ends the lock, even if it was renewed. Set at the grant.
     pub(super) give_up_at: Option<Instant>,
-    /// For how long its lock is to stay, counted from the body's start.
+    /// Time for which its lock must stay, counted from the body's start.
     pub(super) at_least: Option<Duration>,
-    /// Until when that is, once the body has started.
+    /// End of that time, once the body has started.
     pub(super) stays_until: Option<Instant>,
-    /// Until when no other call may get the lock, now that the body has ended.
+    /// Time until which no other call may get the lock, after the body has ended.
     pub(super) kept_until: Option<Instant>,
-    /// A result of this function answers it.
+    /// The function whose kept result can answer the call.
     pub(super) function: &'static str,
-    /// What it asks with that a kept result answers.
+    /// Parameters of a `replay` call.
     pub(super) replay: Option<Replay>,
     pub(super) state: State,
 }
@@ -190,7 +190,7 @@ pub(super) struct Node {
     pub(super) open: BTreeMap<OpId, Request>,
     /// Acquires under way on the present connection, with its generation.
     pub(super) acquires: HashMap<OpId, u64>,
-    /// When the last message in each direction arrives: a connection keeps the order.
+    /// Arrival of the last message in each direction: a connection keeps the order.
     pub(super) to_server: Instant,
     pub(super) to_core: Instant,
     pub(super) paused_until: Instant,
@@ -207,23 +207,23 @@ pub(super) struct World {
     pub(super) last: u64,
     pub(super) nodes: Vec<Node>,
     pub(super) entries: KeyMap<Entry>,
-    /// The nodes that queue for a key, and when each asked last.
+    /// The nodes that queue for a key, each with the time of its last request.
     pub(super) queues: KeyMap<VecDeque<(usize, Instant)>>,
     pub(super) last_fence: u64,
     pub(super) fences: KeyMap<Fence>,
-    /// The last fence that a caller was given.
+    /// The last fence given to a caller.
     pub(super) granted: KeyMap<Fence>,
-    /// Since when each node has used a key without a break.
+    /// Unbroken use of each key by each node.
     pub(super) uses: HashMap<(usize, FullKey), Use>,
     /// The tokens of keys that an operator deleted: after that no lock service can exclude a second
     /// holder.
     pub(super) stolen: HashSet<Token>,
-    /// The tokens of shares that are kept, by the names that these have at the server.
+    /// The tokens of kept shares, by the names that these have at the server.
     pub(super) kept_shares: HashMap<Token, Token>,
-    /// Results that the server keeps beside its keys for each function, and until when.
+    /// Results that the server keeps beside its keys for each function, each with its end.
     pub(super) results: HashMap<(FullKey, &'static str), (Arc<Kept>, Instant)>,
     pub(super) last_result: u64,
-    /// Whether there are calls with `replay`.
+    /// True if there are calls with `replay`.
     pub(super) replays: bool,
     /// True if nearly all calls come to one core for one key, one after the other.
     pub(super) is_hot: bool,
@@ -382,7 +382,7 @@ impl World {
         self.drive(node);
     }
 
-    /// An operator deletes the key.
+    /// Deletes the key, as an operator would.
     fn steal(&mut self, key: &FullKey) {
         let Some(entry) = self.entries.remove(key) else {
             return;
@@ -412,7 +412,7 @@ impl World {
         }
     }
 
-    /// Does what the driver does after each event.
+    /// Does the same as the driver after each event.
     pub(super) fn drive(&mut self, node: usize) {
         let now = self.now;
         let core = &mut self.nodes[node].core;
@@ -454,8 +454,8 @@ impl World {
         }
     }
 
-    /// A core must not forget a key that it may have left on the server before the key's ttl is
-    /// over. That holds also for a key set by a request that was under way for long.
+    /// Checks that no core forgets a key that it may have left on the server before the key's ttl
+    /// is over. This includes a key set by a request that took long to arrive.
     pub(super) fn check_orphans(&mut self) {
         let now = self.now;
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Fixed texts of requests and results, as stores keep them. Every build must have these texts,
+//! Fixed texts of requests and results, as stores keep them. Every build must produce these texts,
 //! with any features of `serde_json`.
 
 use std::collections::{BTreeMap, HashMap};

@@ -17,10 +17,10 @@ use crate::store::source::{Page, Place};
 
 type Asking = Pin<Box<dyn Future<Output = Result<Page, LockError>> + Send>>;
 
-/// The locks that match a pattern; see [`LockPool::locks`]. A `Stream` with any feature for a
-/// server, and [`next`](Self::next) for programs without the crate `futures`.
+/// The locks that match a pattern; see [`LockPool::locks`]. This is a `Stream` with any feature for
+/// a server. Programs without the crate `futures` use [`next`](Self::next).
 ///
-/// Cancel safe: a `next` that is dropped takes no lock out of the list.
+/// Cancel safe: a dropped `next` takes no lock out of the list.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -38,7 +38,7 @@ pub struct Locks {
     next: Next,
 }
 
-/// How the list goes on.
+/// The continuation of the list.
 enum Next {
     From(Place),
     Asking(Asking),
@@ -55,7 +55,7 @@ impl Locks {
         }
     }
 
-    /// The next lock; none at the end of the list, and after an error.
+    /// Returns the next lock. None at the end of the list, and after an error.
     ///
     /// ```
     /// # async fn example(pool: leasehold::LockPool) -> Result<(), leasehold::LockError> {

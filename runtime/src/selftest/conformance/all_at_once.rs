@@ -23,7 +23,7 @@ pub(super) async fn run(one: &mut Client, two: &mut Client) {
     order(one, two).await;
 }
 
-/// What a store answers that can acquire these keys only individually.
+/// Checks the answer of a store that can acquire these keys only individually.
 pub(super) async fn refused(one: &mut Client) {
     let locks = locks("refused");
     let ttl = one.promises.ttl;
@@ -92,15 +92,15 @@ async fn the_same_tokens(one: &mut Client, two: &mut Client) {
         let taken = one.acquire(key, other, longer).await;
         assert_eq!(taken, None, "{key} has the ttl of the first request");
     }
-    // Individually, as a call goes on after it has lost the answer.
+    // Individually, like a call that goes on after it has lost the answer.
     for ((key, token), fence) in locks.iter().zip(fences) {
         assert_eq!(one.acquire(key, *token, longer).await, Some(fence));
     }
     one.release_all(&locks).await;
 }
 
-/// Takes the locks for the short ttl and again with the same tokens, while the first lease lasts.
-/// A machine that is too busy for that is asked once more.
+/// Takes the locks for the short ttl, and again with the same tokens while the first lease lasts.
+/// Tries again if the machine was too busy for that.
 async fn take_twice(locks: &Locks, one: &mut Client, two: &mut Client) -> Vec<Fence> {
     let short = one.promises.short;
     let (longer, (before, _)) = (one.promises.again(), one.promises.waits());
@@ -137,7 +137,7 @@ async fn a_part_of_the_same_tokens(one: &mut Client, two: &mut Client) {
     assert_eq!(all_of_them[1], fence);
     assert!(fence < all_of_them[0] && fence < all_of_them[2]);
     one.release_all(&locks).await;
-    // Another client has one of the keys: the client that has a part of them keeps that part.
+    // Another client holds one of the keys. The client that already holds some of them keeps those.
     let other = Token::random(Nonce::new());
     one.acquire(key, *token, ttl).await.expect("it is free");
     two.acquire(&locks[2].0, other, ttl).await.expect("free");
@@ -188,7 +188,7 @@ async fn nobody_is_overtaken(one: &mut Client, two: &mut Client) {
     one.release_all(&locks).await;
 }
 
-/// Releases that were submitted after the acquire of all keys undo it.
+/// Checks that releases submitted after the acquire of all keys undo it.
 async fn order(one: &mut Client, two: &mut Client) {
     let (locks, ttl) = (locks("order"), one.promises.ttl);
     for _ in 0..50 {
@@ -210,7 +210,7 @@ async fn order(one: &mut Client, two: &mut Client) {
     two.release_all(&locks).await;
 }
 
-/// Three locks in one slot of a cluster.
+/// Returns three locks in one slot of a cluster.
 fn locks(scene: &str) -> Locks {
     let scene = play::name(scene);
     let lock = |name| {

@@ -11,7 +11,7 @@ use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
 use crate::store::{LockStore, Op, OpId, Renewal, Reply, Request, Socket, StoreEvent};
 
-/// Stands for the fence of a store that has none.
+/// Placeholder for the fence of a store without fences.
 const NO_FENCE: Fence = Fence::new(0);
 
 pub(super) fn scene(name: &str) -> (FullKey, Token, Token) {
@@ -43,23 +43,23 @@ pub(super) fn release(key: &FullKey, token: Token, after: Vec<OpId>) -> Op {
     }
 }
 
-/// A client of the store. It keeps replies that come before the scene asks for them.
+/// A client of the store. Keeps replies that come before the scene asks for them.
 pub(super) struct Client {
     pub(super) promises: Promises,
     pub(super) store: Box<dyn LockStore>,
-    /// The sockets that answers come on.
+    /// Sockets on which answers arrive.
     sockets: Vec<Arc<dyn Socket>>,
     last: u64,
-    /// When it asked last.
+    /// Time of its last request.
     asked: Instant,
-    /// The longest that an answer has taken.
+    /// Longest time that an answer has taken.
     pub(super) slowest: Duration,
     pub(super) early: Vec<(OpId, Reply)>,
-    /// Keys that the store said were handed to this client.
+    /// Keys that the store reported as handed to this client.
     pub(super) turns: KeySet,
-    /// Keys that the store said other processes queue for.
+    /// Keys that other processes queue for, as reported by the store.
     pub(super) wanted: KeySet,
-    /// Leases that the store said were taken away by force.
+    /// Leases that the store reported as taken away by force.
     pub(super) revoked: Vec<(FullKey, u64)>,
 }
 
@@ -84,12 +84,13 @@ impl Client {
         }
     }
 
-    /// Whether a scene was held up, in which the thread was put aside for `longest` at most.
+    /// True if a scene was held up, given that its thread was suspended for `longest` at most.
     pub(super) fn was_held_up(&self, longest: Duration) -> bool {
         self.promises.short / 3 < self.slowest.max(longest)
     }
 
-    /// Leaves the sockets to listeners, of which there are none, or takes them back.
+    /// With `listeners`, leaves the sockets to listeners, of which there are none. Otherwise takes
+    /// them back.
     pub(super) fn leave_to_listeners(&mut self, listeners: bool) {
         if let Some(sockets) = self.store.sockets() {
             self.sockets = sockets;
@@ -110,7 +111,7 @@ impl Client {
         self.store.submit(&mut vec![Request { id, op, patience }]);
     }
 
-    /// Submits all requests at once and takes the replies, in the order of `ops`.
+    /// Submits all requests at once and returns the replies, in the order of `ops`.
     pub(super) async fn ask_all(&mut self, ops: Vec<Op>) -> Vec<Reply> {
         let patience = Duration::from_secs(5);
         let mut requests: Vec<_> = ops
@@ -141,7 +142,7 @@ impl Client {
         }
     }
 
-    /// Takes one event, which must come soon.
+    /// Takes one event, which must come within 10 s.
     pub(super) async fn listen(&mut self) {
         let event = poll_fn(|cx| self.store.poll_event(cx));
         let event = tokio::time::timeout(Duration::from_secs(10), event);

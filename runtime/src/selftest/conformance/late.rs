@@ -1,4 +1,4 @@
-//! A thread that is late.
+//! Scenes with a late thread.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -10,18 +10,18 @@ use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::store::{Reply, Request, StoreEvent};
 
-/// How long the request may take, and how long the thread is late.
+/// Time that the request may take. The thread is late by a longer time.
 const PATIENCE: Duration = Duration::from_millis(600);
 const LATENESS: Duration = Duration::from_millis(1_200);
 
-/// An answer that has come counts, although the thread that polls the store is too late to read it
-/// in time, and its runtime has not looked at the sockets meanwhile.
+/// Checks that an answer counts once it has come. The thread that polls the store is too late to
+/// read it in time, and its runtime has not looked at the sockets meanwhile.
 pub(super) async fn an_answer_that_has_come_counts(one: &mut Client) {
     let (key, mine) = acquire_late(one, "late").await;
     assert!(one.release(&key, mine).await);
 }
 
-/// The same where the sockets are left to listeners that are late, too.
+/// Does the same with the sockets left to listeners, which are late too.
 pub(super) async fn an_answer_that_no_listener_heard_of_counts(one: &mut Client) {
     one.leave_to_listeners(true);
     let (key, mine) = acquire_late(one, "late-listener").await;

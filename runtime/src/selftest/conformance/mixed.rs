@@ -1,4 +1,4 @@
-//! Requests that leave together are answered as if each had left alone, however they differ.
+//! Requests sent together get the same answers as if each had been sent alone, however they differ.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
 use crate::store::{Op, Renewal, Reply};
 
-/// More requests than one batch has.
+/// More requests than fit into one batch.
 const KEYS: usize = 70;
 
-/// A lock of the scene, and what is asked for with it.
+/// A lock of the scene, with the parameters of its acquire.
 struct Lock {
     key: FullKey,
     token: Token,
@@ -58,7 +58,7 @@ fn lock(client: &Client, nth: usize) -> Lock {
     }
 }
 
-/// Acquires all locks but the one that another client has. Returns the fence of each.
+/// Asks for all locks, of which another client has `taken`. Returns the outcome for each.
 async fn acquired(client: &mut Client, locks: &[Lock], taken: &FullKey) -> Vec<Had> {
     let ops = locks.iter().map(|lock| {
         let mut op = acquire(&lock.key, lock.token, lock.ttl);
@@ -96,7 +96,7 @@ async fn acquired(client: &mut Client, locks: &[Lock], taken: &FullKey) -> Vec<H
     fences
 }
 
-/// Each lease lasts as long as its acquire asked for.
+/// Checks that each lease lasts as long as its acquire asked for.
 async fn last(client: &mut Client, locks: &[Lock]) {
     let longest = client.promises.ttl;
     let ops = locks
@@ -144,8 +144,8 @@ async fn renewed(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &Ful
     last(two, &changed).await;
 }
 
-/// Whether a quorum says for certain that no majority had the lock. A node that is late once is
-/// counted as one that may have had it, so the question is repeated.
+/// True if a quorum reports with certainty that no majority had the lock. A late node counts as one
+/// that may have had it, so the request is repeated.
 async fn never_had(client: &mut Client, lock: &Lock) -> bool {
     if !client.promises.is_quorum() {
         return false;
@@ -158,8 +158,8 @@ async fn never_had(client: &mut Client, lock: &Lock) -> bool {
     false
 }
 
-/// Every fourth lock is kept for a while, and no token can touch it. The other locks are free at
-/// once, and their next fences come after the reserved fences.
+/// Releases all locks. Every fourth lock is kept for a while, and no token can touch it. The other
+/// locks are free at once, and their next fences come after the reserved fences.
 async fn released(one: &mut Client, two: &mut Client, locks: &[Lock], fences: &[Had]) {
     let keep = one.promises.ttl / 8;
     let longest = one.promises.longest(one.promises.ttl, keep);

@@ -1,4 +1,4 @@
-//! What every store must do, as one suite that runs against each of them.
+//! The conformance suite: the required behaviour of every store.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -28,11 +28,11 @@ pub(crate) use self::queue::run as run_queue;
 #[cfg(all(feature = "__test", feature = "redis"))]
 pub(crate) use self::shares::one_share_is_refused;
 
-/// Runs the suite. `connect` gives one more client of the same store.
+/// Runs the suite. `connect` returns another client of the same store.
 ///
 /// # Panics
 ///
-/// Where the store does not conform.
+/// If the store does not conform.
 pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn LockStore>) {
     let mut one = Client::of(promises, connect());
     let mut two = Client::of(promises, connect());
@@ -52,7 +52,7 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     }
     play!(order; one, two);
     play!(batches; one);
-    // A store with sessions sends by itself, whether or not it is polled.
+    // A store with sessions sends without being polled.
     if !promises.sessions {
         play!(sent_behind_answers; one, two);
         play!(sent_with_the_answer; one, two);
@@ -62,10 +62,11 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
         play!(kept_from_its_token; one, two);
     }
     play!(mixed::run; one, two);
-    // A node of a quorum that is heard late does not vote. A store with sessions has a thread of its
-    // own, which no caller delays.
+    // A node of a quorum does not vote if its answer is read late. A store with sessions has a
+    // dedicated thread, which no caller delays.
     if !promises.is_quorum() && !promises.sessions {
-        // First: after a silence Redis' connection is replaced during the next scenes.
+        // This scene comes first: after a silence, the Redis connection is replaced during the next
+        // scenes.
         play!(late::an_answer_that_no_listener_heard_of_counts; one);
         play!(late::an_answer_that_has_come_counts; one);
     }
@@ -78,7 +79,8 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     }
 }
 
-/// A node of another session is not taken for one's own, even with the same token.
+/// Checks that a process does not take the node of another session for its own, even with the same
+/// token.
 async fn no_token_of_another_session(one: &mut Client, two: &mut Client) {
     let Promises { ttl, .. } = one.promises;
     let (key, mine, _) = scene("session");
@@ -118,8 +120,8 @@ async fn idempotence(one: &mut Client, two: &mut Client) {
     let again = same.acquire(&key, mine, longer).await;
     assert_eq!(again, Some(first), "the same token got another fence");
     tokio::time::sleep(after).await;
-    // A node beyond the quorum may have executed the two in the other order, and have forgotten the
-    // key.
+    // A node beyond the quorum may have executed the two acquires in the other order, and its key
+    // may have expired.
     let late = two.acquire(&key, other, ttl).await;
     assert_eq!(late, None, "the second acquire did not extend the ttl");
     let released = one.release(&key, mine).await;
@@ -184,7 +186,8 @@ async fn fences_grow(one: &mut Client, two: &mut Client) {
     }
 }
 
-/// A release that keeps the key lets no client in for that time, and then lets clients in.
+/// Checks that a release that keeps the key lets no client in for that time, and lets clients in
+/// afterwards.
 async fn kept(one: &mut Client, two: &mut Client) {
     let Promises { ttl, short, .. } = one.promises;
     let (key, mine, other) = scene("kept");
@@ -211,7 +214,7 @@ async fn kept(one: &mut Client, two: &mut Client) {
     assert!(two.release(&key, other).await);
 }
 
-/// A request that arrives after its token's lock was kept does not find the lock any more.
+/// Checks that a request no longer finds its token's lock after the lock was kept.
 async fn kept_from_its_token(one: &mut Client, two: &mut Client) {
     let Promises { ttl, short, .. } = one.promises;
     let (key, mine, other) = scene("kept-from");
@@ -227,10 +230,10 @@ async fn kept_from_its_token(one: &mut Client, two: &mut Client) {
     assert!(matches!(kept, Reply::Released { found: true, .. }));
     assert_eq!(two.renew(&[(&key, mine)], ttl).await, [false], "renewed");
     assert_eq!(two.acquire(&key, mine, ttl).await, None, "taken again");
-    // The release comes again, as after a lost reply and for an abandoned acquire.
+    // The release is sent again, as after a lost reply and for an abandoned acquire.
     let again = one.ask(keep).await;
     assert!(matches!(again, Reply::Released { found: false, .. }));
-    // A quorum cannot tell what the refused acquire before may have left on a node.
+    // A quorum does not know what the refused acquire may have left on a node.
     let released = two.release(&key, mine).await;
     assert!(!released || one.promises.is_quorum(), "it is kept");
     let held = two.ask(acquire(&key, other, ttl)).await;
@@ -240,7 +243,7 @@ async fn kept_from_its_token(one: &mut Client, two: &mut Client) {
     assert!(two.release(&key, other).await);
 }
 
-/// A release that was submitted after an acquire undoes that acquire.
+/// Checks that a release submitted after an acquire undoes that acquire.
 async fn order(one: &mut Client, two: &mut Client) {
     let Promises { ttl, .. } = one.promises;
     let (key, mine, other) = scene("order");
@@ -264,7 +267,7 @@ async fn batches(one: &mut Client) {
         .map(|n| format!("lock:conf:{}:{n}", play::name("batch")).into())
         .collect();
     let token = Token::random(Nonce::new());
-    // One after the other they would take longer than the ttl on a busy machine.
+    // One after the other, they would take longer than the ttl on a busy machine.
     let acquires = keys.iter().map(|key| acquire(key, token, ttl));
     for reply in one.ask_all(acquires.collect()).await {
         assert!(matches!(reply, Reply::Acquired { .. }), "{reply:?}");
@@ -280,7 +283,7 @@ async fn batches(one: &mut Client) {
     one.ask_all(releases.collect()).await;
 }
 
-/// The next poll sends what is submitted, also when it returns an earlier answer.
+/// Checks that the next poll sends what was submitted, even if it returns an earlier answer.
 async fn sent_behind_answers(one: &mut Client, two: &mut Client) {
     let Promises { ttl, .. } = one.promises;
     // The first two keys are on one node of a cluster.
@@ -308,7 +311,7 @@ async fn sent_behind_answers(one: &mut Client, two: &mut Client) {
     }
 }
 
-/// The poll that returns an answer sends the requests that had to wait for it.
+/// Checks that the poll that returns an answer sends the requests that waited for it.
 async fn sent_with_the_answer(one: &mut Client, two: &mut Client) {
     let scenes = ["first", "next"].map(|name| scene(&format!("{{waits}}:{name}")));
     let [first, next] = scenes.map(|(key, mine, _)| (key, mine));
@@ -324,12 +327,12 @@ async fn sent_with_the_answer(one: &mut Client, two: &mut Client) {
     }
 }
 
-/// The poll that returns an answer also sends on a request that came back redirected with it. The
-/// two `keys` are of one node as `one` knows it, and the second has moved.
+/// Checks that the poll that returns an answer also sends on a request whose redirect came with it.
+/// `one` knows both `keys` on one node, and the second has moved.
 ///
 /// # Panics
 ///
-/// Where the request is not sent on before the client polls again.
+/// If the request is not sent on before the client polls again.
 #[cfg(feature = "__test")]
 pub(crate) async fn sent_on(one: Box<dyn LockStore>, two: Box<dyn LockStore>, keys: [&str; 2]) {
     let (mut one, mut two) = (Client::new(one), Client::new(two));
@@ -346,14 +349,14 @@ pub(crate) async fn sent_on(one: Box<dyn LockStore>, two: Box<dyn LockStore>, ke
     assert!(matches!(one.reply(ids[1]).await, Reply::Acquired { .. }));
 }
 
-/// The poll that returns the answer also gives back a lock that one node gave in vain.
+/// Checks that the poll that returns the answer also gives back a lock granted in vain by one node.
 ///
-/// `given` says whether one node has given the lock and has it still. The other two nodes say that
-/// the lock is held; they do not both answer before `decides`.
+/// `given` returns true while one node has granted the lock and still has it. The other two nodes
+/// answer that the lock is held; they do not both answer before `decides`.
 ///
 /// # Panics
 ///
-/// Where the lock is not given back before the client polls again.
+/// If the lock is not given back before the client polls again.
 #[cfg(feature = "__test")]
 pub(crate) async fn given_back(
     store: Box<dyn LockStore>,
@@ -368,7 +371,7 @@ pub(crate) async fn given_back(
     let mut is_given = false;
     while !is_given {
         is_given = given();
-        // The time-out leaves the client time to read every reply that has come.
+        // The time-out gives the client time to read every reply that has come.
         let early = tokio::time::timeout(Duration::from_millis(100), one.reply(id)).await;
         assert!(early.is_err(), "it has been decided: {early:?}");
     }

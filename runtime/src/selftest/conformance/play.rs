@@ -1,4 +1,4 @@
-//! Playing a scene on a busy machine, where a short lease may end between two requests.
+//! Repeats scenes on a busy machine, where a short lease may end between two requests.
 
 use std::any::Any;
 use std::future::{Future, poll_fn};
@@ -9,15 +9,16 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// How often a scene is played at most.
+/// Maximum number of times that a scene is played.
 pub(super) const TIMES: u32 = 5;
 
 const TICK: Duration = Duration::from_millis(5);
 
-/// How many scenes were played again.
+/// Number of repeats so far.
 static AGAIN: AtomicU32 = AtomicU32::new(0);
 
-/// A scene that is played again has new keys: those before may be locked still.
+/// Returns the name of a scene. A repeated scene has new keys, as its earlier keys may still be
+/// locked.
 pub(super) fn name(scene: &str) -> String {
     match AGAIN.load(Ordering::Relaxed) {
         0 => scene.to_owned(),
@@ -25,17 +26,17 @@ pub(super) fn name(scene: &str) -> String {
     }
 }
 
-/// A scene that has failed.
+/// A failed scene.
 pub(super) struct Failed {
     pub(super) panic: Box<dyn Any + Send>,
-    /// For how long the scene's thread was put aside at most.
+    /// Longest time that the scene's thread may have been suspended.
     pub(super) longest: Duration,
 }
 
 /// Plays the scene once.
 pub(super) async fn once(scene: impl Future<Output = ()>) -> Result<(), Failed> {
     let longest = Arc::<AtomicU64>::default();
-    // A task of its own: the scene is to be woken by the store alone.
+    // Runs in a separate task: only the store may wake the scene.
     let watching = tokio::spawn(watch(Arc::clone(&longest)));
     let mut scene = pin!(scene);
     let played = poll_fn(
@@ -45,14 +46,14 @@ pub(super) async fn once(scene: impl Future<Output = ()>) -> Result<(), Failed> 
         },
     );
     let played = played.await;
-    // The thread may have been put aside just now.
+    // The thread may have been suspended just now.
     tokio::time::sleep(TICK).await;
     watching.abort();
     let longest = Duration::from_millis(longest.load(Ordering::Relaxed));
     played.map_err(|panic| Failed { panic, longest })
 }
 
-/// Notes the longest time in which a task of this runtime was not woken.
+/// Records the longest time in which a task of this runtime was not woken.
 async fn watch(longest: Arc<AtomicU64>) {
     loop {
         let slept = Instant::now();
@@ -62,13 +63,13 @@ async fn watch(longest: Arc<AtomicU64>) {
     }
 }
 
-/// The next scene is one that is played again.
+/// Marks the next scene as a repeat.
 pub(super) fn again() {
     AGAIN.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Plays a scene with these clients. If it fails, and the machine has held it up for a third of the
-/// short ttl, it is played again. A defect fails each time.
+/// Plays a scene with these clients. A failed scene is played again if the machine has held it up
+/// for a third of the short ttl. A defect fails each time.
 macro_rules! play {
     ($scene:path; $($client:ident),+) => {
         for time in 1.. {

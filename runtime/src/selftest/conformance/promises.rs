@@ -1,34 +1,34 @@
-//! What a store promises to the suite.
+//! Promises of a store to the suite.
 
 use std::time::Duration;
 
 pub(super) const TTL: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(150);
 
-/// What a store promises, and how fast the suite can expect it to keep its promises.
+/// Promises of a store, with the time in which the suite can expect it to keep them.
 #[derive(Debug, Clone, Copy)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a promise of its own"
 )]
 pub(crate) struct Promises {
-    /// Whether each acquisition has a fence.
+    /// True if each acquisition has a fence.
     pub(crate) fences: bool,
-    /// Whether the store takes several keys in one step, where the keys share a slot.
+    /// True if the store takes several keys in one step, provided that they share a slot.
     pub(crate) all_at_once: bool,
-    /// A ttl that does not run out during a scene.
+    /// A ttl that does not end during a scene.
     pub(crate) ttl: Duration,
-    /// A ttl that runs out during a scene.
+    /// A ttl that ends during a scene.
     pub(crate) short: Duration,
-    /// Whether locks belong to sessions. Then a token is that of one client, a lock keeps its ttl,
-    /// no fences are reserved, no lock is shared, and nothing is known of a lock's end.
+    /// True if locks belong to sessions. Then a token belongs to one client, and a lock keeps its
+    /// ttl. No fences are reserved, no lock is shared, and the end of a lock is unknown.
     pub(crate) sessions: bool,
-    /// Whether a released lock can be kept for a while.
+    /// True if a released lock can be kept for a while.
     pub(crate) keeps: bool,
 }
 
 impl Promises {
-    /// The promises of a store with one server at most.
+    /// Promises of a store with at most one server.
     pub(crate) const ONE: Self = Self {
         fences: true,
         all_at_once: true,
@@ -37,15 +37,15 @@ impl Promises {
         sessions: false,
         keeps: true,
     };
-    /// The promises of a server that commits. A busy disk can delay a commit by a third of a
-    /// second, so that a shorter lease could end between two requests of a scene.
+    /// Promises of a server that commits. A busy disk can delay a commit by a third of a second, so
+    /// a shorter lease could end between two requests of a scene.
     #[cfg(all(feature = "__test", feature = "postgres"))]
     pub(crate) const COMMITS: Self = Self {
         short: Duration::from_millis(600),
         ..Self::ONE
     };
-    /// The promises of a server with sessions. It ends a lease when the client does, and that is
-    /// shorter here than a claim.
+    /// Promises of a server with sessions. It ends a lease when the client does. Here, a lease of
+    /// the short ttl ends before a claim.
     #[cfg(feature = "__session")]
     pub(crate) const SESSIONS: Self = Self {
         fences: true,
@@ -55,13 +55,13 @@ impl Promises {
         sessions: true,
         keeps: true,
     };
-    /// The promises of a server whose sessions are all that keeps a lock.
+    /// Promises of a server that keeps locks by sessions only.
     #[cfg(all(feature = "__test", feature = "zookeeper"))]
     pub(crate) const ONLY_SESSIONS: Self = Self {
         keeps: false,
         ..Self::SESSIONS
     };
-    /// The promises of a quorum. Its nodes have a twentieth of the ttl to answer, and do not vote
+    /// Promises of a quorum. Its nodes have a twentieth of the ttl to answer, and do not vote
     /// before they have run for longer than the ttl.
     #[cfg(feature = "__test")]
     pub(crate) const QUORUM: Self = Self {
@@ -73,19 +73,19 @@ impl Promises {
         keeps: true,
     };
 
-    /// Whether an answer holds on a majority of nodes only. On the other nodes, requests of two
+    /// True if an answer holds only on a majority of nodes. On the other nodes, requests of two
     /// clients may arrive in another order.
     pub(super) fn is_quorum(self) -> bool {
         !self.fences
     }
 
-    /// What a lock of the short ttl is asked for again with.
+    /// Returns the ttl for a second request for a lock of the short ttl.
     pub(super) fn again(self) -> Duration {
         if self.sessions { self.short } else { self.ttl }
     }
 
-    /// How long a scene waits before it asks again, and afterwards. By then the first lease is over
-    /// and the second is not.
+    /// Returns the pauses of a scene before and after its second request. After both, the first
+    /// lease is over and the second is not.
     pub(super) fn waits(self) -> (Duration, Duration) {
         if self.sessions {
             (self.short * 3 / 4, self.short / 2)
@@ -94,7 +94,7 @@ impl Promises {
         }
     }
 
-    /// Another ttl than the long one, which runs out during no scene either.
+    /// Returns a ttl that differs from the long one, and does not end during a scene either.
     pub(super) fn other(self) -> Duration {
         if self.sessions {
             self.ttl * 3 / 4
@@ -103,7 +103,7 @@ impl Promises {
         }
     }
 
-    /// Whether what is told of the rest of a lease with this ttl is right.
+    /// True if `left` is a correct remaining time for a lease with this ttl.
     pub(super) fn is_left(self, left: Option<Duration>, ttl: Duration) -> bool {
         match left {
             Some(left) => left <= ttl && ttl / 2 < left,
@@ -111,8 +111,8 @@ impl Promises {
         }
     }
 
-    /// The longest rest of a lease that a store may report, where the lock had `before` to last and
-    /// has `now`. A node beyond the quorum may not have heard of `now` yet.
+    /// Returns the longest remaining time that a store may report for a lock whose remaining time
+    /// was changed from `before` to `now`. A node beyond the quorum may not know `now` yet.
     pub(super) fn longest(self, before: Duration, now: Duration) -> Duration {
         if self.is_quorum() {
             before.max(now)

@@ -1,4 +1,4 @@
-//! What a store with a queue of processes must do besides. Each client is a process.
+//! Further required behaviour of a store with a queue of processes. Each client is a process.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
 use crate::store::{CLAIM, LockStore, Op, Reply};
 
-/// Runs the scenes. `connect` gives one more client of the same store, and is called three times.
+/// Runs the scenes. `connect` returns another client of the same store, and is called three times.
 ///
 /// # Panics
 ///
-/// Where the store does not conform.
+/// If the store does not conform.
 pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn LockStore>) {
     let mut one = Client::of(promises, connect());
     let mut two = Client::of(promises, connect());
@@ -94,7 +94,7 @@ async fn a_claim_runs_out(one: &mut Client, two: &mut Client, three: &mut Client
     let Reply::Held { left, .. } = three.ask(queueing(&key, third, 0)).await else {
         panic!("the key was handed to another");
     };
-    // A server with sessions does not know: the process gives its claim up by itself.
+    // A server with sessions does not know: the process itself gives its claim up.
     let left = if promises.sessions {
         CLAIM + CLAIM / 2
     } else {
@@ -128,7 +128,7 @@ async fn leaving(one: &mut Client, two: &mut Client, three: &mut Client) {
     three.leaves(&key).await;
     two.turn(&key).await;
     two.acquire(&key, second, TTL).await.expect("its turn");
-    // Leaving gives up the place in the queue, and not the lock that is held.
+    // Leaving gives up the place in the queue, but not the held lock.
     two.leaves(&key).await;
     assert!(two.release(&key, second).await);
     one.is_free(&key).await;
@@ -193,7 +193,8 @@ async fn holders_are_told(one: &mut Client, two: &mut Client, three: &mut Client
     one.is_free(&key).await;
 }
 
-/// A process that releases a lock and asks for it again is behind those that came before.
+/// Checks that a process that releases a lock and asks for it again queues behind earlier
+/// processes.
 async fn a_turn_ends(one: &mut Client, two: &mut Client, three: &mut Client) {
     let (key, held, next) = scene("turn-ends");
     let (second, third) = (token(), token());
@@ -233,7 +234,8 @@ async fn a_turn_ends(one: &mut Client, two: &mut Client, three: &mut Client) {
     three.is_free(&key).await;
 }
 
-/// A process that has lost the lock releases nothing, and gets a place in the queue all the same.
+/// Checks that a process that has lost the lock releases nothing, but still gets a place in the
+/// queue.
 async fn a_turn_ends_that_is_over(one: &mut Client, two: &mut Client) {
     let (key, held, next) = scene("turn-over");
     let second = token();
@@ -257,7 +259,7 @@ async fn a_turn_ends_that_is_over(one: &mut Client, two: &mut Client) {
     two.is_free(&key).await;
 }
 
-/// A process keeps the place in the queue that it has already, which may be the first.
+/// Checks that a process keeps the place that it already has in the queue, which may be the first.
 async fn a_turn_ends_for_who_has_a_place(one: &mut Client, two: &mut Client) {
     let (key, held, next) = scene("turn-place");
     let second = token();
@@ -299,7 +301,8 @@ fn queueing(key: &FullKey, token: Token, reserved_fences: u32) -> Op {
 }
 
 impl Client {
-    /// Asks for a key that another process has. Whether this process has a place in its queue now.
+    /// Asks for a key that another process has. Returns true if this process now has a place in its
+    /// queue.
     pub(super) async fn queues(&mut self, key: &FullKey, token: Token) -> bool {
         match self.ask(queueing(key, token, 0)).await {
             Reply::Held { queued, .. } => queued,
@@ -307,7 +310,7 @@ impl Client {
         }
     }
 
-    /// Waits until the store says that the key was handed to this process.
+    /// Waits until the store reports that the key was handed to this process.
     pub(super) async fn turn(&mut self, key: &FullKey) {
         while !self.turns.remove(key) {
             self.listen().await;

@@ -1,4 +1,4 @@
-//! Results that are kept beside locks, and locks that change hands.
+//! Results kept beside locks, and locks that change hands.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::fence::Fence;
 use crate::store::kept::{Fingerprint, Kept, Record};
 use crate::store::{Op, Reply};
 
-/// How long a result stays that does not end during a scene.
+/// Time to keep a result that must not end during a scene.
 const STAYS: Duration = Duration::from_secs(60);
 
 pub(super) async fn run(one: &mut Client, two: &mut Client) {
@@ -36,7 +36,7 @@ async fn a_result_is_the_answer(one: &mut Client, two: &mut Client) {
         assert_eq!(client.recall(&key, token).await, Err(Some(kept.clone())));
         assert_eq!(client.renew(&[(&key, token)], STAYS).await, [false]);
     }
-    // The lock itself is free, and a holder of it does not keep the result from being told.
+    // The lock itself is free, and its holder does not prevent the store from returning the result.
     assert!(two.acquire(&key, other, one.promises.ttl).await.is_some());
     assert_eq!(one.recall(&key, mine).await, Err(Some(kept)));
     assert!(two.release(&key, other).await);
@@ -70,7 +70,7 @@ async fn a_recall_is_repeated(one: &mut Client, two: &mut Client) {
     assert!(two.release(&key, other).await);
 }
 
-/// A release whose answer was lost is sent again.
+/// Sends a release again, as after a lost answer.
 async fn a_record_is_repeated(one: &mut Client, two: &mut Client) {
     let (key, mine, other) = scene("record-again");
     let (first, second) = (result(None, "1"), result(None, "2"));
@@ -93,7 +93,7 @@ async fn a_result_ends(one: &mut Client, two: &mut Client) {
     assert!(two.forget(&key).await);
 }
 
-/// A result of one function answers no other, and ends no other's.
+/// Checks that the result of one function neither answers another function nor ends its result.
 async fn each_function_has_its_result(one: &mut Client, two: &mut Client) {
     let (key, mine, other) = scene("result-functions");
     let (first, second) = (result(None, "1 2 3 4"), result(None, r#""1 2 3 \u0000""#));
@@ -132,7 +132,7 @@ async fn each_function_has_its_result(one: &mut Client, two: &mut Client) {
     }
 }
 
-/// The lock of a call with `at_least` stays, and its result is told meanwhile.
+/// Checks that the lock of a call with `at_least` stays, and that its result is returned meanwhile.
 async fn a_kept_lock_has_its_result(one: &mut Client, two: &mut Client) {
     let (key, mine, other) = scene("result-kept");
     let (kept, short) = (result(None, "1"), one.promises.short);
@@ -156,7 +156,7 @@ async fn a_lock_changes_hands_once(one: &mut Client, two: &mut Client) {
     let (key, mine, other) = scene("adopted");
     let fence = one.acquire(&key, mine, short).await.expect("it is free");
     for _ in 0..2 {
-        // The second request is that after a lost reply.
+        // The second request stands for the one after a lost reply.
         let adopted = two.adopt(&key, mine, other).await;
         assert_eq!(adopted, Some(fence), "its fence stays");
     }
@@ -187,7 +187,7 @@ async fn what_is_gone_is_not_adopted(one: &mut Client, two: &mut Client) {
     assert!(one.release(&key, mine).await);
 }
 
-/// A process that queues is told, finds the result, and leaves the lock to the next one.
+/// Checks that a queued process is notified, finds the result, and leaves the lock to the next one.
 pub(super) async fn queued(one: &mut Client, two: &mut Client, three: &mut Client) {
     let (key, mine, second) = scene("result-queued");
     let (kept, third) = (result(None, "1"), Token::random(Nonce::new()));
@@ -249,7 +249,8 @@ fn record(
 }
 
 impl Client {
-    /// The fence of a lock that was taken. Else the result that is kept; none if the lock is held.
+    /// Takes the lock and returns its fence. Fails with the kept result, or with none if the lock
+    /// is held.
     async fn recall(&mut self, key: &FullKey, token: Token) -> Result<Fence, Option<Arc<Kept>>> {
         self.recall_for(key, token, self.promises.ttl).await
     }
@@ -292,7 +293,7 @@ impl Client {
         }
     }
 
-    /// Whether the lock was released, and the result is kept.
+    /// Returns true if the lock was released and the result is kept.
     async fn record(
         &mut self,
         key: &FullKey,
@@ -341,7 +342,7 @@ impl Client {
         }
     }
 
-    /// The fence of a lock that was adopted for its full ttl.
+    /// Adopts a lock for its full ttl and returns its fence.
     async fn adopt(&mut self, key: &FullKey, from: Token, token: Token) -> Option<Fence> {
         let adopt = Op::Adopt {
             key: key.clone(),

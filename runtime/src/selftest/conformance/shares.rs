@@ -1,4 +1,4 @@
-//! Shares of a lock: each ends by itself, and none touches another.
+//! Shares of a lock: each ends independently, and none affects another.
 
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ pub(super) async fn run(one: &mut Client, two: &mut Client) {
     a_lock_that_was_to_become_a_share_is_kept(one, two).await;
 }
 
-/// Renews three shares. The store refuses that of `spoiled` once `spoil` has been called.
+/// Renews three shares. The store refuses that of `spoiled` after the call of `spoil`.
 ///
 /// # Panics
 ///
-/// Where the store does not say that it renewed the other shares.
+/// If the store does not report that it renewed the other shares.
 #[cfg(all(feature = "__test", feature = "redis"))]
 pub(crate) async fn one_share_is_refused(
     store: Box<dyn LockStore>,
@@ -43,7 +43,8 @@ pub(crate) async fn one_share_is_refused(
     assert_eq!(reply, Reply::RenewedInPart(kept));
 }
 
-/// An ended share stays ended, even where another share keeps the lock and no client looked.
+/// Checks that an ended share stays ended, even if another share keeps the lock and no client has
+/// looked.
 async fn an_ended_share_stays_ended(one: &mut Client, two: &mut Client) {
     let short_ttl = one.promises.short;
     for limit in [0, 2] {
@@ -67,7 +68,7 @@ async fn a_short_share_shortens_no_other(one: &mut Client, two: &mut Client) {
     tokio::time::sleep(short_ttl * 2).await;
     let writer = two.ask(acquire(&key, short, TTL)).await;
     assert!(matches!(writer, Reply::Held { .. }), "{writer:?}");
-    // A renewal with a ttl below what is left shortens the share.
+    // A renewal with a ttl below the remaining time shortens the share.
     assert!(one.stays(&key, long, short_ttl).await);
     tokio::time::sleep(short_ttl * 2).await;
     is_free(two, &key).await;
@@ -89,8 +90,8 @@ async fn a_lock_becomes_a_share(one: &mut Client, two: &mut Client) {
     is_free(one, &key).await;
 }
 
-/// A permit that is kept is not to be had for that time and no longer, nor by late requests of the
-/// call that had it.
+/// Checks that a kept permit is unavailable for that time and no longer. Late requests of the call
+/// that had it do not get it either.
 async fn a_kept_permit_stays_in_use(one: &mut Client, two: &mut Client) {
     let short_ttl = one.promises.short;
     let (key, mine, other) = scene("kept-permit");
@@ -109,8 +110,8 @@ async fn a_kept_permit_stays_in_use(one: &mut Client, two: &mut Client) {
     is_free(one, &key).await;
 }
 
-/// A share that is kept keeps writers out, lets readers in, and shortens and lengthens none of
-/// theirs.
+/// Checks that a kept share keeps writers out, lets readers in, and neither shortens nor lengthens
+/// their shares.
 async fn a_kept_share_keeps_writers_out(one: &mut Client, two: &mut Client) {
     let short_ttl = one.promises.short;
     let (key, mine, other) = scene("kept-share");
@@ -161,7 +162,7 @@ fn renewal(key: &FullKey, token: Token, ttl: Duration) -> Renewal {
 }
 
 impl Client {
-    /// Whether `token` has a share now.
+    /// Asks for a share. Returns true if `token` has one now.
     async fn joins(&mut self, key: &FullKey, token: Token, ttl: Duration, limit: u32) -> bool {
         match self.ask(join(key, token, ttl, limit)).await {
             Reply::Acquired { .. } => true,

@@ -1,7 +1,7 @@
 //! Readers of foreign bytes, each with the properties that must hold for any input.
 //!
 //! The fuzz targets in `fuzz/targets` call these functions with random bytes. The tests here call
-//! them with the seeds of the targets, which lie in `fuzz/seeds`.
+//! them with the seeds in `fuzz/seeds`.
 
 mod names;
 mod records;
@@ -13,7 +13,7 @@ pub use records::{handovers, messages, results, values};
 pub use redis::{replies, slots, wire};
 pub use urls::urls;
 
-/// Takes numbers off the front of an input, and zeros when it is used up.
+/// Reads numbers off the front of an input, and zeros after its end.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -27,7 +27,7 @@ impl<'a> Input<'a> {
         (0..8).fold(0, |number, _| number << 8 | u64::from(self.byte()))
     }
 
-    /// The text up to the next line break.
+    /// Returns the text up to the next line break.
     fn line(&mut self) -> Option<&'a str> {
         let end = self.0.iter().position(|byte| *byte == b'\n');
         let (line, rest) = self.0.split_at(end.unwrap_or(self.0.len()));

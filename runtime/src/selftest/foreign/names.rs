@@ -13,8 +13,8 @@ use crate::store::etcd::requests::one;
 use crate::store::session::service::Node;
 use crate::store::zookeeper::names as zookeeper;
 
-/// Keys and names are read as they are written, and each key has one directory. An answer of any
-/// bytes never moves an epoch back.
+/// Checks that keys and names are read as they were written, that each key has one directory, and
+/// that no answer moves an epoch back.
 ///
 /// # Panics
 ///
@@ -73,8 +73,8 @@ fn answer(bytes: &[u8]) {
     }
 }
 
-/// Keys have directories that ZooKeeper takes and that are read as they are written, and names of
-/// nodes as well.
+/// Checks that ZooKeeper accepts the directories of keys, and that directories and the names of
+/// nodes are read as they were written.
 ///
 /// # Panics
 ///

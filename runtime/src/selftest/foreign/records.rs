@@ -17,7 +17,7 @@ use crate::store::postgres::turns;
 use crate::store::redis::commands::reply;
 use crate::store::redis::look::value::Written;
 
-/// The value of a lock is read as it is written, and any value can be shown.
+/// Checks that the value of a lock is read as it was written, and that any value can be shown.
 ///
 /// # Panics
 ///
@@ -60,7 +60,8 @@ fn shown(written: &Written<'_>, millis: u64) {
     serde_json::to_string(&info).expect("it can be shown as JSON");
 }
 
-/// Redis and PostgreSQL send the same messages, which are read as they are written.
+/// Checks that Redis and PostgreSQL send the same messages, and that these are read as they were
+/// written.
 ///
 /// # Panics
 ///
@@ -93,7 +94,7 @@ pub fn messages(bytes: &[u8]) {
     assert!(is_same, "{text} is not written so");
 }
 
-/// A kept result is read as it is written.
+/// Checks that a kept result is read as it was written.
 ///
 /// # Panics
 ///
@@ -115,7 +116,8 @@ pub fn results(bytes: &[u8]) {
     }
 }
 
-/// Baggage is read as it is written, shows no token, and cannot be adopted if no lock has it.
+/// Checks that baggage is read as it was written, shows no token, and cannot be adopted without a
+/// lock.
 ///
 /// # Panics
 ///

@@ -18,7 +18,8 @@ use crate::store::redis::server_info::Info;
 use crate::store::redis::wire::framer::Framer;
 use crate::store::{Op, Renewal, Reply};
 
-/// The framer gives the same in any pieces, and agrees with the parser on where a reply ends.
+/// Checks that the framer returns the same replies for any split of the stream, and agrees with the
+/// parser on the end of each reply.
 ///
 /// # Panics
 ///
@@ -67,7 +68,7 @@ fn passed(stream: &[u8], pieces: &[usize]) -> (Vec<u8>, Option<String>) {
 }
 
 fn ends_where_the_framer_says(reply: &[u8]) {
-    // The connection ends at a reply that is malformed. The parser must not wait for more.
+    // The connection ends at a malformed reply. The parser must not wait for more.
     if let Err(error) = redis::parse_redis_value(reply) {
         assert!(
             !error.is_connection_dropped(),
@@ -83,7 +84,7 @@ fn ends_where_the_framer_says(reply: &[u8]) {
     );
 }
 
-/// The value that the client gets of these bytes.
+/// Returns the value that the client reads from these bytes.
 fn value(bytes: &[u8]) -> Option<Value> {
     let mut framer = Framer::new();
     framer.accept(bytes).ok()?;
@@ -92,7 +93,7 @@ fn value(bytes: &[u8]) -> Option<Value> {
         .then(|| redis::parse_redis_value(bytes).ok())?
 }
 
-/// Each answer has the shape that its request asked for.
+/// Checks that each answer has the shape that its request asked for.
 ///
 /// # Panics
 ///
@@ -151,7 +152,7 @@ fn ops() -> Vec<Op> {
     takes().into_iter().chain(rest()).collect()
 }
 
-/// The requests that take a lock.
+/// Returns the requests that take a lock.
 fn takes() -> Vec<Op> {
     let (token, ttl, function, queue) = (Token::fixed(1), Duration::from_secs(1), "", true);
     vec![
@@ -261,13 +262,14 @@ fn fits(op: &Op, reply: &Reply, scripts: Scripts) {
     assert!(fits, "{reply:?} answers {op:?}");
 }
 
-/// A map of slots covers the slots that it names, and each master is asked for a slot of its own.
+/// Checks that a slot map covers the slots that it names, and that each master is asked for one of
+/// its slots.
 ///
 /// # Panics
 ///
 /// If a property does not hold.
 pub fn slots(bytes: &[u8]) {
-    // The first byte chooses the form: an answer as it comes, or ranges that are filled in.
+    // The first byte selects the form: the bytes as an answer, or ranges filled with them.
     let mut input = Input(bytes);
     let value = match input.byte() {
         b'*' => value(bytes),

@@ -13,7 +13,7 @@ use crate::store::redis::commands::key_names::KeyNames;
 use crate::store::redis::commands::redirect::Endpoint;
 use crate::store::redis::store::RedisStore;
 
-/// What is wrong with the cluster as a whole.
+/// Returns the problems of the cluster as a whole.
 pub(super) fn whole(topology: &Topology) -> Vec<Finding> {
     let mut findings = Vec::new();
     let uncovered = topology.uncovered();
@@ -44,7 +44,7 @@ pub(super) fn whole(topology: &Topology) -> Vec<Finding> {
     findings
 }
 
-/// Checks the cluster and each master, over connections of its own.
+/// Checks the cluster and each master, over separate connections.
 pub(super) async fn check(address: Address, options: &Options) -> Result<CheckReport, LockError> {
     let store = address.to_string();
     let topology = Topology::newest(address.seeds.clone(), options.io_timeout).await;
@@ -63,7 +63,7 @@ pub(super) async fn check(address: Address, options: &Options) -> Result<CheckRe
     Ok(CheckReport::new(store, findings))
 }
 
-/// What is wrong with one master.
+/// Returns the problems of one master.
 async fn look(access: &Access, endpoint: &Endpoint, slot: u16) -> Vec<Finding> {
     let (master, names, options) = access.master(endpoint, slot);
     let name = master.to_string();

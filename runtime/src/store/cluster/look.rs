@@ -21,7 +21,7 @@ use crate::store::redis::wire::server::Server;
 use crate::store::source::{Asking, Page, Place, Source};
 use crate::store::{Failure, Retry};
 
-/// How many nodes are asked for one lock at most: while slots move, nodes refer to each other.
+/// The most nodes to ask for one lock. While slots move, nodes refer to each other.
 const MOST_HOPS: usize = 4;
 
 /// Looks at the locks of a cluster, over a connection to each master.
@@ -29,7 +29,7 @@ pub(crate) struct ClusterSource {
     seeds: Vec<Server>,
     access: Access,
     limit: Duration,
-    /// The masters as they were last read; none if they are to be read again.
+    /// The masters from the last read; `None` if they must be read again.
     topology: Option<Topology>,
     nodes: HashMap<Endpoint, RedisSource>,
 }
@@ -60,7 +60,7 @@ impl ClusterSource {
         Ok(self.topology.insert(topology))
     }
 
-    /// The master that has `slot`.
+    /// Returns the master with `slot`.
     async fn owner(&mut self, slot: u16) -> Result<Endpoint, Failure> {
         let topology = self.topology().await?;
         let mut masters = topology.masters.iter();
@@ -87,7 +87,7 @@ impl ClusterSource {
         })
     }
 
-    /// Asks the master of the key's slot, wherever it is by now.
+    /// Asks the master of the key's slot, and follows the slot if it moves.
     async fn do_with(&mut self, action: Action, key: &FullKey) -> Result<LockInfo, Failure> {
         let slot = hash_slot::of(key);
         let mut asked = self.owner(slot).await?;
@@ -130,7 +130,7 @@ impl ClusterSource {
         }))
     }
 
-    /// A page of the first master at `from` or behind it, in the order of their addresses.
+    /// Returns a page of the first master at `from` or after it, in the order of their addresses.
     async fn some(&mut self, pattern: &Pattern, from: From) -> Result<Page, Failure> {
         let masters = self.topology().await?.one_slot_each();
         let mut masters: Vec<_> = masters.into_iter().map(|(master, _)| master).collect();
@@ -173,7 +173,7 @@ impl ClusterSource {
     }
 }
 
-/// Whether the slot is moving, and the keys of the lock are not all on one node.
+/// True if the slot is moving, and the keys of the lock are not all on one node.
 fn is_split(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error) if error.code() == "TRYAGAIN")
 }
@@ -201,7 +201,7 @@ impl Source for ClusterSource {
     }
 }
 
-/// Where a list goes on: the node, and its cursor.
+/// Position from which a list goes on: the node, and its cursor.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct From {
     host: String,
@@ -226,7 +226,7 @@ impl From {
         (&*self.host, self.port) <= (&*master.host, master.port)
     }
 
-    /// `host port cursor`; the cursor is empty where a node begins.
+    /// `host port cursor`; the cursor is empty at the beginning of a node.
     fn place(&self) -> Place {
         let Self { host, port, cursor } = self;
         Place(format!("{host} {port} {cursor}"))

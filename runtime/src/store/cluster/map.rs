@@ -1,11 +1,11 @@
-//! Which node has which slot.
+//! The node of each slot.
 
 use crate::store::redis::commands::hash_slot::SLOTS;
 
 /// The number of a node among all nodes that this store has ever seen.
 pub(super) type NodeId = usize;
 
-/// The owner of each slot, where the store knows it.
+/// The owner of each slot, if the store knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Map(Vec<Option<NodeId>>);
 
@@ -24,7 +24,7 @@ impl Map {
         }
     }
 
-    /// Whether `node` has any slot.
+    /// True if `node` has any slot.
     pub(super) fn names(&self, node: NodeId) -> bool {
         self.0.contains(&Some(node))
     }

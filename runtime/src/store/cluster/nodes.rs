@@ -1,4 +1,4 @@
-//! The nodes that are in use or were used lately, and the connections to them.
+//! The present and recent nodes, and the connections to them.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -19,7 +19,7 @@ use crate::store::redis::wire::server::Server;
 use crate::store::socket::Told;
 use crate::store::{LockStore, OpId, Request, Socket, StoreEvent};
 
-/// After how long without use a node without slots is forgotten. A node that a slot migrates to is
+/// A node without slots is forgotten after this long without use. A node that a slot migrates to is
 /// used now and then, so it is kept.
 const UNUSED: Duration = Duration::from_secs(60);
 
@@ -27,7 +27,7 @@ struct Node {
     endpoint: Endpoint,
     store: Option<RedisStore>,
     outbox: Vec<(Request, RequestFlags)>,
-    /// How many requests the node has not answered.
+    /// Number of requests that the node has not answered.
     unanswered: usize,
     last_used: Instant,
 }
@@ -45,21 +45,21 @@ impl Node {
     }
 }
 
-/// How nodes are reached and spoken to.
+/// Settings for the connections to all nodes.
 pub(super) struct Access {
-    /// A node with the credentials and the TLS of all nodes.
+    /// A node with the credentials and the TLS settings of all nodes.
     pub(super) like: Server,
     pub(super) names: KeyNames,
     pub(super) options: Options,
 }
 
 impl Access {
-    /// How to reach `endpoint`.
+    /// Returns the server at `endpoint`.
     pub(super) fn server(&self, endpoint: &Endpoint) -> Server {
         self.like.elsewhere(endpoint)
     }
 
-    /// What connects to `endpoint` as to the master that has `slot`.
+    /// Returns everything for a connection to `endpoint` as the master with `slot`.
     pub(super) fn master(
         &self,
         endpoint: &Endpoint,
@@ -78,7 +78,7 @@ impl Access {
 /// All known nodes.
 pub(super) struct Nodes {
     known: BTreeMap<NodeId, Node>,
-    /// No number is used again, so that an old number never names another node.
+    /// No number is used again, so an old number never names another node.
     next_id: NodeId,
     access: Access,
     told: Told,
@@ -98,11 +98,11 @@ impl Nodes {
         &self.access
     }
 
-    /// The node at `endpoint`, which is added if it is not known.
+    /// Returns the node at `endpoint`, and adds it if it is not known.
     pub(super) fn find(&mut self, endpoint: &Endpoint) -> NodeId {
         let mut known = self.known.iter_mut();
         if let Some((id, node)) = known.find(|(_, node)| node.endpoint == *endpoint) {
-            // A request for it is about to come: `follow` must not drop it before.
+            // A request for it is about to come, so `follow` must not drop it before.
             node.last_used = Instant::now();
             return *id;
         }
@@ -126,7 +126,7 @@ impl Nodes {
         }
     }
 
-    /// Where a node has redirected the request `id` to, if it has.
+    /// Returns the redirect with which a node refused the request `id`, if any.
     pub(super) fn hint(&mut self, node: NodeId, id: OpId) -> Option<Hint> {
         let node = self.known.get_mut(&node)?;
         let Redirect { slot, mut to, once } = node.store.as_mut()?.take_redirect(id)?;
@@ -137,8 +137,8 @@ impl Nodes {
         Some(Hint { slot, node, once })
     }
 
-    /// Connects to the nodes that have slots. Forgets the nodes that have no slot, are unused, and
-    /// have answered all requests.
+    /// Connects to the nodes with slots. Forgets the unused nodes without slots and without pending
+    /// requests.
     pub(super) fn follow(&mut self, map: &Map) {
         self.known
             .retain(|id, node| map.names(*id) || !node.is_unused());
@@ -169,7 +169,7 @@ impl Nodes {
         }
     }
 
-    /// Tells all connections that one of the nodes has removed what these acquires may have set.
+    /// Notifies all connections that one of the nodes has removed what these acquires may have set.
     pub(super) fn settle(&mut self, acquires: &[OpId]) {
         if acquires.is_empty() {
             return;
@@ -183,7 +183,7 @@ impl Nodes {
         }
     }
 
-    /// The next event of any node.
+    /// Returns the next event of any node.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Option<(NodeId, StoreEvent)> {
         for (id, node) in &mut self.known {
             let Some(store) = &mut node.store else {
@@ -204,7 +204,7 @@ impl Nodes {
         self.told.news(stores.flat_map(RedisStore::wires))
     }
 
-    /// Whether the connection to a node that has slots is down.
+    /// True if the connection to a node with slots is down.
     pub(super) fn misses(&self, map: &Map) -> bool {
         let mut away = self.known.iter().filter(|(_, node)| {
             let store = node.store.as_ref();
@@ -213,14 +213,14 @@ impl Nodes {
         away.any(|(id, _)| map.names(*id))
     }
 
-    /// Whether a node that has slots cannot be reached.
+    /// True if a node with slots cannot be reached.
     pub(super) fn are_away(&self, map: &Map) -> bool {
         let away = |node: &Node| node.store.as_ref().is_some_and(LockStore::is_away);
         let mut away = self.known.iter().filter(|(_, node)| away(node));
         away.any(|(id, _)| map.names(*id))
     }
 
-    /// The nodes with a connection, which can be asked about the cluster.
+    /// Returns the nodes with a connection, which can be asked about the cluster.
     pub(super) fn servers(&self) -> impl Iterator<Item = Server> {
         self.known
             .values()
@@ -276,8 +276,8 @@ mod tests {
         );
     }
 
-    /// Fails if a node that a redirection names after a long time is forgotten before the request
-    /// that was redirected leaves for it.
+    /// Fails if a node that a redirect names after a long time is forgotten before the redirected
+    /// request leaves for it.
     #[tokio::test(start_paused = true)]
     async fn a_node_that_is_named_again_is_kept() {
         let mut nodes = nodes();

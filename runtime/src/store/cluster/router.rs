@@ -14,7 +14,7 @@ use crate::store::redis::commands::hash_slot;
 use crate::store::redis::commands::redirect::RequestFlags;
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
 
-/// How often a request is redirected without a pause. If the nodes disagree for longer, the request
+/// The most redirects of a request without a pause. If the nodes disagree for longer, the request
 /// fails, and the engine tries again later.
 const MOST_HOPS: u32 = 5;
 
@@ -26,23 +26,23 @@ pub(super) struct Directed {
     pub(super) flags: RequestFlags,
 }
 
-/// A node's redirect: where a slot is.
+/// A node's redirect: the new node of a slot.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hint {
     pub(super) slot: u16,
     pub(super) node: NodeId,
-    /// Whether it counts for this request only.
+    /// True if it counts for this request only.
     pub(super) once: bool,
 }
 
-/// A request under way.
+/// A pending request.
 struct Routed {
     request: Request,
     slot: u16,
     flags: RequestFlags,
     hops: u32,
-    /// Whether the removal of this acquire was sent. Then the acquire must not be sent again,
-    /// because it would go behind its removal.
+    /// True if the removal of this acquire was sent. Then the acquire must not be sent again,
+    /// because it would go after its removal.
     given_up: bool,
     fragment: Option<Fragment>,
 }
@@ -69,12 +69,12 @@ pub(super) struct Router {
     events: VecDeque<StoreEvent>,
     /// Acquires that a node has removed.
     settled: Vec<OpId>,
-    /// The last id that was given to a fragment. Fragments have ids of their own, counted down from
-    /// the highest number, which the engine's ids never reach.
+    /// The last id of a fragment. These ids count down from the highest number, which the engine's
+    /// ids never reach.
     last_own_id: u64,
-    /// Whether an answer has shown that the map may be out of date.
+    /// True if an answer has shown that the map may be out of date.
     stale: bool,
-    /// Whether the engine was told to try a request again later.
+    /// True if the engine must try a request again later.
     troubled: bool,
 }
 
@@ -97,7 +97,7 @@ impl Router {
         &self.map
     }
 
-    /// A new map was read.
+    /// Uses a new map.
     pub(super) fn learn(&mut self, map: Map) {
         if map != self.map && mem::take(&mut self.troubled) {
             // Requests that wait for the old owner of a slot can go to the new one at once.
@@ -106,7 +106,7 @@ impl Router {
         self.map = map;
     }
 
-    /// Whether the map should be read again. True once for each reason.
+    /// True if the map should be read again. Returns true once for each reason.
     pub(super) fn take_stale(&mut self) -> bool {
         mem::take(&mut self.stale)
     }
@@ -115,7 +115,7 @@ impl Router {
         mem::take(&mut self.outbox)
     }
 
-    /// The acquires that any node has removed since the last call.
+    /// Returns the acquires that any node has removed since the last call.
     pub(super) fn take_settled(&mut self) -> Vec<OpId> {
         mem::take(&mut self.settled)
     }
@@ -124,7 +124,7 @@ impl Router {
         self.events.pop_front()
     }
 
-    /// Takes a request of the engine.
+    /// Routes a request of the engine.
     pub(super) fn submit(&mut self, request: Request, now: Instant) {
         let key = match &request.op {
             Op::Renew(renewals) | Op::Stay(renewals) => {
@@ -199,14 +199,14 @@ impl Router {
         self.in_flight.insert(id, routed);
     }
 
-    /// Marks an acquire that a removal follows. The router redirects it no more.
+    /// Marks an acquire that a removal follows. The router no longer redirects it.
     fn give_up(&mut self, acquire: OpId) {
         if let Some(routed) = self.in_flight.get_mut(&acquire) {
             routed.given_up = true;
         }
     }
 
-    /// Takes a node's answer, with the redirect that came with it.
+    /// Handles a node's answer, with the redirect that came with it.
     pub(super) fn answer(
         &mut self,
         id: OpId,
@@ -315,7 +315,7 @@ impl Router {
         }
     }
 
-    /// Notes what a failure says of the map. Returns the failure that the engine is to see.
+    /// Records what a failure shows about the map. Returns the failure for the engine.
     fn trouble(&mut self, failure: Failure) -> Failure {
         self.troubled |= failure.retry != Retry::Never;
         match failure.code() {
@@ -324,7 +324,7 @@ impl Router {
                 self.troubled = true;
                 redirected_too_often(&failure)
             }
-            // The node may be down, or may not be the master any more.
+            // The node may be down, or no longer the master.
             "io" | "timeout" | "CLUSTERDOWN" | "MASTERDOWN" | "READONLY" | "LOADING" => {
                 self.stale = true;
                 failure
@@ -333,20 +333,20 @@ impl Router {
         }
     }
 
-    /// Answers the split renewals that are due.
+    /// Answers the due split renewals.
     pub(super) fn tick(&mut self, now: Instant) {
         for (id, answer) in self.split.overdue(now) {
             self.events.push_back(StoreEvent::Reply(id, answer));
         }
     }
 
-    /// When to tick next.
+    /// Returns the time of the next `tick`.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.split.next_due()
     }
 
-    /// Takes an event that is no reply. All nodes forward published messages to each other, so each
-    /// message comes once from every node. Only the message from the key's owner counts.
+    /// Handles an event other than a reply. All nodes forward published messages to each other, so
+    /// each message comes once from every node. Only the message from the key's owner counts.
     pub(super) fn heard(&mut self, node: NodeId, event: StoreEvent) {
         let counts = match &event {
             StoreEvent::Turn(key) | StoreEvent::Wanted(key) | StoreEvent::Revoked { key, .. } => {
@@ -366,7 +366,7 @@ impl Router {
     }
 }
 
-/// One of the keys, if all keys are in one slot, so that one script may touch them.
+/// Returns one of the keys if all are in one slot, so that one script may touch them.
 fn any_key_if_one_slot(keys: &[(FullKey, Token)]) -> Option<&FullKey> {
     let mut keys = keys.iter().map(|(key, _)| key);
     let first = keys.next()?;

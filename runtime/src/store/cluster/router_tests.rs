@@ -19,7 +19,7 @@ const ASKING: RequestFlags = RequestFlags {
     alone: false,
 };
 
-/// A router with three nodes. A slot's remainder of a division by three is its node.
+/// Returns a router with three nodes. A slot's remainder of a division by three is its node.
 fn router() -> Router {
     let mut map = Map::new();
     for slot in 0..hash_slot::SLOTS {
@@ -89,7 +89,7 @@ fn hint(slot: u16, node: NodeId, once: bool) -> Hint {
     Hint { slot, node, once }
 }
 
-/// The only request that goes out.
+/// Returns the only request that goes out.
 #[track_caller]
 fn sent(router: &mut Router) -> Directed {
     let mut outbox = router.take_outbox();
@@ -101,7 +101,7 @@ fn events(router: &mut Router) -> Vec<StoreEvent> {
     std::iter::from_fn(|| router.next_event()).collect()
 }
 
-/// The last event, which is an answer to the engine.
+/// Returns the last event, an answer to the engine.
 #[track_caller]
 fn answer(router: &mut Router) -> (u64, Result<Reply, Failure>) {
     match events(router).pop() {
@@ -178,7 +178,7 @@ fn nodes_that_disagree_end_in_an_error() {
     assert!(!failure.executed);
 }
 
-/// A removal goes behind the acquire that it undoes. So the acquire must not be sent again, behind
+/// A removal goes after the acquire that it undoes. So the acquire must not be sent again, after
 /// the removal.
 #[test]
 fn an_acquire_that_is_undone_is_not_sent_again() {
@@ -208,7 +208,7 @@ fn an_acquire_that_is_undone_is_not_sent_again() {
     assert_eq!(sent(&mut router).node, new, "the removal goes on");
 }
 
-/// Once any node has carried the removal out, the node that got the acquire need not remember it.
+/// Once any node has carried out the removal, the node that got the acquire need not remember it.
 #[test]
 fn a_removal_settles_its_acquires() {
     let mut router = router();

@@ -1,4 +1,4 @@
-//! Batches of renewals that were split by slot. Their answers are put together here.
+//! Batches of renewals split by slot, and their joined answers.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,7 +6,7 @@ use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 use crate::store::{Failure, OpId, Reply};
 
-/// Which keys of a split batch one request renews.
+/// The keys of a split batch that one request renews.
 #[derive(Debug, Clone)]
 pub(super) struct Fragment {
     pub(super) batch: OpId,
@@ -15,13 +15,13 @@ pub(super) struct Fragment {
 
 struct SplitBatch {
     kept: Vec<Option<bool>>,
-    /// How many fragments have no answer yet.
+    /// Number of fragments without an answer.
     open: usize,
     failure: Option<Failure>,
     due: Instant,
 }
 
-/// All split batches under way.
+/// All pending split batches.
 #[derive(Default)]
 pub(super) struct SplitRenewals {
     open: HashMap<OpId, SplitBatch>,
@@ -29,8 +29,8 @@ pub(super) struct SplitRenewals {
 }
 
 impl SplitRenewals {
-    /// A batch of `keys` keys goes out in `fragments` fragments. At `due` it is answered with what
-    /// is known then. A silent node must not cost the leases on the other nodes.
+    /// Begins a batch of `keys` keys in `fragments` fragments. At `due` it is answered with what is
+    /// known then, because a silent node must not cost the leases on the other nodes.
     pub(super) fn begin(&mut self, id: OpId, keys: usize, fragments: usize, due: Instant) {
         let batch = SplitBatch {
             kept: vec![None; keys],
@@ -42,7 +42,7 @@ impl SplitRenewals {
         self.deadlines.insert((due, id));
     }
 
-    /// A fragment goes out again, each key individually.
+    /// Counts the new fragments of a fragment that goes out again, each key individually.
     pub(super) fn split(&mut self, fragment: &Fragment) {
         if let Some(batch) = self.open.get_mut(&fragment.batch) {
             batch.open += fragment.indexes.len() - 1;
@@ -82,7 +82,7 @@ impl SplitRenewals {
         done.then(|| self.close(fragment.batch))?
     }
 
-    /// The batches that are due, each answered with what is known of it.
+    /// Closes the due batches, and answers each with what is known of it.
     pub(super) fn overdue(&mut self, now: Instant) -> Vec<(OpId, Result<Reply, Failure>)> {
         let ids = self.deadlines.iter().take_while(|(due, _)| *due <= now);
         let ids: Vec<_> = ids.map(|(_, id)| *id).collect();

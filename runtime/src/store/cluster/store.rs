@@ -24,18 +24,18 @@ use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::server::Server;
 use crate::store::{Failure, LockStore, Request, Retry, Socket, StoreEvent};
 
-/// How often the store reads the map while nothing hints at a change.
+/// The store reads the map this often while nothing hints at a change.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// The first and the longest pause between reads of a map that is not right. Each pause is twice as
-/// long as the one before.
+/// The first and the longest pause between reads of a wrong map. Each pause is twice as long as the
+/// one before.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// The store rejects a map with an older epoch while `failed_reads` is below this. Then it accepts
-/// the map, because a cluster that was created anew counts its epochs from the start.
+/// the map, because a newly created cluster counts its epochs from the start.
 const OLDER: u32 = 10;
 
-/// How many nodes are asked at once.
+/// Number of nodes that one read asks at once.
 const ASKED: usize = 4;
 
 type Reading = Pin<Box<dyn Future<Output = Result<Topology, Failure>> + Send>>;
@@ -48,26 +48,26 @@ pub(crate) struct ClusterStore {
     io_timeout: Duration,
     seeds: Vec<Server>,
     replicas: Vec<Server>,
-    /// The read of the map that is under way.
+    /// The pending read of the map.
     reading: Option<Reading>,
     last_read: Instant,
-    /// Whether a node's answer has shown, since that read began, that the map is wrong.
+    /// True if a node's answer has shown, since the last read began, that the map is wrong.
     doubted: bool,
     /// The cluster's epoch in the map.
     generation: u64,
     /// Zero while the map is right. Otherwise at least 1, and one more for each read that did not
-    /// mend the map.
+    /// correct the map.
     failed_reads: u32,
-    /// How many nodes were asked so far. The next read asks the nodes that follow.
+    /// Number of nodes asked so far. The next read asks the nodes that follow.
     asked: usize,
     timer: Pin<Box<Sleep>>,
-    /// Whether requests were submitted, or given to the nodes, since the nodes were last polled.
+    /// True if requests were submitted, or given to the nodes, since the nodes were last polled.
     unsent: bool,
 }
 
 impl ClusterStore {
-    /// Finds the masters and connects to all of them at once. If one master can be reached, the
-    /// store connects to the masters that cannot be reached later.
+    /// Finds the masters and connects to all of them at once. If at least one can be reached, the
+    /// store connects to the unreachable masters later.
     pub(crate) async fn connect(address: Address, options: &Options) -> Result<Self, LockError> {
         let Address { like, seeds, .. } = address;
         let topology = Topology::newest(seeds.clone(), options.io_timeout).await;
@@ -101,7 +101,7 @@ impl ClusterStore {
         Ok(store)
     }
 
-    /// Checks the cluster and each master, over connections of its own.
+    /// Checks the cluster and each master, over separate connections.
     pub(crate) async fn check(
         address: Address,
         options: &Options,
@@ -156,7 +156,7 @@ impl ClusterStore {
             .collect();
     }
 
-    /// Reads the map again if that is due. Returns whether a read began or ended.
+    /// Reads the map again if that is due. Returns true if a read began or ended.
     fn poll_map(&mut self, cx: &mut Context<'_>) -> bool {
         let stale = self.router.take_stale();
         self.doubted |= stale;
@@ -222,7 +222,7 @@ impl ClusterStore {
             .min(longest)
     }
 
-    /// The nodes that the next read asks: [`ASKED`] of all nodes, in rotation.
+    /// Returns the nodes that the next read asks: [`ASKED`] of all nodes, in rotation.
     fn next_asked(&mut self) -> Vec<Server> {
         let mut all: Vec<_> = self.nodes.servers().collect();
         all.extend_from_slice(&self.replicas);
@@ -234,7 +234,7 @@ impl ClusterStore {
         all
     }
 
-    /// Gives the nodes' events to the router. Returns whether there were any.
+    /// Gives the nodes' events to the router. Returns true if there were any.
     fn listen(&mut self, cx: &mut Context<'_>) -> bool {
         let mut heard = false;
         while let Some((node, event)) = self.nodes.poll(cx) {
@@ -274,7 +274,7 @@ impl ClusterStore {
             }
             next = next.min(Instant::now() + due.since(now));
         }
-        // An earlier deadline stays. To move a timer costs more than one wake-up too many.
+        // An earlier deadline stays: moving a timer costs more than one needless wake-up.
         if next < self.timer.deadline() || self.timer.is_elapsed() {
             self.timer.as_mut().reset(next);
         }
@@ -292,7 +292,7 @@ impl LockStore for ClusterStore {
         self.flush();
     }
 
-    /// Whether a master cannot be reached: the locks of its slots cannot be taken.
+    /// True if a master cannot be reached, so that the locks of its slots cannot be taken.
     fn is_away(&self) -> bool {
         self.nodes.are_away(self.router.map())
     }

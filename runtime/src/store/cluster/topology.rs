@@ -14,26 +14,26 @@ use crate::store::redis::server_info::Info;
 use crate::store::redis::wire::server::Server;
 use crate::store::{Failure, Retry};
 
-/// How long the store waits for more answers after the first. A node that answers later may be the
+/// The store waits this long for more answers after the first. A node that answers later may be the
 /// first to know of a fail-over.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// The cluster as one node reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Topology {
-    /// Which master has which slots.
+    /// The slots of each master.
     pub(crate) masters: Vec<(RangeInclusive<u16>, Endpoint)>,
     pub(super) replicas: Vec<Endpoint>,
-    /// True if a master is announced without the host that clients reach it by.
+    /// True if the cluster announces a master without the host at which clients reach it.
     pub(super) has_unnamed: bool,
-    /// Whether the node reports the cluster's state as ok. Unknown if the user may not ask for it.
+    /// True if the node reports the cluster's state as ok. `None` if the user may not ask for it.
     pub(super) serves: Option<bool>,
     /// The cluster's current epoch, which grows with each fail-over. Zero if it is not known.
     generation: u64,
 }
 
 impl Topology {
-    /// Asks `server` for its cluster.
+    /// Asks `server` for its view of the cluster.
     pub(super) async fn ask(server: Server, limit: Duration) -> Result<Self, Failure> {
         let mut questions = Pipeline::new();
         for question in ["SLOTS", "INFO"] {
@@ -69,8 +69,8 @@ impl Topology {
         })
     }
 
-    /// Reads `[[first, last, [host, port, …], replica, …], …]`. No host stands for `asked`, the
-    /// host of the node that was asked.
+    /// Reads `[[first, last, [host, port, …], replica, …], …]`. A missing host stands for `asked`,
+    /// the host of the node that answered.
     pub(crate) fn of_slots(slots: &Value, asked: &str) -> Option<Self> {
         let mut read = Self::default();
         for range in array(slots)? {
@@ -92,8 +92,8 @@ impl Topology {
         Some(read)
     }
 
-    /// Asks all servers at once and takes the newest of the answers that come in time. A node that
-    /// was cut off together with an old master reports that master with an older epoch.
+    /// Asks all servers at once and returns the newest of the answers that come in time. A node
+    /// that was cut off together with an old master reports that master with an older epoch.
     pub(super) async fn newest(servers: Vec<Server>, limit: Duration) -> Result<Self, Failure> {
         let mut until = Instant::now() + limit;
         let asking = servers.into_iter().map(|server| Self::ask(server, limit));
@@ -108,7 +108,7 @@ impl Topology {
                         newest = Some(said);
                     }
                 }
-                // An error that an operator must mend is reported rather than a time-out.
+                // An error that an operator must fix is reported rather than a time-out.
                 Err(failure) if failed.retry != Retry::Never => failed = failure,
                 Err(_) => {}
             }
@@ -120,7 +120,7 @@ impl Topology {
         (self.serves == Some(true), self.generation)
     }
 
-    /// Whether this answer is older than `generation`: its node has missed a fail-over.
+    /// True if this answer is older than `generation`, because its node has missed a fail-over.
     pub(super) fn is_older_than(&self, generation: u64) -> bool {
         self.generation != 0 && self.generation < generation
     }
@@ -129,14 +129,14 @@ impl Topology {
         self.generation
     }
 
-    /// How many slots have no master.
+    /// Returns the number of slots without a master.
     pub(crate) fn uncovered(&self) -> u16 {
         let covered = |slot: &u16| self.masters.iter().any(|(range, _)| range.contains(slot));
         let covered = (0..SLOTS).filter(covered).count();
         SLOTS - u16::try_from(covered).unwrap_or(SLOTS)
     }
 
-    /// Each master once, with one of its slots.
+    /// Returns each master once, with one of its slots.
     pub(crate) fn one_slot_each(&self) -> Vec<(Endpoint, u16)> {
         let mut masters: Vec<(Endpoint, u16)> = Vec::new();
         for (range, endpoint) in &self.masters {
@@ -148,8 +148,9 @@ impl Topology {
     }
 }
 
-/// The host of a node; empty if the cluster announces none. A node that lacks the host name which it needs
-/// is announced as `?`, and one that clients reach by the host which they asked, as null.
+/// Returns the host of a node, or an empty text if the cluster announces none. A node without the
+/// host name that it needs is announced as `?`. A null host stands for the host that the client
+/// asked.
 fn announced(node: &Value) -> Option<&str> {
     match array(node)?.first()? {
         Value::Nil => Some(""),
@@ -175,7 +176,7 @@ fn endpoint(node: &Value, asked: &str) -> Option<Endpoint> {
     })
 }
 
-/// The value of `ip` in a node's metadata (Redis 7 and later), where it is not the host itself.
+/// Returns `ip` from a node's metadata (Redis 7 and later). It is missing if it is the host itself.
 fn address(metadata: &Value) -> Option<&str> {
     let mut pairs = array(metadata)?.chunks_exact(2);
     let pair = pairs.find(|pair| text(&pair[0]) == Some("ip"))?;
@@ -267,8 +268,8 @@ mod tests {
         }
     }
 
-    /// Fails if a node without a host name is looked for at another node's address, or one that is
-    /// reached by the host which was asked is not.
+    /// Fails if a client looks for a node without a host name at another node's address. Also fails
+    /// if a null host does not stand for the host that the client asked.
     #[test]
     fn a_node_without_a_name_is_reached_by_its_address() {
         let named = |text: &str| Value::BulkString(text.into());

@@ -1,7 +1,7 @@
-//! Looks for what is wrong with a cluster, or would go wrong later.
+//! Checks a cluster for present and future problems.
 //!
-//! The check takes a lock of its own and gives it back, and asks each member that the URL names for
-//! its state. It runs when a pool connects, which logs the findings, and for `LockPool::check`.
+//! The check takes a trial lock and gives it back, and asks each member in the URL for its status.
+//! It runs for `LockPool::check`, and when a pool connects. The pool then logs the findings.
 
 use std::time::Duration;
 
@@ -14,23 +14,23 @@ use crate::store::options::Options;
 use crate::store::session::service::{Timeout, Trouble};
 use crate::store::session::trial::try_out;
 
-/// How long the trial's session lasts.
+/// Lifetime of the trial's session.
 const TRIAL: Timeout = Timeout(Duration::from_secs(2));
 
-/// The oldest version that was tried.
+/// The oldest tested version.
 const OLDEST: (u32, u32) = (3, 4);
 
-/// The first releases in which a leader that stood still ends no lease that its successor keeps
-/// alive (etcd#15247), of the lines that had others before.
+/// The first releases with the fix of etcd#15247, for the release lines that need it. Before it, a
+/// leader that resumes after a pause could end leases that its successor keeps alive.
 const CAREFUL: [(u32, u32, u32); 2] = [(3, 4, 31), (3, 5, 13)];
 
-/// With fewer members the loss of one is the loss of all.
+/// With fewer members, the loss of one stops the whole cluster.
 const FEWEST: usize = 3;
 
-/// All findings on the cluster.
+/// Returns all findings on the cluster.
 pub(super) async fn examine(etcd: &Etcd, options: &Options) -> Result<CheckReport, Failure> {
     let limit = options.io_timeout;
-    // An error of the connection is no finding: there is nothing to look at.
+    // A connection error is not a finding: there is nothing to examine.
     etcd.client.connection().await?;
     let mut findings = Vec::new();
     let trial = try_out(etcd, TRIAL, options, failure::garbled);
@@ -66,7 +66,7 @@ fn broken(trouble: Trouble) -> Finding {
     }
 }
 
-/// What one member says of itself. Notes the cluster that it belongs to.
+/// Checks one member. Adds the ID of its cluster to `clusters`.
 async fn member(etcd: &Etcd, at: usize, limit: Duration, clusters: &mut Vec<u64>) -> Vec<Finding> {
     let name = etcd.client.address.member(at);
     let asked = async {
@@ -115,7 +115,7 @@ fn old(name: &str, version: &str) -> Option<Finding> {
     ))
 }
 
-/// The numbers of a version, such as `3.4.23` or `3.6.0-rc.1`.
+/// Parses the numbers of a version, such as `3.4.23` or `3.6.0-rc.1`.
 fn numbers(version: &str) -> Option<(u32, u32, u32)> {
     let release = version.split(['-', '+']).next()?;
     let mut numbers = release.split('.').map(str::parse);

@@ -1,22 +1,23 @@
-//! Which ttls have a lease in common.
+//! Classes of ttls: all ttls of a class share a lease.
 
 use std::time::Duration;
 
 use crate::store::session::service::Timeout;
 
-/// The ttls that leases are made for, in seconds. Each lease lasts little longer, so that a lock
-/// outlives its dead holder for little longer than its ttl.
+/// The longest ttl of each class, in seconds. The class's lease lasts only a little longer, so that
+/// the lock of a dead holder ends soon after its ttl.
 const TTLS: [u64; 17] = [
     1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400,
 ];
 
-/// How long the leases for these ttls last.
+/// Returns the lifetimes of the leases for these ttls.
 pub(super) fn all() -> Vec<Timeout> {
     TTLS.iter().map(|ttl| Timeout(lasts(*ttl))).collect()
 }
 
-/// How long a session for leases of so many seconds is to last: longer by one hundredth, because
-/// the server's clock may be fast, and by half a second, so that one heartbeat serves many.
+/// Returns the lifetime of a session for leases of `ttl` seconds. It is one hundredth longer,
+/// because the server's clock may be fast. It is another half second longer, so that one heartbeat
+/// serves many leases.
 fn lasts(ttl: u64) -> Duration {
     Duration::from_secs((ttl * 10_102 + 5_000).div_ceil(10_000))
 }

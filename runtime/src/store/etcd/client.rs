@@ -1,4 +1,5 @@
-//! The connection in use: one member at a time, and the next one when that does not serve.
+//! The connection in use: to one member at a time, and to the next one if that member does not
+//! serve.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -15,11 +16,11 @@ use crate::base::reporter;
 use crate::store::session::service::{Answer, Trouble};
 use crate::store::{Failure, StoreEvent};
 
-/// The least time between two connections. A cluster without a leader accepts connections, and
-/// must not drown in them.
+/// Least time between two attempts to connect. A cluster without a leader accepts connections, and
+/// must not be flooded with them.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long an attempt to connect to one member may take.
+/// Bounds of the time for one attempt to connect to a member.
 const LEAST_ATTEMPT: Duration = Duration::from_millis(500);
 const MOST_ATTEMPT: Duration = Duration::from_secs(5);
 
@@ -28,18 +29,18 @@ pub(super) struct Client {
     pub(super) address: Address,
     io_timeout: Duration,
     events: UnboundedSender<StoreEvent>,
-    /// Locked while a connection is made, so that there is one.
+    /// Locked while a connection is made, so that there is only one.
     line: Mutex<Line>,
-    /// Whether requests have failed for want of a connection.
+    /// True if requests have failed because there was no working connection.
     out: std::sync::Mutex<bool>,
 }
 
 #[derive(Default)]
 struct Line {
     connection: Option<Arc<Connection>>,
-    /// Which member of the URL is next.
+    /// Index of the next member to try.
     next: usize,
-    /// When the last attempt to connect ended, and why it failed.
+    /// End of the last attempt to connect, and its error.
     tried: Option<Instant>,
     reason: Option<Failure>,
 }
@@ -59,7 +60,7 @@ impl Client {
         }
     }
 
-    /// Whether requests have failed for want of a connection, and there is none yet.
+    /// True if requests have failed because there was no working connection, and there is none yet.
     pub(super) fn is_away(&self) -> bool {
         *self.out()
     }
@@ -68,13 +69,13 @@ impl Client {
         self.out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long one attempt to connect may take.
+    /// Returns the time limit for one attempt to connect.
     pub(super) fn attempt(&self) -> Duration {
         let members = u32::try_from(self.address.members()).unwrap_or(1).max(1);
         (self.io_timeout / members).clamp(LEAST_ATTEMPT, MOST_ATTEMPT)
     }
 
-    /// The connection in use, or a new one to the first member that serves.
+    /// Returns the connection in use, or a new one to the first member that can be reached.
     pub(super) async fn connection(&self) -> Result<Arc<Connection>, Failure> {
         let mut line = self.line.lock().await;
         if let Some(connection) = &line.connection {
@@ -87,7 +88,7 @@ impl Client {
         let mut reason = failure::silent();
         for _ in 0..self.address.members() {
             let at = line.next % self.address.members();
-            // Also if this future is dropped: the member may be one that never answers.
+            // Set before the attempt, in case this future is dropped: the member may never answer.
             line.next = at + 1;
             let opened = Connection::open(&self.address, at, self.attempt()).await;
             line.tried = Some(Instant::now());
@@ -110,13 +111,13 @@ impl Client {
         if std::mem::take(&mut *self.out()) {
             let server = self.address.member(connection.at).to_owned();
             reporter::log(move || tracing::info!(server, "connected again"));
-            // Without a store there is no engine to tell.
+            // Without a store there is no engine to notify.
             let _ = self.events.send(StoreEvent::Connected);
         }
         connection
     }
 
-    /// Asks the server over the connection in use.
+    /// Sends a request over the connection in use.
     pub(super) async fn ask<T, F>(&self, asks: impl FnOnce(Arc<Connection>) -> F) -> Answer<T>
     where
         F: Future<Output = Result<T, Problem>>,
@@ -129,7 +130,7 @@ impl Client {
         }
     }
 
-    /// Asks for a transaction.
+    /// Sends a transaction.
     pub(super) async fn txn(&self, request: TxnRequest, patience: Duration) -> Answer<TxnResponse> {
         self.ask(|connection| async move { connection.txn(request, patience).await })
             .await

@@ -1,4 +1,4 @@
-//! One connection to one member of the cluster, and what is asked on it.
+//! One connection to one member of the cluster, and its requests.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -27,32 +27,32 @@ use super::messages::{
 use crate::base::seeded::seeded;
 use crate::store::Failure;
 
-/// The server gets this much for an answer, however impatient a request is: it writes to its disk,
+/// Least time for an answer, even if a request has less patience. The server writes to its disk,
 /// and a busy disk takes long.
 pub(super) const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often the connection itself is tried, and how long it gets to answer that. A server answers
-/// this while its disk is busy, so a slow server is not taken for one that is gone.
+/// Interval of the pings on a connection, and the time limit for their answers. A server answers
+/// pings even while its disk is busy, so a slow server is not mistaken for a dead one.
 const PING: Duration = Duration::from_secs(1);
 const PONG: Duration = Duration::from_secs(2);
 
-/// A member that has answered no request for so long may have lost its cluster. Another may serve.
+/// A member that answers no request for this long may have lost its cluster. Another may serve.
 const DEAD: Duration = Duration::from_secs(3);
 
 /// One connection to one member.
 pub(super) struct Connection {
-    /// Where the member is in the URL.
+    /// Index of the member in the URL.
     pub(super) at: usize,
     channel: Channel,
     token: Option<MetadataValue<Ascii>>,
     unanswered: Mutex<Unanswered>,
 }
 
-/// The requests that have no answer yet.
+/// Count of the unanswered requests.
 #[derive(Default)]
 struct Unanswered {
     count: u32,
-    /// Since when there are some and none was answered.
+    /// Start of the time in which requests wait and none was answered.
     since: Option<Instant>,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Waiting<'a> {
         waiting.since = Some(Instant::now());
     }
 
-    /// For how long no request was answered.
+    /// Returns the time for which no request was answered.
     fn silence(&self) -> Duration {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting
@@ -80,7 +80,8 @@ impl<'a> Waiting<'a> {
             .map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// No answer has come in time. The silence goes on with the next request.
+    /// Stops counting a request without an answer in time. The silence continues with the next
+    /// request.
     fn given_up(self) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.count -= 1;
@@ -98,15 +99,15 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// What a watch shows.
+/// A state or a change that a watch shows.
 pub(super) enum Shown<'a> {
-    /// All that was there when it had begun.
+    /// The keys that existed right after the start of the watch.
     Present(&'a [KeyValue]),
     Changed(&'a Event),
 }
 
 impl Connection {
-    /// Connects to the member at `at` of the URL, and introduces itself.
+    /// Connects to the member at `at` of the URL, and logs in if the URL names a user.
     pub(super) async fn open(
         address: &Address,
         at: usize,
@@ -226,8 +227,8 @@ impl Connection {
         self.in_time(asking, patience).await
     }
 
-    /// Waits until there is no such key that was made at the revision `made`, or the watch ends.
-    /// `place` is dropped when the watch is there.
+    /// Waits until the key created at the revision `made` is gone, or until the watch ends. Drops
+    /// `place` once the watch is established.
     pub(super) async fn deleted<P>(
         &self,
         key: Vec<u8>,
@@ -251,10 +252,11 @@ impl Connection {
         .await
     }
 
-    /// Shows what is there of some keys, and then each change, until `is_over` or the watch ends.
+    /// Shows the present keys of a range, and then each change, until `is_over` returns true or the
+    /// watch ends.
     ///
-    /// The watch begins now, and the keys are looked up behind it. To a watch that begins with an
-    /// earlier revision the server tells what has happened once in 100 ms (`syncWatchersLoop`).
+    /// The watch begins now, and the keys are looked up after that. A watch that begins at an
+    /// earlier revision gets past events only every 100 ms (`syncWatchersLoop`).
     pub(super) async fn watch(
         &self,
         what: WatchCreate,
@@ -267,8 +269,8 @@ impl Connection {
             ..RangeRequest::default()
         };
         let create = Some(what);
-        // The server takes the end of the requests for the end of the watch. They end with this
-        // future: the end of the answers alone would not reach the server.
+        // The server ends the watch when the request stream ends. That stream ends with this
+        // future, because the end of the answer stream alone would not reach the server.
         let (goes_on, ended) = oneshot::channel::<()>();
         let mut goes_on = Some(goes_on);
         if seeded!(WatchesLeft) {
@@ -287,7 +289,7 @@ impl Connection {
             if told.canceled {
                 return Ok(());
             }
-            // The first message tells that the watch is there.
+            // The first message confirms the watch.
             if let Some(lookup) = lookup.take()
                 && !seeded!(GoneUnseen)
             {
@@ -303,7 +305,7 @@ impl Connection {
         }
     }
 
-    /// For how long the lease goes on if it is not kept alive; none if it is over.
+    /// Returns the remaining time of the lease without a keep-alive. None if the lease is over.
     pub(super) async fn time_to_live(
         &self,
         lease: i64,
@@ -318,7 +320,8 @@ impl Connection {
     fn request<M>(&self, message: M) -> Request<M> {
         let mut request = Request::new(message);
         let metadata = request.metadata_mut();
-        // A member that has lost its leader says so, instead of keeping a watch that hears nothing.
+        // A member without a leader then returns an error, instead of keeping a watch without
+        // events.
         metadata.insert("hasleader", MetadataValue::from_static("true"));
         if let Some(token) = &self.token {
             metadata.insert("token", token.clone());

@@ -1,4 +1,4 @@
-//! Making and removing nodes: what is asked, and what the answer means.
+//! Creates and removes nodes: the requests, and the meaning of their answers.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::base::seeded::seeded;
 use crate::fence::Fence;
 use crate::store::session::service::{Answer, Entered, EnteredAll, Node};
 
-/// How many nodes one transaction makes at most. The server takes 128 operations, and the session's
-/// own key is one.
+/// Most nodes that one transaction creates. The server takes 128 operations, and one of them is for
+/// the session's own key.
 const MOST: usize = 100;
 
-/// How often a transaction is repeated that met another change.
+/// Number of tries for a transaction that meets other changes.
 const TRIES: usize = 8;
 
 impl Etcd {
@@ -123,7 +123,7 @@ impl Etcd {
             )
         });
         let keys: Vec<_> = keys.collect();
-        // The revisions of the nodes that are there already.
+        // The revisions of the nodes that already exist.
         let mut known: Vec<Option<i64>> = vec![None; nodes.len()];
         for _ in 0..TRIES {
             let request = all_or_none(session, &keys, &known, value);
@@ -148,7 +148,7 @@ impl Etcd {
         Err(failure::unsettled().into())
     }
 
-    /// Removes a node, so that no earlier request makes it any more.
+    /// Removes a node. Once this succeeds, no earlier request can create it.
     pub(super) async fn unmake(
         &self,
         session: &Session,
@@ -168,11 +168,11 @@ impl Etcd {
         removed
     }
 
-    /// A deletion compares the epoch as well: carried out late, it would remove the next node of
-    /// this name.
+    /// Removes a node. The deletion also compares the epoch, so that a late one cannot remove the
+    /// next node of this name.
     async fn removed(&self, session: &Session, node: &Node, patience: Duration) -> Answer<bool> {
         if session.is_doubted(node) && !seeded!(NeverSealed) {
-            // One that another request writes may be for this node too.
+            // A seal by another request may cover this node too.
             let _one = session.sealing.lock().await;
             if session.is_doubted(node) {
                 self.seal(session, patience).await?;
@@ -196,7 +196,8 @@ impl Etcd {
         }
     }
 
-    /// Lets the node go on with this lease of its own. Returns false if it is not there.
+    /// Lets the node continue with the separate lease `lease`. Returns false if the node does not
+    /// exist.
     pub(super) async fn keep_with(
         &self,
         session: &Session,
@@ -222,17 +223,18 @@ impl Etcd {
         kept
     }
 
-    /// Writes the session's key: no earlier request makes a node any more.
+    /// Writes the session's key. After that, no earlier request can create a node.
     async fn seal(&self, session: &Session, patience: Duration) -> Answer<()> {
         let asking = self.client.txn(session.epoch.seal(), patience);
         let sealed = session.epoch.sealed(&asking.await?)?;
-        // A request that was made with this epoch is not sealed.
+        // A request of this epoch or a later one is not sealed.
         session.doubts().retain(|_, epoch| sealed <= *epoch);
         Ok(())
     }
 }
 
-/// Makes the node with this key on a condition, and shows which node is the first.
+/// Builds the operation that creates the node with this key on a condition, and reads the first
+/// node of the directory.
 pub(super) fn making(
     condition: Compare,
     key: &str,

@@ -1,8 +1,8 @@
-//! The revision of a session's own key, its *epoch*, which each transaction compares.
+//! The revision of a session's own key, its *epoch*. Each transaction compares it.
 //!
-//! A transaction without an answer may still lie with a member that was stopped. Once the session's
-//! key has been written again, no earlier transaction makes a node: the session is *sealed*. So a
-//! node that may be made late is removed for certain.
+//! An unanswered transaction may still wait at a stopped member. Once the session's key has been
+//! written again, no earlier transaction can create a node: the session is *sealed*. So a node is
+//! removed for certain, even if a late request could have created it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -38,13 +38,13 @@ impl Epoch {
         *self.revision()
     }
 
-    /// Carries `operations` out if the session's key is as this process wrote it last. Otherwise
-    /// shows that key.
+    /// Builds a transaction that carries out `operations` if the session's key is as this process
+    /// last wrote it. Otherwise the transaction returns that key.
     pub(super) fn unsealed(&self, operations: Vec<Operation>) -> TxnRequest {
         self.unsealed_since(self.now(), operations)
     }
 
-    /// The same for the epoch that was the present one when the operations were wanted.
+    /// Like `unsealed`, but for an `epoch` read before the operations were chosen.
     pub(super) fn unsealed_since(&self, epoch: i64, operations: Vec<Operation>) -> TxnRequest {
         TxnRequest {
             compare: vec![revision(MODIFICATION, &self.key, epoch)],
@@ -53,7 +53,7 @@ impl Epoch {
         }
     }
 
-    /// Writes the session's key.
+    /// Builds a transaction that writes the session's key.
     pub(super) fn seal(&self) -> TxnRequest {
         TxnRequest {
             success: vec![put(&self.key, "", self.lease)],
@@ -61,7 +61,7 @@ impl Epoch {
         }
     }
 
-    /// The answer to [`seal`](Self::seal). Returns the new epoch.
+    /// Records the answer to [`seal`](Self::seal). Returns the new epoch.
     pub(crate) fn sealed(&self, answer: &TxnResponse) -> Result<i64, Failure> {
         let header = answer.header.ok_or_else(failure::garbled)?;
         let mut revision = self.revision();
@@ -69,8 +69,8 @@ impl Epoch {
         Ok(header.revision)
     }
 
-    /// The first operation of `answer` shows the session's key, as another request of this process
-    /// wrote it. The key's end is that of the session.
+    /// Reads the session's key from the first operation of `answer`, as another request of this
+    /// process wrote it. Without the key the session has ended.
     pub(crate) fn learn(&self, answer: &TxnResponse) -> Answer<()> {
         let Some(shown) = one(answer, 0)? else {
             return Err(Trouble::Ended);

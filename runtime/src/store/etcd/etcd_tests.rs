@@ -1,5 +1,5 @@
-//! Scenes at a real cluster that need the inside of the store. The tests of this repository play
-//! them.
+//! Scenarios on a real cluster that need the internals of the store. The tests of this repository
+//! run them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,33 +19,33 @@ use crate::store::options::Options;
 use crate::store::session::service::{Entered, First, Node, Service, Timeout};
 
 impl Etcd {
-    /// A request that makes a node arrives after the node was removed.
+    /// Lets a request that creates a node arrive after the removal of that node.
     ///
     /// # Panics
     ///
-    /// Where the request makes the node, or the cluster does not answer.
+    /// Panics if the request creates the node, or if the cluster does not answer.
     pub(crate) async fn seals(address: Address, options: &Options) {
         let (sender, _events) = unbounded_channel();
         let etcd = Self::new(address, options, sender);
         a_late_request_makes_nothing(&etcd).await;
     }
 
-    /// A request is given up, and then its transaction is answered by another epoch.
+    /// Gives up a request before its transaction fails because of another epoch.
     ///
     /// # Panics
     ///
-    /// Where the request is sent again, or the cluster does not answer.
+    /// Panics if the request is sent again, or if the cluster does not answer.
     pub(crate) async fn gives_up(address: Address, options: &Options) {
         let (sender, _events) = unbounded_channel();
         let etcd = Self::new(address, options, sender);
         what_is_given_up_is_not_sent_again(&etcd).await;
     }
 
-    /// A lookup behind a watch finds that a key is gone already.
+    /// Watches a missing key. The lookup after the start of the watch finds that the key is gone.
     ///
     /// # Panics
     ///
-    /// Where the key is waited for, or the cluster does not answer.
+    /// Panics if the watch waits for the key, or if the cluster does not answer.
     pub(crate) async fn sees_the_gone(address: Address, options: &Options) {
         const LONG: Duration = Duration::from_secs(30);
         let (sender, _events) = unbounded_channel();
@@ -60,11 +60,11 @@ impl Etcd {
     }
 }
 
-/// A request that makes a node arrives after the node was removed.
+/// Lets a request that creates a node arrive after the removal of that node.
 ///
 /// # Panics
 ///
-/// Where the request makes the node.
+/// Panics if the request creates the node.
 async fn a_late_request_makes_nothing(etcd: &Etcd) {
     let patience = Duration::from_secs(5);
     let opened = etcd.open(Timeout(patience), patience).await;
@@ -103,11 +103,11 @@ async fn a_late_request_makes_nothing(etcd: &Etcd) {
     closed.expect("the server answers");
 }
 
-/// A request is given up, and then its transaction is answered by another epoch.
+/// Gives up a request before its transaction fails because of another epoch.
 ///
 /// # Panics
 ///
-/// Where the request is sent again, or the cluster does not answer.
+/// Panics if the request is sent again, or if the cluster does not answer.
 async fn what_is_given_up_is_not_sent_again(etcd: &Etcd) {
     let patience = Duration::from_secs(5);
     let opened = etcd.open(Timeout(patience), patience).await;
@@ -133,7 +133,7 @@ async fn what_is_given_up_is_not_sent_again(etcd: &Etcd) {
         patience,
         answer,
     };
-    // Of another revision than the session's key.
+    // Its revision differs from that of the session's key.
     let epoch = Epoch::new(session.key.clone(), session.lease, 1);
     let carrying = together(Arc::clone(&etcd.client), Arc::new(epoch), vec![asked]);
     let gives_up = async {

@@ -1,4 +1,4 @@
-//! What the errors of a server and of a connection mean.
+//! Meaning of the errors of a server and of a connection.
 
 use std::error::Error;
 
@@ -8,19 +8,19 @@ use crate::base::io_text::io_text;
 use crate::base::seeded::seeded;
 use crate::store::{Failure, Retry};
 
-/// Why a call has no answer.
+/// The reason for a missing answer.
 pub(super) enum Problem {
     /// The server answered with an error, or the connection broke.
     Status(Status),
-    /// No answer came in time. `dead`: nothing was answered for long.
+    /// No answer came in time. `dead` is true if the member has answered nothing for a long time.
     Silent { dead: bool },
 }
 
-/// Beginnings of the server's own errors. A version that does not know an error of its users for
-/// one of the API sends the text of its package `auth`, as 3.5.0 does for old tokens.
+/// Prefixes of the server's own errors. If a version has no API error for an authentication error,
+/// it sends the text of its package `auth`, as 3.5.0 does for old tokens.
 const SERVER: [&str; 2] = ["etcdserver:", "auth:"];
 
-/// Code of a refusal that ends with a new login.
+/// Code of a refusal that a new login resolves.
 const LOGIN: &str = "login";
 
 /// Code of a full database.
@@ -28,8 +28,8 @@ const FULL: &str = "no-space";
 
 const NEW_LOGIN: &str = "the server no longer takes the token of this client, which logs in again";
 
-/// Part of the text of an error, our code, whether to try again, whether the request may have been
-/// carried out, and advice.
+/// Part of an error's text, our code, the retry policy, true if the request may have been carried
+/// out, and advice.
 type Known = (&'static str, &'static str, Retry, bool, &'static str);
 
 /// Meaning of the server's errors. The page docs/stores/etcd.md has the reasons.
@@ -66,7 +66,7 @@ const KNOWN: &[Known] = &[
         "database space exceeded",
         FULL,
         Retry::Later,
-        // A transaction that the quota has passed is carried out, and then refused.
+        // A transaction that passes the first check of the quota is carried out, and then refused.
         true,
         "the server's database is full, so it takes no lock; compact and defragment it, and disarm its alarm",
     ),
@@ -99,7 +99,8 @@ const KNOWN: &[Known] = &[
         "the URL names a user, and the server has no users; leave the user out, or enable authentication on the server",
     ),
     ("invalid auth token", LOGIN, Retry::Now, false, NEW_LOGIN),
-    // Users or roles have changed since a token was signed (JWT), in both wordings.
+    // Users or roles have changed since the token (JWT) was signed. The server has two wordings for
+    // this.
     (
         "revision of auth store is old",
         LOGIN,
@@ -118,12 +119,12 @@ const KNOWN: &[Known] = &[
 
 const TLS: &str = "give `tls_ca` the authority of the server's certificate, and `tls_client` what the server asks for; the certificate must have the URL's host";
 
-/// Why a call failed.
+/// Converts a problem to the failure of a call.
 pub(super) fn of(problem: &Problem) -> Failure {
     match problem {
         Problem::Silent { .. } => silent(),
         Problem::Status(status) if is_of_tls(status) => Failure {
-            // The request may have left.
+            // The request may have been sent.
             executed: true,
             ..of_tls(&innermost(status))
         },
@@ -146,7 +147,7 @@ pub(super) fn ends_the_connection(problem: &Problem) -> bool {
     }
 }
 
-/// Whether nothing is known of the server: the connection is broken or silent.
+/// True if nothing is known of the server: the connection is broken or silent.
 pub(super) fn is_of_the_connection(problem: &Problem) -> bool {
     match problem {
         Problem::Silent { dead } => *dead,
@@ -154,7 +155,7 @@ pub(super) fn is_of_the_connection(problem: &Problem) -> bool {
     }
 }
 
-/// Whether the server says that a session has ended.
+/// True if the server reports the end of a session.
 pub(super) fn is_end_of_session(problem: &Problem) -> bool {
     match problem {
         Problem::Status(status) => {
@@ -164,7 +165,7 @@ pub(super) fn is_end_of_session(problem: &Problem) -> bool {
     }
 }
 
-/// Whether the error is not the server's own.
+/// True if the error is not the server's own.
 fn is_broken(status: &Status) -> bool {
     let broken = matches!(
         status.code(),
@@ -193,13 +194,13 @@ fn server_error(status: &Status) -> Failure {
     Failure::unavailable(code, format!("{advice} ({said})"), retry, executed)
 }
 
-/// True if the server may carry the request out after this answer. The answer of a full database
-/// comes after its transaction, if that was carried out at all.
+/// True if the server may carry the request out after this answer. A full database answers after
+/// the transaction, if it carries out the transaction at all.
 pub(super) fn may_be_late(failure: &Failure) -> bool {
     failure.executed && failure.code() != FULL
 }
 
-/// An endpoint that cannot be connected to.
+/// The failure to connect to an endpoint.
 pub(super) fn of_transport(error: &tonic::transport::Error) -> Failure {
     let said = innermost(error);
     not_sent(if is_of_tls(error) {
@@ -213,8 +214,8 @@ fn causes(error: &dyn Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
     std::iter::successors(error.source(), |cause| (*cause).source())
 }
 
-/// A connection that broke right after the handshake. With TLS 1.3 a member refuses a client's
-/// certificate then.
+/// The failure of a connection that broke right after the handshake. With TLS 1.3, a member refuses
+/// a client's certificate at that time.
 pub(super) fn of_first_question(problem: &Problem) -> Failure {
     match problem {
         Problem::Status(status) if is_broken(status) => of_tls(&innermost(status)),
@@ -222,7 +223,7 @@ pub(super) fn of_first_question(problem: &Problem) -> Failure {
     }
 }
 
-/// What the cause says that has no further one, in one line.
+/// Returns the text of the innermost cause, in one line.
 fn innermost(error: &dyn Error) -> String {
     let Some(last) = causes(error).last() else {
         return first_line(&error.to_string());
@@ -231,7 +232,7 @@ fn innermost(error: &dyn Error) -> String {
     first_line(&text.unwrap_or_else(|| last.to_string()))
 }
 
-/// Whether the two ends could not agree on an encrypted connection.
+/// True if client and server could not agree on an encrypted connection.
 #[cfg(feature = "tls")]
 fn is_of_tls(error: &dyn Error) -> bool {
     causes(error).any(|cause| {
@@ -265,7 +266,7 @@ pub(super) fn silent() -> Failure {
     )
 }
 
-/// An answer that cannot be read.
+/// The failure for an unreadable answer.
 pub(super) fn garbled() -> Failure {
     Failure::unavailable(
         "protocol",
@@ -276,7 +277,7 @@ pub(super) fn garbled() -> Failure {
     )
 }
 
-/// Other changes were in the way each time.
+/// The failure of a request that met other changes at each try.
 pub(super) fn unsettled() -> Failure {
     Failure::unavailable(
         "conflict",
@@ -286,7 +287,7 @@ pub(super) fn unsettled() -> Failure {
     )
 }
 
-/// `failure`, as the answer to a request that never left.
+/// Returns `failure` as the answer to an unsent request.
 pub(super) fn not_sent(failure: Failure) -> Failure {
     Failure {
         executed: false,
@@ -294,7 +295,7 @@ pub(super) fn not_sent(failure: Failure) -> Failure {
     }
 }
 
-/// The text of a server, cut to one line and 120 characters.
+/// Returns the text of a server, cut to one line and 120 characters.
 fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     line.chars().take(120).collect()

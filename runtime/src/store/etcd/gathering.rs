@@ -1,8 +1,10 @@
-//! Requests of one session gather while [`ENOUGH`] transactions are under way, and leave together.
+//! Sends the requests of one session together. They gather while [`ENOUGH`] transactions are under
+//! way.
 //!
-//! Each transaction costs the server a write to its disk, and most of its CPU. One transaction
-//! takes further ones among its operations, each with a condition of its own. The server reads all
-//! conditions before it changes anything, so a transaction has one request for each directory.
+//! Each transaction costs the server a write to its disk, and most of its CPU time. A transaction
+//! may contain other transactions as operations, each with its own condition. The server reads all
+//! conditions before it changes anything, so a transaction has at most one request for each
+//! directory.
 
 use std::collections::HashSet;
 use std::pin::pin;
@@ -23,20 +25,20 @@ use super::messages::{Operation, Response, TxnResponse};
 use crate::base::seeded::seeded;
 use crate::store::session::service::Answer;
 
-/// While so many transactions are under way, requests gather. With two, the server has the next one
-/// while an answer is on its way.
+/// Requests gather while this many transactions are under way. With two, the server has the next
+/// one while an answer is on its way.
 const ENOUGH: usize = 2;
 
-/// A transaction that takes longer keeps no requests back: its connection may be silent.
+/// A transaction that takes longer than this holds no requests back: its connection may be silent.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// How many requests one transaction has at most. The server takes 128 operations.
+/// Most requests in one transaction. The server takes 128 operations.
 const MOST: usize = 64;
 
-/// How often a transaction is repeated that met another change of the epoch.
+/// Number of tries for a transaction that meets other changes of the epoch.
 const TRIES: usize = 8;
 
-/// What is asked of one directory, and where the answer goes.
+/// A request for one directory, with the channel for its answer.
 pub(super) struct Asked {
     pub(super) directory: String,
     pub(super) operation: Operation,
@@ -44,21 +46,22 @@ pub(super) struct Asked {
     pub(super) answer: oneshot::Sender<Answer<Response>>,
 }
 
-/// The way of a session's requests to the server.
+/// The path of a session's requests to the server.
 pub(super) struct Gathering {
     asked: UnboundedSender<Asked>,
 }
 
 impl Gathering {
-    /// Carries requests until it is dropped. To be called in the runtime that requests run on.
+    /// Starts a task that sends requests until this value is dropped. Must be called in the runtime
+    /// that requests run on.
     pub(super) fn begin(client: Arc<Client>, epoch: Arc<Epoch>) -> Self {
         let (sender, asked) = unbounded_channel();
         tokio::spawn(carry(client, epoch, asked));
         Self { asked: sender }
     }
 
-    /// Carries out `operation`, which changes keys of this directory only, unless the session is
-    /// sealed meanwhile.
+    /// Carries out `operation`, unless the session is sealed in the meantime. The operation must
+    /// change only keys of this directory.
     pub(super) async fn ask(
         &self,
         directory: String,
@@ -66,7 +69,7 @@ impl Gathering {
         patience: Duration,
     ) -> Answer<Response> {
         let (sender, answer) = oneshot::channel();
-        // Without an answer the request may yet be carried out.
+        // Without an answer the request may still be carried out.
         let silent = || Err(failure::silent().into());
         let asked = Asked {
             directory,
@@ -104,9 +107,9 @@ async fn carry(client: Arc<Client>, epoch: Arc<Epoch>, mut asked: UnboundedRecei
     }
 }
 
-/// Takes the requests that leave in one transaction out of those that wait.
+/// Takes the requests of the next transaction out of the waiting ones.
 fn next_of(waiting: &mut Vec<Asked>) -> Vec<Asked> {
-    // What was given up does not leave.
+    // Given-up requests are not sent.
     waiting.retain(|asked| !asked.answer.is_closed());
     let most = if seeded!(CallsPileUp) { 1 } else { MOST };
     let mut directories = HashSet::new();
@@ -142,18 +145,18 @@ pub(super) async fn together(client: Arc<Client>, epoch: Arc<Epoch>, requests: V
     }
 }
 
-/// The answers to requests that are carried out only while the session is not sealed. None if all
-/// requests were given up.
+/// Carries out requests only while the session is not sealed. Returns the requests with their
+/// answers, or none if all requests were given up.
 ///
-/// A request that was given up leaves with no epoch that is read later: it may have been sealed by
-/// then, and the name of its node be another node's.
+/// A given-up request is not sent with an epoch read later. It may have been sealed by then, and
+/// the name of its node may belong to another node.
 async fn unsealed(
     client: &Client,
     epoch: &Epoch,
     mut requests: Vec<Asked>,
 ) -> Option<(Vec<Asked>, Answer<Vec<Response>>)> {
     for _ in 0..TRIES {
-        // In this order. What is given up from here on is sealed by a later epoch.
+        // The order matters: a request given up after this read is sealed by a later epoch.
         let now = epoch.now();
         requests.retain(|asked| !asked.answer.is_closed() || seeded!(GivenUpSentAgain));
         let patience = requests.iter().map(|asked| asked.patience).max()?;
@@ -205,7 +208,7 @@ mod tests {
         leaving.map(|asked| asked.directory).collect()
     }
 
-    /// Fails if two requests for one lock leave in one transaction: both could find it free.
+    /// Fails if two requests for one lock are sent in one transaction: both could find it free.
     #[test]
     fn a_transaction_has_one_request_for_each_directory() {
         let names = ["a", "b", "a", "c", "a"];

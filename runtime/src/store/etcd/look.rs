@@ -1,4 +1,4 @@
-//! Looks at the locks of a cluster.
+//! Inspects the locks of a cluster.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,13 +23,13 @@ use crate::store::session::look::{Directories, Look, Seen};
 use crate::store::session::service::{Answer, Service, Trouble};
 use crate::store::source::{MOST_TOLD, Place};
 
-/// How many nodes an answer has at most: a holder, and those that wait.
+/// Most nodes in an answer: a holder, and the waiting nodes.
 const MOST: usize = MOST_TOLD + 1;
 
-/// How many questions are under way at once.
+/// Number of concurrent requests.
 const AT_ONCE: usize = 32;
 
-/// Looks at the locks of a cluster over a connection of its own.
+/// Inspects the locks of a cluster over a dedicated connection.
 pub(crate) struct EtcdLook {
     etcd: Etcd,
     limit: Duration,
@@ -53,7 +53,7 @@ impl EtcdLook {
         Ok(asking.await?.kvs)
     }
 
-    /// Some keys from `key` on, in their order.
+    /// Returns the first keys from `key` to `range_end`, in their order.
     async fn keys(&self, key: Vec<u8>, range_end: Vec<u8>) -> Answer<Vec<KeyValue>> {
         self.range(RangeRequest {
             key,
@@ -64,7 +64,7 @@ impl EtcdLook {
         .await
     }
 
-    /// The nodes of a directory, in the order in which they were made.
+    /// Returns the nodes of a directory, in the order of their creation.
     async fn directory(&self, directory: &str) -> Answer<Vec<KeyValue>> {
         self.range(RangeRequest {
             key: directory.into(),
@@ -78,7 +78,7 @@ impl EtcdLook {
     }
 
     fn seen(&self, found: &KeyValue) -> Result<Seen, Failure> {
-        // Another client writes something else, or nothing.
+        // Other clients write other values, or none.
         let end = self.etcd.names.parts(beginning(&found.key));
         let end = end.map(|(_, end)| end);
         let value = std::str::from_utf8(&found.value).unwrap_or_default();
@@ -94,7 +94,8 @@ impl EtcdLook {
         })
     }
 
-    /// The nodes of some directories, the first ones with the rest of their leases.
+    /// Returns the nodes of some directories. The first node of each has the remaining time of its
+    /// lease.
     async fn all_seen(&self, directories: &[&[KeyValue]]) -> Answer<Vec<Vec<Seen>>> {
         let firsts = directories.iter().filter_map(|nodes| nodes.first());
         let mut leases: Vec<_> = firsts.map(|first| first.lease).collect();
@@ -106,7 +107,7 @@ impl EtcdLook {
                 .etcd
                 .client
                 .ask(|connection| async move { connection.time_to_live(lease, limit).await });
-            // The lock is shown without its end where that is not answered.
+            // Without an answer, the lock is shown without its end.
             (lease, asking.await.ok().flatten())
         });
         let rest: BTreeMap<_, _> = stream::iter(asked).buffered(AT_ONCE).collect().await;
@@ -136,8 +137,8 @@ impl Look for EtcdLook {
         Ok(seen.into_iter().next().unwrap_or_default())
     }
 
-    /// The keys of one directory follow each other, so that a page has whole directories. The last
-    /// one may be cut, and is the first one of the next page.
+    /// A page has whole directories, because the keys of one directory follow each other. If the
+    /// last one is cut off, it becomes the first one of the next page.
     async fn directories(
         &mut self,
         first: &str,
@@ -155,7 +156,7 @@ impl Look for EtcdLook {
         let mut pages: Vec<(String, String, Vec<KeyValue>)> = Vec::new();
         let last = found.last().map(|last| last.key.clone());
         for found in found {
-            // Other keys below the prefix are no locks. A node's own name may be no text.
+            // Other keys below the prefix are not locks. A node's own name may be invalid UTF-8.
             let path = beginning(&found.key);
             let Some((key, end)) = self.etcd.names.parts(path) else {
                 continue;
@@ -191,7 +192,7 @@ impl Look for EtcdLook {
         Ok(Directories { found, next })
     }
 
-    /// The revocation goes with the session, whatever becomes of this process.
+    /// The revocation ends with the node's session, even if this process is gone.
     async fn revoke(&mut self, node: &Seen, session: i64, name: Token) -> Answer<bool> {
         let key = revocation(&self.etcd.names.session(session), name, node.fence);
         let request = TxnRequest {
@@ -253,18 +254,18 @@ impl Look for EtcdLook {
     }
 }
 
-/// The text at the start of a key.
+/// Returns the part of a key before the first invalid UTF-8.
 fn beginning(key: &[u8]) -> &str {
     let text = key.utf8_chunks().next();
     text.map_or("", |chunk| chunk.valid())
 }
 
-/// A key as a text, which other stores have for it: a character for each byte.
+/// Converts a key to text, one character for each byte, because other stores use text.
 fn name_of(key: &[u8]) -> String {
     key.iter().map(|byte| char::from(*byte)).collect()
 }
 
-/// The key of such a text.
+/// Converts such a text back to its key.
 fn key_of(name: &str) -> Vec<u8> {
     name.chars().filter_map(|c| u8::try_from(c).ok()).collect()
 }

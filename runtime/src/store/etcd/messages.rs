@@ -1,14 +1,14 @@
 //! The messages of etcd's API, version 3, as far as locks need them.
 //!
-//! The field numbers are those of the server's `rpc.proto` and `kv.proto`. What a message has
-//! beside these fields is not sent, and is skipped in answers.
+//! The field numbers are those of the server's `rpc.proto` and `kv.proto`. Other fields of a
+//! message are not sent, and are skipped in answers.
 //!
-//! They are written here and not generated, because a generator needs `protoc` wherever a service
-//! is built (the crate `etcd-client` does). `docs/stores/etcd.md` has the other reasons.
+//! The messages are written by hand, because a generator needs `protoc` wherever a service is
+//! built, as the crate `etcd-client` does. `docs/stores/etcd.md` has the other reasons.
 
 use prost::{Message, Oneof};
 
-/// Where and when an answer was made.
+/// Origin and revision of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub(crate) struct Header {
     #[prost(uint64, tag = "1")]
@@ -193,7 +193,7 @@ pub(crate) struct GrantResponse {
     pub(crate) ttl: i64,
 }
 
-/// A lease: the request of a revocation, of a keep-alive, and of the rest of its time.
+/// A lease, in requests to revoke it, to keep it alive, or to get its remaining time.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub(crate) struct LeaseId {
     #[prost(int64, tag = "1")]
@@ -210,7 +210,7 @@ pub(crate) struct KeepAliveResponse {
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub(crate) struct TimeToLiveResponse {
-    /// In seconds. Negative when there is no such lease.
+    /// In seconds. Negative for an unknown lease.
     #[prost(int64, tag = "3")]
     pub(crate) ttl: i64,
 }
@@ -221,7 +221,7 @@ pub(crate) struct WatchRequest {
     pub(crate) create: Option<WatchCreate>,
 }
 
-/// The value of `filters` that leaves out what is put.
+/// The value of `filters` that leaves out puts.
 pub(crate) const NO_PUT: i32 = 0;
 
 #[derive(Clone, PartialEq, Eq, Message)]
@@ -242,7 +242,7 @@ pub(crate) struct WatchResponse {
     pub(crate) events: Vec<Event>,
 }
 
-/// The value of `kind` of a key that was put.
+/// The value of `kind` for a put.
 pub(crate) const PUT: i32 = 0;
 
 #[derive(Clone, PartialEq, Message)]
@@ -324,7 +324,7 @@ impl From<TxnRequest> for Operation {
 }
 
 impl TxnResponse {
-    /// The header of the answer to the operation at `at`, which was a put.
+    /// Returns the header of the answer to the put at index `at`.
     pub(crate) fn put(&self, at: usize) -> Option<Header> {
         match self.responses.get(at)?.response.as_ref()? {
             Response::Put(put) => put.header,
@@ -332,7 +332,7 @@ impl TxnResponse {
         }
     }
 
-    /// The answer to the operation at `at`, which was a range.
+    /// Returns the answer to the range request at index `at`.
     pub(crate) fn range(&self, at: usize) -> Option<&RangeResponse> {
         match self.responses.get(at)?.response.as_ref()? {
             Response::Range(range) => Some(range),

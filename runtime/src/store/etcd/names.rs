@@ -1,9 +1,9 @@
-//! Which key of etcd is which node.
+//! Maps nodes to keys of etcd.
 //!
-//! `<prefix>/<lock's key>/<lease>-<name>`: the lock's key with `/` and `%` percent-encoded, so that
-//! no directory is a part of another. A session has a key of its own, `<prefix>/%/<lease>`, in a
-//! directory that no lock has. Below it, `<prefix>/%/<lease>/<name>` tells the session that its
-//! node of this name is wanted back by force.
+//! A node has the key `<prefix>/<lock's key>/<lease>-<name>`. The lock's key has `/` and `%`
+//! percent-encoded, so that no directory is part of another. A session has its own key
+//! `<prefix>/%/<lease>`, in a directory that no lock has. Below it,
+//! `<prefix>/%/<lease>/<name>-<fence>` revokes the session's node with this name and fence.
 
 use std::fmt::Write as _;
 
@@ -25,14 +25,14 @@ impl Names {
         Self { prefix }
     }
 
-    /// What all nodes of the lock's key begin with.
+    /// Returns the prefix of all nodes of the lock's key.
     pub(crate) fn directory(&self, key: &str) -> String {
         let mut directory = self.beginning(key);
         directory.push('/');
         directory
     }
 
-    /// What all nodes begin with of keys that begin so.
+    /// Returns the prefix of all nodes of the locks' keys that start with `key`.
     pub(super) fn beginning(&self, key: &str) -> String {
         let mut beginning = String::with_capacity(self.prefix.len() + key.len() + 2);
         beginning.push_str(&self.prefix);
@@ -47,16 +47,17 @@ impl Names {
         beginning
     }
 
-    /// The lock's key and the rest of a node's name, if it is below the prefix.
+    /// Splits the key of a node into the lock's key and the rest. None if the node is not below the
+    /// prefix.
     pub(crate) fn parts<'a>(&self, node: &'a str) -> Option<(String, &'a str)> {
         let below = node.strip_prefix(&self.prefix)?.strip_prefix('/')?;
         let (directory, node) = below.split_once('/')?;
         let key = percent_decoded(directory)?;
-        // One key has one directory.
+        // Each lock's key has one directory, so other encodings are not accepted.
         (self.beginning(&key).ends_with(directory)).then_some((key, node))
     }
 
-    /// The node of the session with this lease.
+    /// Returns the key of the node in the session with this lease.
     pub(crate) fn node(&self, lease: i64, node: &Node) -> String {
         let lease = if seeded!(NodesOfAnySession) { 0 } else { lease };
         let mut name = self.directory(&node.key);
@@ -64,18 +65,18 @@ impl Names {
         name
     }
 
-    /// The key of a session.
+    /// Returns the key of a session.
     pub(crate) fn session(&self, lease: i64) -> String {
         format!("{}/%/{lease:016x}", self.prefix)
     }
 }
 
-/// The key that tells a session that its node of this name and fence is wanted back.
+/// Returns the key that revokes the session's node with this name and fence.
 pub(crate) fn revocation(session: &str, name: Token, fence: Fence) -> String {
     format!("{session}/{}-{}", name.hex(), fence.get())
 }
 
-/// Which node of the session such a key means.
+/// Returns the name and the fence of the node that such a key revokes.
 pub(crate) fn revoked(session: &str, key: &[u8]) -> Option<(Token, Fence)> {
     let key = std::str::from_utf8(key).ok()?;
     let node = key.strip_prefix(session)?.strip_prefix('/')?;
@@ -83,14 +84,14 @@ pub(crate) fn revoked(session: &str, key: &[u8]) -> Option<(Token, Fence)> {
     Some((Token::parse(name)?, Fence::new(fence.parse().ok()?)))
 }
 
-/// The lease and the name of a node, as its own key's end says them.
+/// Parses the lease and the name of a node from the end of its key.
 pub(crate) fn own(node: &str) -> Option<(i64, Token)> {
     let (lease, name) = node.split_once('-')?;
     let lease = hexadecimal(lease)?;
     Some((lease.cast_signed(), Token::parse(name)?))
 }
 
-/// The first key behind all keys that begin with `prefix`, which is not empty.
+/// Returns the first key after all keys that start with `prefix`, which must not be empty.
 pub(crate) fn end_of(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     if let Some(last) = end.last_mut() {

@@ -1,8 +1,8 @@
-//! The names of a session's nodes, which are given again.
+//! Reusable names for the nodes of a session.
 //!
-//! The server keeps each key that was ever made until it compacts, and goes through all of them in
-//! a directory for each lock. With names that are given again, a lock costs the same however often
-//! it was taken. A name is free when no request for its former node can be carried out any more.
+//! The server keeps each key ever created until it compacts, and goes through all of them in a
+//! directory for each lock. With reused names, a lock costs the same no matter how often it was
+//! taken. A name is free once no request for its former node can still be carried out.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,17 +11,17 @@ use crate::base::seeded::seeded;
 use crate::base::token::Token;
 use crate::store::session::service::{Answer, Node, Trouble};
 
-/// Whether a node is there, when a request for it is over.
+/// Existence of a node after a request for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum There {
-    /// It is not, and no earlier request makes it any more.
+    /// It does not exist, and no earlier request can create it.
     No,
     Maybe,
-    /// The request has not made it.
+    /// The request has not created it.
     AsBefore,
 }
 
-/// A name that a node has.
+/// A name in use by a node.
 #[derive(Debug)]
 struct Taken {
     /// See [`Node::number`].
@@ -30,14 +30,14 @@ struct Taken {
     may_be_there: bool,
 }
 
-/// The names of a session's nodes. In the directory of each key they are numbered.
+/// The names of a session's nodes, numbered in the directory of each key.
 #[derive(Debug, Default)]
 pub(super) struct NodeNames {
     by_key: Mutex<KeyMap<Vec<Option<Taken>>>>,
 }
 
 impl There {
-    /// After a request that makes nothing where it fails for certain.
+    /// Returns `done` after a success. A failed request creates nothing if its failure is certain.
     pub(super) fn after<T>(answer: &Answer<T>, done: Self) -> Self {
         match answer {
             Ok(_) => done,
@@ -52,7 +52,7 @@ impl NodeNames {
         self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A name for the node with this number.
+    /// Returns a name for the node with this number.
     pub(super) fn take(&self, key: &FullKey, number: u64) -> Token {
         let mut by_key = self.by_key();
         let names = by_key.entry(key.clone()).or_default();
@@ -71,8 +71,8 @@ impl NodeNames {
         Token::numbered(key.hash_of_process(), at)
     }
 
-    /// A request for the node begins. Returns false where the node is gone, and its name is free or
-    /// another's. [`ends`](Self::ends) is to follow.
+    /// Records the start of a request for the node. [`ends`](Self::ends) must follow. Returns false
+    /// if the node is gone, and its name is free or belongs to another node.
     pub(super) fn begins(&self, node: &Node) -> bool {
         let mut by_key = self.by_key();
         let names = by_key.get_mut(&node.key);
@@ -81,7 +81,7 @@ impl NodeNames {
         taken.map(|taken| taken.under_way += 1).is_some()
     }
 
-    /// A request for the node is over.
+    /// Records the end of a request for the node.
     pub(super) fn ends(&self, node: &Node, there: There) {
         let mut by_key = self.by_key();
         let Some(names) = by_key.get_mut(&node.key) else {
@@ -130,7 +130,7 @@ mod tests {
         names.ends(node, there);
     }
 
-    /// Fails if a lock that is taken again and again leaves more and more names behind.
+    /// Fails if a repeatedly taken lock leaves more and more names behind.
     #[test]
     fn a_name_is_given_again() {
         let names = NodeNames::default();
@@ -147,7 +147,7 @@ mod tests {
         assert!(names.by_key().is_empty(), "nothing is left of the key");
     }
 
-    /// Fails if a request that was lost could remove or make a later node of its name.
+    /// Fails if a lost request could remove or create a later node of the same name.
     #[test]
     fn a_name_is_kept_while_a_request_may_be_carried_out() {
         let names = NodeNames::default();

@@ -1,4 +1,4 @@
-//! The parts of transactions, and what their answers show.
+//! The parts of transactions, and the contents of their answers.
 
 use super::failure;
 use super::messages::{
@@ -11,18 +11,18 @@ use crate::owner::Owner;
 use crate::store::Failure;
 use crate::store::session::service::First;
 
-/// The holder, as its node names it.
+/// Returns the holder from the value of its node.
 pub(super) fn owner(first: &KeyValue) -> Option<Owner> {
     Owner::read(std::str::from_utf8(&first.value).ok()?)
 }
 
-/// The first key that the operation at `at` found.
+/// Returns the first key that the operation at index `at` found.
 pub(crate) fn one(answer: &TxnResponse, at: usize) -> Result<Option<&KeyValue>, Failure> {
     let range = answer.range(at).ok_or_else(failure::garbled)?;
     Ok(range.kvs.first())
 }
 
-/// What the first node of a directory says of itself, with `count` nodes in all.
+/// Describes the first node of a directory with `count` nodes.
 pub(super) fn head(found: &KeyValue, count: i64) -> Result<First, Failure> {
     Ok(First {
         fence: fence(found.create_revision)?,
@@ -35,12 +35,13 @@ pub(super) fn fence(revision: i64) -> Result<Fence, Failure> {
     Ok(Fence::new(revision))
 }
 
-/// The revision that a fence was made of.
+/// Returns the revision that a fence was made of.
 pub(super) fn revision_of(fence: Fence) -> Result<i64, Failure> {
     i64::try_from(fence.get()).map_err(|_| failure::garbled())
 }
 
-/// That the key was made, or changed last, at `at`; 0 for no such key.
+/// The condition that the key was created, or last changed, at revision `at`. With 0 the key must
+/// not exist.
 pub(super) fn revision(target: i32, key: impl AsRef<[u8]>, at: i64) -> Compare {
     let operand = if target == MODIFICATION {
         Operand::ModRevision(at)
@@ -76,7 +77,7 @@ pub(super) fn get(key: &str) -> Operation {
     .into()
 }
 
-/// The node that was made first, with its owner.
+/// Finds the oldest node, with its owner.
 pub(super) fn first(directory: &str) -> Operation {
     RangeRequest {
         key: directory.into(),

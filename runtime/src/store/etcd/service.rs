@@ -1,4 +1,4 @@
-//! What the session store asks of etcd.
+//! Implements the session store's interface for etcd.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,13 +28,13 @@ use crate::store::session::service::{
 };
 use crate::store::{Failure, Retry, StoreEvent};
 
-/// What the node of a lock says that is kept after its holder: it has no owner.
+/// Value of a node whose lock is kept after its holder. It has no owner.
 pub(super) const KEPT: &str = "(kept)";
 
-/// How many nodes are looked at in one transaction.
+/// Number of nodes that one transaction looks at.
 const LOOKS: usize = 100;
 
-/// A cluster of etcd.
+/// An etcd cluster.
 pub(crate) struct Etcd {
     pub(super) client: Arc<Client>,
     pub(super) names: Names,
@@ -59,7 +59,7 @@ impl Etcd {
         asking.await.map(drop)
     }
 
-    /// The node that was made last before `revision`.
+    /// Returns the newest node of the directory from before `revision`.
     async fn before(
         &self,
         node: &Node,
@@ -118,7 +118,7 @@ impl Service for Etcd {
         let header = match asking.await {
             Ok(answer) => answer.header.ok_or_else(failure::garbled)?,
             Err(trouble) => {
-                // Without an answer to this the lease ends by itself.
+                // If this fails, the lease ends automatically.
                 let _ = self.revoke(granted.id, patience).await;
                 return Err(not_open(trouble, false));
             }
@@ -133,16 +133,16 @@ impl Service for Etcd {
         Ok((session, Timeout(Duration::from_secs(lasts))))
     }
 
-    /// A leader that was stopped may answer a heartbeat before it knows of its successor, which
-    /// counts the lease from earlier. So a heartbeat counts once the same member has then answered
-    /// a read by quorum in the same term: there was no successor yet.
+    /// A leader that resumes after a pause may answer a heartbeat before it knows of its successor.
+    /// The successor counts the lease from an earlier time. So a heartbeat counts once the same
+    /// member has then answered a quorum read in the same term: there was no successor yet.
     async fn heartbeat(&self, session: &Session, patience: Duration) -> Answer<()> {
         let lease = session.lease;
         let asking = self
             .client
             .ask(|connection| async move { connection.keep_alive(lease, patience).await });
         let kept = asking.await?;
-        // A shorter lease ends before its locks.
+        // A shorter lease would end before its locks.
         if !session.is_kept(kept.ttl) {
             return Err(Trouble::Ended);
         }
@@ -168,8 +168,9 @@ impl Service for Etcd {
         }
     }
 
-    /// Watches the session's own key, which goes with its lease, and the keys below it. The key's
-    /// end is certain, so the session's holders are told before the next holder has its turn.
+    /// Watches the session's own key, which ends with its lease, and the keys below it. The
+    /// deletion of the key proves the end of the session, so the session's holders are notified
+    /// before the next holder has its turn.
     async fn ended(
         &self,
         session: &Session,
@@ -280,7 +281,7 @@ impl Service for Etcd {
         self.unmake(session, node, patience).await
     }
 
-    /// Gives the node a lease of its own.
+    /// Gives the node a separate lease.
     async fn keep(
         &self,
         session: &Session,
@@ -302,7 +303,7 @@ impl Service for Etcd {
             Err(failed) => return Err(failed),
         };
         if !found {
-            // A lease without a key ends by itself.
+            // If this fails, the lease ends automatically.
             let _ = self.revoke(lease, patience).await;
         }
         Ok(found)
@@ -345,15 +346,15 @@ impl Service for Etcd {
     }
 }
 
-/// Whether one member has answered both in the term of one leader.
+/// True if one member has answered both in the term of one leader.
 fn is_one_term(one: Header, other: Header) -> bool {
     (one.member_id, one.raft_term) == (other.member_id, other.raft_term)
 }
 
-/// Why a session was not opened.
+/// Converts the reason why a session was not opened.
 fn not_open(trouble: Trouble, executed: bool) -> Failure {
     match trouble {
-        // The request for a lock did not leave.
+        // The request for a lock was not sent.
         Trouble::Failed(failure) => Failure {
             executed,
             ..failure
@@ -367,7 +368,8 @@ fn not_open(trouble: Trouble, executed: bool) -> Failure {
     }
 }
 
-/// The lease that a node was to be kept with has ended before the node had it. The session goes on.
+/// The failure for a separate lease that ended before its node was attached to it. The session
+/// continues.
 fn kept_too_late() -> Failure {
     Failure::unavailable(
         "slow",

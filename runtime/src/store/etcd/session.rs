@@ -1,4 +1,4 @@
-//! A session as the server knows it: a lease, and the key that is its epoch.
+//! A session as the server knows it: a lease, and the key with its epoch.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,21 +16,21 @@ use crate::base::seeded::seeded;
 use crate::base::token::Token;
 use crate::store::session::service::{Answer, Node, Trouble};
 
-/// The most calls of a session that look for their turns at once. After a lost connection all calls
-/// that wait look again, and a heartbeat waits behind their requests only.
+/// Most calls of a session that look for their turns at once. After a lost connection all waiting
+/// calls look again, and a heartbeat must wait only behind this many.
 const LOOKS_AT_ONCE: usize = 64;
 
-/// A lease of the server, with the key that is its epoch.
+/// A lease of the server, and the key with its epoch.
 pub(crate) struct Session {
     pub(super) lease: i64,
-    /// Its time in seconds, as it was granted.
+    /// Granted lifetime in seconds.
     ttl: i64,
     pub(super) key: String,
     pub(super) epoch: Arc<Epoch>,
     pub(super) gathering: Gathering,
     pub(super) names: NodeNames,
-    /// Nodes for which a transaction without an answer may be carried out yet, each with the epoch
-    /// in which it was doubted last.
+    /// Nodes for which an unanswered transaction may still be carried out, each with the epoch of
+    /// its last doubt.
     doubts: Mutex<HashMap<Token, i64>>,
     /// Locked while the session is sealed.
     pub(super) sealing: tokio::sync::Mutex<()>,
@@ -38,7 +38,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// To be called in the runtime that requests run on.
+    /// Must be called in the runtime that requests run on.
     pub(super) fn new(
         client: Arc<Client>,
         (lease, ttl): (i64, i64),
@@ -59,7 +59,7 @@ impl Session {
         }
     }
 
-    /// Returns true if a heartbeat has prolonged the lease by as much as it was granted.
+    /// True if a heartbeat has prolonged the lease by at least its granted lifetime.
     pub(super) fn is_kept(&self, ttl: i64) -> bool {
         0 < ttl && self.ttl <= ttl
     }
@@ -68,17 +68,18 @@ impl Session {
         self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A name for a new node.
+    /// Returns a name for a new node.
     pub(super) fn name(&self, key: &FullKey, number: u64) -> Token {
         self.names.take(key, number)
     }
 
-    /// A request begins that makes the node. Returns false where the node was removed for good.
+    /// Records the start of a request that creates the node. Returns false if the node was removed
+    /// for good.
     pub(super) fn begins(&self, node: &Node) -> bool {
         self.names.begins(node) || seeded!(NodesOfAnySession)
     }
 
-    /// Remembers nodes for which a transaction may be carried out late.
+    /// Remembers the nodes if `answer` means that the transaction may be carried out late.
     pub(super) fn doubt<T>(&self, nodes: &[Node], answer: Answer<T>) -> Answer<T> {
         if let Err(Trouble::Failed(failure)) = &answer
             && failure::may_be_late(failure)

@@ -1,4 +1,4 @@
-//! What a [`Space`](super::space::Space) contains: locks, queues, and a mailbox for each pool.
+//! The contents of a [`Space`](super::space::Space): locks, queues, and a mailbox for each pool.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -13,16 +13,16 @@ use crate::base::id_map::IdMap;
 use crate::base::token::Token;
 use crate::store::{CLAIM, Renewal, Reply, StoreEvent};
 
-/// How many acquisitions there are at least between sweeps of expired entries.
+/// Minimum number of acquisitions between sweeps of expired entries.
 const SWEEP_EVERY: usize = 1024;
 
-/// The keys that are not free, and the pools.
+/// The keys of a space, except free ones, with its queues, results and pools.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     pub(super) by_key: KeyMap<Entry>,
     /// The pools that queue for a key, the first one first. No queue is empty.
     pub(super) queues: KeyMap<VecDeque<Waiting>>,
-    /// What is kept beside keys, which may be free or not.
+    /// Results kept beside keys, which may be free or not.
     pub(super) results: Results,
     pub(super) pools: IdMap<PoolId, Mailbox>,
     last_pool: u64,
@@ -38,7 +38,7 @@ pub(super) struct Mailbox {
 }
 
 impl Entries {
-    /// Opens a mailbox for a further pool.
+    /// Opens a mailbox for another pool.
     pub(super) fn open(&mut self) -> PoolId {
         self.last_pool += 1;
         let pool = PoolId(self.last_pool);
@@ -46,7 +46,7 @@ impl Entries {
         pool
     }
 
-    /// Whether there is a pool, a key that is not free, or a result.
+    /// True if there is a pool, a key that is not free, or a result.
     pub(super) fn are_used(&self, now: Instant) -> bool {
         !self.pools.is_empty()
             || self.by_key.values().any(|entry| now < entry.expires)
@@ -117,14 +117,14 @@ impl Entries {
         Reply::AcquiredAll(taken.collect())
     }
 
-    /// Tells the first pool in the key's queue that the key may have room.
+    /// Notifies the first pool in the key's queue that the key may have room.
     pub(super) fn invite(&mut self, key: &FullKey) {
         if let Some(first) = self.first(key) {
             self.tell(first, StoreEvent::Turn(key.clone()));
         }
     }
 
-    /// The first pool in the key's queue.
+    /// Returns the first pool in the key's queue.
     pub(super) fn first(&self, key: &FullKey) -> Option<PoolId> {
         let queue = self.queues.get(key)?;
         queue.front().map(|waiting| waiting.pool)
@@ -156,7 +156,7 @@ impl Entries {
         }
     }
 
-    /// Hands a free key to the first pool in its queue. Returns whether there was one.
+    /// Hands a free key to the first pool in its queue. Returns true if there was one.
     pub(super) fn hand_to_first(&mut self, key: &FullKey, now: Instant) -> bool {
         let Some(queue) = self.queues.get_mut(key) else {
             return false;
@@ -218,7 +218,7 @@ impl Entries {
             entry.state = State::Kept(*taken);
             entry.expires = now + keep;
             // The key is not handed to the first pool in the queue. That pool asks again now, and
-            // learns when to ask next.
+            // its answer shows when to ask next.
             self.invite(key);
         } else if found || revoked {
             self.free(key, now);
@@ -233,7 +233,7 @@ impl Entries {
         }
     }
 
-    /// Takes `pool` out of the queue of `key`. If the key was handed to `pool`, the next pool gets
+    /// Removes `pool` from the queue of `key`. If the key was handed to `pool`, the next pool gets
     /// it.
     pub(super) fn leave(&mut self, pool: PoolId, key: &FullKey, now: Instant) {
         self.unqueue(pool, key);
@@ -252,7 +252,7 @@ impl Entries {
         }
     }
 
-    /// Forgets `pool`, which was closed. Its locks stay until their ttl is over.
+    /// Forgets the closed `pool`. Its locks stay until their ttl is over.
     pub(super) fn forget(&mut self, pool: PoolId, now: Instant) {
         self.pools.remove(&pool);
         let handed = |entry: &Entry| entry.pool == pool && matches!(entry.state, State::Handed);
@@ -272,7 +272,7 @@ impl Entries {
         entry.prune(now).then_some(entry)
     }
 
-    /// Now and then, removes the keys that have expired without a release.
+    /// Now and then, removes the keys that expired without a release.
     pub(super) fn sweep(&mut self, now: Instant) {
         self.since_sweep += 1;
         if self.since_sweep > SWEEP_EVERY.max(self.left_by_sweep) {

@@ -1,4 +1,4 @@
-//! One key of a [`Space`](super::space::Space), and what a pool asks of it.
+//! One key of a [`Space`](super::space::Space), and the parameters of a pool's request for it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use crate::base::token::Token;
 use crate::fence::Fence;
 use crate::owner::Owner;
 
-/// Names a pool in a [`Space`](super::space::Space).
+/// Identifies a pool in a [`Space`](super::space::Space).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct PoolId(pub(super) u64);
 
-/// One key that is not free.
+/// A key that is not free.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) state: State,
-    /// The pool that has the key.
+    /// The pool with the key.
     pub(super) pool: PoolId,
     pub(super) expires: Instant,
 }
 
-/// An acquisition, as far as its owner is concerned.
+/// Fence, function and time of an acquisition.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taken {
     pub(super) fence: Fence,
@@ -38,7 +38,7 @@ pub(super) struct Share {
     pub(super) taken: Taken,
     pub(super) pool: PoolId,
     pub(super) ends: Instant,
-    /// Whether it was taken away by force.
+    /// True if it was taken away by force.
     pub(super) revoked: bool,
 }
 
@@ -46,12 +46,12 @@ pub(super) struct Share {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waiting {
     pub(super) pool: PoolId,
-    /// The function whose call queued first.
+    /// Function of the call that queued first.
     pub(super) function: &'static str,
     pub(super) since: Instant,
 }
 
-/// Why a key is not free.
+/// The state of a key that is not free.
 #[derive(Debug)]
 pub(super) enum State {
     Held {
@@ -59,9 +59,9 @@ pub(super) enum State {
         taken: Taken,
         reserved_fences: u32,
     },
-    /// The lock was taken away by force from this token, whose body may not have ended yet.
+    /// The lock was taken away by force from this token. The holder's body may not have ended yet.
     Revoked { token: Token, taken: Taken },
-    /// The key was handed to the pool, and the pool has not confirmed yet.
+    /// The key was handed to the pool, but the pool has not confirmed yet.
     Handed,
     /// The holder has released the key with `keep`, and it stays taken until it expires.
     Kept(Taken),
@@ -73,8 +73,9 @@ pub(super) enum State {
 }
 
 impl Entry {
-    /// The time at which the key may have room for a call of this limit: so many of the bounded
-    /// shares have ended then that fewer are left, or the lock has.
+    /// Returns the time when the key may have room for a call with this limit. Among bounded
+    /// shares, it is the time when fewer than the limit are left, or the first end for a call
+    /// without a limit. Otherwise it is the end of the lock.
     pub(super) fn next_end(&self, Limit(most): Limit) -> Instant {
         match &self.state {
             State::Shared { limit, shares } if *limit > 0 => {
@@ -92,7 +93,7 @@ impl Entry {
         }
     }
 
-    /// The owner, if one token has the key alone.
+    /// Returns the owner, if one token has the key alone.
     pub(super) fn owner(&self) -> Option<Arc<Owner>> {
         match &self.state {
             State::Held { taken, .. } => Some(Arc::new(Owner::here(taken.function))),
@@ -100,7 +101,7 @@ impl Entry {
         }
     }
 
-    /// Removes the shares that have ended. Returns whether the entry has not expired.
+    /// Removes the expired shares. Returns true if the entry has not expired.
     pub(super) fn prune(&mut self, now: Instant) -> bool {
         if let State::Shared { shares, .. } = &mut self.state {
             shares.retain(|_, share| now < share.ends);
@@ -124,7 +125,7 @@ pub(super) struct Params<'a> {
 }
 
 impl<'a> Params<'a> {
-    /// A call that tries once, and reserves no fences.
+    /// Returns the parameters of a call that tries once and reserves no fences.
     pub(super) fn of(
         key: &'a FullKey,
         token: Token,
@@ -141,12 +142,12 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// `queue`: whether the call takes a place in the queue if the lock is held.
+    /// Sets `queue`: true if the call takes a place in the queue when the lock is held.
     pub(super) fn queueing(self, queue: bool) -> Self {
         Self { queue, ..self }
     }
 
-    /// The acquisition that these parameters ask for.
+    /// Returns the acquisition that these parameters request.
     pub(super) fn taken(&self, fence: Fence, since: Instant) -> Taken {
         Taken {
             fence,
@@ -155,7 +156,7 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// The place in a queue that these parameters ask for.
+    /// Returns the place in a queue that these parameters request.
     pub(super) fn waiting(&self, pool: PoolId, since: Instant) -> Waiting {
         Waiting {
             pool,
@@ -165,6 +166,6 @@ impl<'a> Params<'a> {
     }
 }
 
-/// How many shares a join allows at most; 0 for no bound.
+/// Maximum number of shares that a join allows; 0 for no bound.
 #[derive(Clone, Copy)]
 pub(super) struct Limit(pub(super) u32);

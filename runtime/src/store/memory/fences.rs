@@ -5,11 +5,11 @@ use std::time::SystemTime;
 
 use crate::fence::Fence;
 
-/// The last fence that this process was given. All spaces have it in common: a space that is
-/// forgotten and made again gives greater fences than before.
+/// The latest fence of this process. All spaces share it, so a space that is made again under its
+/// name gives greater fences than before.
 static LAST_FENCE: AtomicU64 = AtomicU64::new(0);
 
-/// The first of `1 + reserved_fences` new fences.
+/// Returns the first of `1 + reserved_fences` new fences.
 pub(super) fn next_fence(reserved_fences: u32) -> Fence {
     let micros = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)

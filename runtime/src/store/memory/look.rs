@@ -1,4 +1,4 @@
-//! What there is of a lock in this process, for people; and taking it away from its holders.
+//! Shows the locks in this process to people, and takes them away from their holders.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,13 +15,13 @@ use crate::store::source::{MOST_TOLD, PAGE, Page, Place};
 use crate::store::{GRACE, StoreEvent};
 
 impl Space {
-    /// What there is of a lock.
+    /// Returns the information on a lock.
     pub(crate) fn look(&self, key: &FullKey) -> LockInfo {
         let now = self.clock.now();
         self.entries().look(key, now)
     }
 
-    /// The next locks in the order of their keys.
+    /// Returns the next locks in the order of their keys.
     pub(crate) fn page(&self, namespace: &str, pattern: &Pattern, place: &Place) -> Page {
         let now = self.clock.now();
         let mut entries = self.entries();
@@ -44,7 +44,7 @@ impl Space {
         Page { locks, next }
     }
 
-    /// Takes a lock away from its holders. Returns what was there.
+    /// Takes a lock away from its holders. Returns the information from before.
     pub(crate) fn take_away(&self, key: &FullKey) -> LockInfo {
         let now = self.clock.now();
         let mut entries = self.entries();
@@ -158,7 +158,7 @@ impl Taken {
     }
 }
 
-/// The time that was so long ago.
+/// Returns the time `span` ago.
 fn before(span: Duration) -> SystemTime {
     let now = SystemTime::now();
     now.checked_sub(span).unwrap_or(now)

@@ -11,7 +11,7 @@ use crate::selftest::conformance::{self, Promises};
 use crate::store::OpId;
 
 const TTL: Duration = Duration::from_secs(60);
-/// With each acquisition the fences get a minute ahead of the clock, which counts microseconds.
+/// Each acquisition puts the fences another minute ahead of the clock, which counts microseconds.
 const RESERVED: u32 = 60_000_000;
 
 #[tokio::test]
@@ -39,7 +39,8 @@ fn ask(store: &mut MemoryStore, op: Op) -> Reply {
     }
 }
 
-/// The fence, if `store` takes the one key of these tests. It does not queue.
+/// Acquires the one key of these tests, without a queue. Returns the fence if `store` takes the
+/// key.
 fn take(store: &mut MemoryStore, token: Token, ttl: Duration) -> Option<Fence> {
     let op = Op::Acquire {
         key: FullKey::from("k"),
@@ -87,7 +88,7 @@ fn pools_share_by_their_name_alone() {
     }
 }
 
-/// Fails if a process that opens pools of ever new names keeps them all.
+/// Fails if a process that opens pools with ever new names keeps all the names.
 #[test]
 fn a_name_is_forgotten_with_its_last_pool() {
     let mut first = named("tests-forgotten");
@@ -101,8 +102,8 @@ fn a_name_is_forgotten_with_its_last_pool() {
     assert!(!space::is_known("tests-forgotten"), "it is of no use");
 }
 
-/// Fails if the next pool of the name takes a lock whose lease runs on, or if an expired lock keeps
-/// its name.
+/// Fails if the next pool of the name takes a lock whose lease is not over, or if an expired lock
+/// keeps its name.
 #[test]
 fn a_lock_outlives_the_last_pool_until_its_ttl_ends() {
     let held = token();
@@ -123,8 +124,8 @@ fn a_lock_outlives_the_last_pool_until_its_ttl_ends() {
     assert!(!space::is_known("tests-outlives"), "its lease is over");
 }
 
-/// Fails if the fences of a name begin again with the clock, which its reserved fences were ahead
-/// of.
+/// Fails if the fences of a name begin again with the clock, although its reserved fences were
+/// ahead of the clock.
 #[test]
 fn fences_grow_beyond_the_last_pool() {
     let mut fences = Vec::new();
@@ -144,7 +145,7 @@ fn fences_grow_beyond_the_last_pool() {
     );
 }
 
-/// Fails if a name is forgotten while a pool enters it: the next pool would have locks of its own.
+/// Fails if a name is forgotten while a pool enters it: the next pool would have separate locks.
 #[test]
 fn pools_that_come_and_go_exclude_each_other() {
     static INSIDE: AtomicU32 = AtomicU32::new(0);

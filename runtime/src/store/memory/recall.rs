@@ -1,4 +1,4 @@
-//! Kept results in the place of locks, and locks that change hands.
+//! Kept results instead of locks, and adopted locks.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use crate::store::Reply;
 use crate::store::kept::Record;
 
 impl Entries {
-    /// The result that is kept for the key and the function, or else as [`acquire`](Self::acquire).
+    /// Returns the result kept for the key and the function. If there is none, works like
+    /// [`acquire`](Self::acquire).
     pub(super) fn recall(&mut self, pool: PoolId, params: &Params<'_>, now: Instant) -> Reply {
         match self.results.of(params.key, params.function, now) {
             Some(kept) => Reply::Recalled(kept),
@@ -20,7 +21,7 @@ impl Entries {
         }
     }
 
-    /// As [`release`](Self::release), and keeps a result if `token` has the key.
+    /// Like [`release`](Self::release), but also keeps a result if `token` has the key.
     pub(super) fn record(
         &mut self,
         key: &FullKey,
@@ -40,7 +41,7 @@ impl Entries {
         self.results.forget(key, now)
     }
 
-    /// Gives the key the token of `params` in the place of `from`.
+    /// Gives the key the token of `params` instead of `from`.
     pub(super) fn adopt(
         &mut self,
         pool: PoolId,

@@ -1,4 +1,4 @@
-//! The results that are kept beside the keys of a [`Space`](super::space::Space).
+//! The results kept beside the keys of a [`Space`](super::space::Space).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::seeded::seeded;
 use crate::store::kept::{Kept, Record};
 
-/// How many results are kept at least between sweeps of those whose time is over.
+/// Minimum number of kept results between sweeps of the expired ones.
 const SWEEP_EVERY: usize = 1024;
 
 /// The results of each key by their functions, with their ends.
@@ -20,7 +20,7 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// The result of `function` for `key`, if its time is not over.
+    /// Returns the result of `function` for `key`, unless it has expired.
     pub(super) fn of(&self, key: &FullKey, function: &str, now: Instant) -> Option<Arc<Kept>> {
         let results = self.by_key.get(key)?;
         let (kept, until) = if seeded!(FunctionIgnored) {
@@ -38,7 +38,7 @@ impl Results {
         results.insert(record.function, result);
     }
 
-    /// Removes the results of `key`. Returns whether there was one.
+    /// Removes the results of `key`. Returns true if there was an unexpired one.
     pub(super) fn forget(&mut self, key: &FullKey, now: Instant) -> bool {
         let removed = self.by_key.remove(key);
         removed.is_some_and(|results| any_is_kept(&results, now))
@@ -49,7 +49,7 @@ impl Results {
         all.any(|results| any_is_kept(results, now))
     }
 
-    /// Now and then, removes the results whose time is over.
+    /// Now and then, removes the expired results.
     fn sweep(&mut self, now: Instant) {
         self.since_sweep += 1;
         if self.since_sweep > SWEEP_EVERY.max(self.left_by_sweep) {

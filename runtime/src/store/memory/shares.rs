@@ -1,4 +1,4 @@
-//! Locks that several calls hold at a time: shares of a key, and places in it.
+//! Locks that several calls hold at the same time: shares of a key, with or without a bound.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
 use crate::store::{Renewal, Reply};
 
-/// Adds the share that is asked for. Returns the fence of this request.
+/// Adds the requested share. Returns the fence of this request.
 fn add(
     shares: &mut HashMap<Token, Share>,
     pool: PoolId,
@@ -128,7 +128,7 @@ impl Entries {
         }
     }
 
-    /// With `keep`, the share ends after that long.
+    /// Gives up a share or the whole lock. With `keep`, it ends after that long.
     pub(super) fn part(
         &mut self,
         key: &FullKey,
@@ -150,14 +150,14 @@ impl Entries {
         };
         if let Some(keep) = keep.filter(|_| !share.revoked) {
             let ends = now + keep;
-            // Under another token, so that no late request of this one finds the share.
+            // Kept under another token, so that no late request with this one finds the share.
             shares.insert(Token::random(Nonce::new()), Share { ends, ..share });
         }
         self.shares_changed(key, now);
         !share.revoked
     }
 
-    /// Some of the key's shares are gone or end earlier.
+    /// Updates the key after some of its shares have been removed or shortened.
     pub(super) fn shares_changed(&mut self, key: &FullKey, now: Instant) {
         let Some(entry) = self.by_key.get_mut(key) else {
             return;
@@ -175,7 +175,7 @@ impl Entries {
     }
 }
 
-/// When the last of these shares ends.
+/// Returns the end of the last of these shares.
 fn last_end(shares: &HashMap<Token, Share>) -> Option<Instant> {
     shares.values().map(|share| share.ends).max()
 }

@@ -7,7 +7,7 @@ use super::entries::Entries;
 use super::entry::PoolId;
 use crate::base::clock::Clock;
 
-/// The spaces that have a name, as long as they are used.
+/// The named spaces, as long as they are used.
 static NAMED: Mutex<BTreeMap<String, Arc<Space>>> = Mutex::new(BTreeMap::new());
 
 /// The locks that some pools share. These pools exclude each other.
@@ -18,7 +18,7 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// A space that has no name.
+    /// Returns a space without a name.
     pub(super) fn new(clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             clock,
@@ -26,10 +26,10 @@ impl Space {
         })
     }
 
-    /// The space that has this name in this process, with a further pool in it.
+    /// Returns the space of this name in this process, and the id of a new pool in it.
     ///
-    /// The pool enters before the registry's mutex is given back. So a space is only forgotten
-    /// while no pool can be on its way into it.
+    /// The pool enters before the registry's mutex is released. So a space is forgotten only while
+    /// no pool can be about to enter it.
     pub(super) fn enter_named(name: &str) -> (Arc<Self>, PoolId) {
         let mut named = named();
         named.retain(|_, space| space.is_used());
@@ -39,19 +39,19 @@ impl Space {
         (Arc::clone(space), space.enter())
     }
 
-    /// Opens a mailbox for a further pool.
+    /// Opens a mailbox for another pool.
     pub(super) fn enter(&self) -> PoolId {
         self.entries().open()
     }
 
-    /// Forgets `pool`, which was closed. Its locks stay until their ttl is over.
+    /// Forgets the closed `pool`. Its locks stay until their ttl is over.
     pub(super) fn leave(&self, pool: PoolId) {
         let now = self.clock.now();
         self.entries().forget(pool, now);
     }
 
-    /// Whether a pool is in the space, or a lock that outlives its pool: one that `hold` keeps, or
-    /// whose engine has stopped.
+    /// True if the space has a pool, a kept result, or a lock that outlives its pool. A lock
+    /// outlives its pool if `hold` keeps it, or if the engine has stopped.
     fn is_used(&self) -> bool {
         let now = self.clock.now();
         self.entries().are_used(now)
@@ -62,8 +62,8 @@ impl Space {
     }
 }
 
-/// Forgets the space of this name if no pool is in it and it has no lock. A space with a lock is
-/// forgotten by a later [`Space::enter_named`].
+/// Forgets the space of this name if it is not used. A space that still has a lock is forgotten by
+/// a later [`Space::enter_named`].
 pub(super) fn forget_unused(name: &str) {
     let mut named = named();
     if named.get(name).is_some_and(|space| !space.is_used()) {
@@ -71,7 +71,8 @@ pub(super) fn forget_unused(name: &str) {
     }
 }
 
-/// The mutex of a space is taken inside of this one, never the other way round.
+/// Locks the registry. The mutex of a space is locked inside of this one, never the other way
+/// round.
 fn named() -> MutexGuard<'static, BTreeMap<String, Arc<Space>>> {
     NAMED.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,9 @@
-//! Which requests leave as one call of a function.
+//! Packs requests into calls of functions.
 //!
 //! A call is one transaction. Requests that need the disk and requests that do not are never in one
-//! call, so a release is not held up by an acquire's commit. Renewals are in calls of their own: an
-//! acquire that has to wait for a row, and may fail by that, costs no lease. Requests on the same
-//! key keep their order: a later one goes into the same call or into a later one.
+//! call, so an acquire's commit does not delay a release. Renewals are in separate calls: an
+//! acquire that has to wait for a row, and may fail because of that, costs no lease. Requests on
+//! the same key keep their order: a later one goes into the same call or into a later one.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::error::LockError;
 use crate::owner::Owner;
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry};
 
-/// A call with so many keys takes no further request.
+/// Number of keys at which a call takes no further request.
 pub(super) const MOST: usize = 64;
 
 /// A request in a call.
@@ -36,7 +36,7 @@ struct Asked {
 pub(super) struct Call {
     work: Work,
     asked: Vec<Asked>,
-    /// How long the most impatient of the requests waits for an answer.
+    /// Time that the most impatient of the requests waits for an answer.
     pub(super) patience: Duration,
 }
 
@@ -72,17 +72,17 @@ struct Give {
     keeps: Vec<Option<i32>>,
 }
 
-/// Puts requests into calls.
+/// Packs requests into calls.
 #[derive(Debug, Default)]
 pub(super) struct Packer {
     calls: Vec<Call>,
-    /// The last call that has the key.
+    /// The last call with each key.
     last: KeyMap<usize>,
 }
 
 impl Packer {
-    /// Adds a request. For the removal of an acquire, `ordered` says whether that acquire went
-    /// before it on the same connection.
+    /// Adds a request. If it removes an acquire, `ordered` is true if that acquire went before it
+    /// on the same connection.
     pub(super) fn add(&mut self, request: Request, ordered: bool) {
         let Request { id, op, patience } = request;
         let mut first = 0;
@@ -102,7 +102,7 @@ impl Packer {
         self.calls[at].push(Asked { id, op, ordered }, patience);
     }
 
-    /// The calls, in the order in which they are to leave.
+    /// Returns the calls, in the order in which they must leave.
     pub(super) fn finish(self) -> Vec<Call> {
         self.calls
     }
@@ -126,7 +126,7 @@ impl Call {
         }
     }
 
-    /// Whether `op` can go into this call. All keys of an `AcquireAll` are a call of their own.
+    /// True if `op` can go into this call. All keys of an `AcquireAll` form a separate call.
     fn has_room_for(&self, op: &Op) -> bool {
         match (&self.work, op) {
             (Work::Take(take), Op::Acquire { .. } | Op::Join { .. })
@@ -190,7 +190,8 @@ impl Call {
         self.asked.iter().map(|asked| asked.id)
     }
 
-    /// What the rows say of each request. `listens`: whether the pool hears of its turns.
+    /// Reads the reply to each request from the rows. `listens`: true if the pool is notified of
+    /// its turns.
     pub(super) fn replies(
         self,
         rows: &[Row],
@@ -334,8 +335,8 @@ fn for_each_key(op: &Op, mut act: impl FnMut(&FullKey)) {
     }
 }
 
-/// Why the request cannot be sent: no `text` has a NUL character. In a call it would fail the
-/// requests beside it.
+/// Returns the failure of a request that cannot be sent, because no `text` has a NUL character. In
+/// a call it would also fail the other requests.
 pub(super) fn refusal(op: &Op) -> Option<Failure> {
     let mut refused = None;
     for_each_key(op, |key| {

@@ -1,4 +1,4 @@
-//! Which requests leave together, and in which order.
+//! Tests of the requests that leave together, and of their order.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn renew(keys: &[&str]) -> Op {
     Op::Renew(keys.iter().map(renewal).collect())
 }
 
-/// The calls, each with the places of its requests.
+/// Returns the calls, each with the numbers of its requests.
 fn packed(ops: impl IntoIterator<Item = Op>) -> Vec<Vec<u64>> {
     let mut packer = Packer::default();
     for (number, op) in (0..).zip(ops) {

@@ -1,7 +1,7 @@
-//! Looks for what is wrong with a database, or would go wrong later.
+//! Checks a database for present and future problems.
 //!
-//! The check tries the functions on a key of its own, and reads what the server says of itself. It
-//! runs when a pool connects, which logs the findings, and for `LockPool::check`.
+//! The check tries the functions on a separate key, and reads the server's settings and statistics.
+//! It runs when a pool connects, which logs the findings, and for `LockPool::check`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,7 +28,7 @@ const TTL: Duration = Duration::from_secs(1);
 /// The oldest version whose `synchronous_commit`, partitions and functions were tried.
 const OLDEST: i32 = 130_000;
 
-/// So many dead rows are more than a sound vacuum leaves.
+/// Number of dead rows that a sound vacuum does not exceed.
 const MANY_DEAD_ROWS: i64 = 20_000;
 
 const FACTS: &str = "
@@ -48,10 +48,10 @@ const PINS: &str = "SELECT p.key, p.session FROM (
     WHERE (l.state = 'free' OR l.expires_at <= clock_timestamp()) AND l.xmax <> '0'::xid
   ) p WHERE p.session IS NOT NULL LIMIT 1000";
 
-/// So long a pin lasts at least that is reported.
+/// Minimum duration of a reported pin.
 const PINNED_FOR: Duration = Duration::from_millis(200);
 
-/// All findings on the database of `opened`.
+/// Returns all findings on the database of `opened`, except the pins.
 pub(super) async fn examine(
     opened: &mut Opened,
     address: &Address,
@@ -73,7 +73,7 @@ pub(super) async fn examine(
     Ok(CheckReport::new(address.to_string(), findings))
 }
 
-/// The same, and the pins.
+/// Like `examine`, but also reports the pins.
 pub(super) async fn examine_all(
     opened: &mut Opened,
     address: &Address,
@@ -85,7 +85,8 @@ pub(super) async fn examine_all(
     Ok(CheckReport::new(address.to_string(), findings.collect()))
 }
 
-/// The transactions that keep free locks from every call. Those of calls are over in a moment.
+/// Finds the transactions that keep free locks from every call. Looks twice, because the
+/// transactions of calls are over in a moment.
 async fn pins(opened: &mut Opened, options: &Options) -> Result<Option<Finding>, Failure> {
     let mut seen: Option<BTreeMap<String, String>> = None;
     for pause in [Duration::ZERO, PINNED_FOR] {
@@ -119,7 +120,7 @@ async fn pins(opened: &mut Opened, options: &Options) -> Result<Option<Finding>,
     )))
 }
 
-/// The report on a database that no lock can be kept in.
+/// Returns the report on a database that cannot keep locks.
 pub(super) fn unreachable(address: &Address, failure: Failure) -> Result<CheckReport, LockError> {
     match failure.error {
         LockError::Config { reason } => {
@@ -130,7 +131,7 @@ pub(super) fn unreachable(address: &Address, failure: Failure) -> Result<CheckRe
     }
 }
 
-/// A lock's whole life, with another token that finds it held.
+/// Runs a lock's whole life, with another token that finds the lock held.
 async fn try_out(opened: &mut Opened, options: &Options) -> Result<(), Failure> {
     let (process, token) = (Token::random(Nonce::new()), Token::random(Nonce::new()));
     let name = format!("{RESERVED}:trial:{}", process.hex());
@@ -189,7 +190,7 @@ fn broken(failure: &Failure) -> Finding {
     Finding::error(code, text)
 }
 
-/// The findings from what the server says of itself.
+/// Returns the findings from the server's settings and statistics.
 fn said(row: &Row) -> Result<Vec<Finding>, tokio_postgres::Error> {
     let mut findings = Vec::new();
     let version: i32 = row.try_get("version")?;
@@ -248,7 +249,7 @@ fn unproven(address: &Address) -> Option<Finding> {
     ))
 }
 
-/// Whether the pool will hear of its turns.
+/// Returns a finding if the pool will not be notified of its turns.
 async fn turns(listens: bool, address: &Address, options: &Options) -> Option<Finding> {
     let process = Token::random(Nonce::new());
     let why = match address.turns() {

@@ -1,4 +1,5 @@
-//! One connection to the server: opening it, its bytes, and what the server sends unasked.
+//! One connection to the server: opening it, its bytes, and the messages that the server sends
+//! unasked.
 //!
 //! The thread that polls the store moves the bytes, as for Redis.
 
@@ -24,22 +25,22 @@ use crate::store::{Failure, StoreEvent};
 /// Counts the connections of a store.
 pub(super) type Generation = u64;
 
-/// The server gets this much for an answer, however impatient a request is: a commit waits for the
+/// Minimum time for the server's answer, even if a request is less patient: a commit waits for the
 /// disk.
 const LEAST_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Limit of a call's wait for a row that another call has locked. Half of [`LEAST_PATIENCE`], so
-/// that the calls behind it are answered before the connection counts as silent.
+/// Limit of a call's wait for a row that another call has locked. It is half of [`LEAST_PATIENCE`],
+/// so that the calls behind it are answered before the connection counts as silent.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
-/// How long it may take to make the tables, or to wait for another process that makes them.
+/// Limit for making the tables, or for waiting for another process that makes them.
 const MIGRATION: Duration = Duration::from_secs(30);
 
-/// No end by idleness; PostgreSQL 13 does not know that setting.
+/// Lets no session end because it is idle. PostgreSQL 13 does not know this setting.
 const STAY: &str =
     "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'";
 
-/// A connection on which nothing was asked yet.
+/// A connection before its first request.
 pub(super) struct Opened {
     client: Client,
     io_driver: IoDriver,
@@ -53,14 +54,14 @@ pub(super) struct Connection {
     client: Arc<Client>,
     io_driver: IoDriver,
     functions: Functions,
-    /// Whether the server tells of turns here.
+    /// True if the server notifies this session of turns.
     pub(super) listens: bool,
-    /// By when each call under way must have been answered, in the order of the calls.
+    /// Deadlines for the answers to the calls under way, in the order of the calls.
     deadlines: VecDeque<Instant>,
     last_answer: Instant,
 }
 
-/// What was sent, with its answer.
+/// A call or a sweep that left, with its answer.
 pub(super) struct Exchange {
     pub(super) generation: Generation,
     pub(super) content: Content,
@@ -68,11 +69,11 @@ pub(super) struct Exchange {
 
 pub(super) enum Content {
     Call(Box<Call>, Result<Vec<Row>, Error>),
-    /// Whether there may be more to sweep.
+    /// True if there may be more to sweep.
     Sweep(Result<bool, Error>),
 }
 
-/// Makes the tables, over a connection of its own that is opened within `limit`.
+/// Makes the tables over a separate connection, which it opens within `limit`.
 pub(super) async fn migrate(address: &Address, limit: Duration) -> Result<(), Failure> {
     let limit = limit.max(LEAST_PATIENCE);
     let (client, mut io_driver) = within(limit, dial(address.hosts(), limit)).await?;
@@ -80,7 +81,7 @@ pub(super) async fn migrate(address: &Address, limit: Duration) -> Result<(), Fa
     within(MIGRATION, migrating).await
 }
 
-/// A limit for `work`.
+/// Limits the time of `work`.
 fn within<T>(
     limit: Duration,
     work: impl Future<Output = Result<T, Failure>>,
@@ -89,13 +90,13 @@ fn within<T>(
     timeout(limit, work).map(move |done| done.unwrap_or_else(silent))
 }
 
-/// Connects, and listens for `process` where the URL says so.
+/// Connects. Also listens for `process`, unless the URL excludes that for this connection.
 pub(super) async fn open(
     address: Arc<Address>,
     process: Option<Token>,
     limit: Duration,
 ) -> Result<Opened, Failure> {
-    // The server starts a process for each connection.
+    // The server starts a process for each connection, which takes time.
     let limit = limit.max(LEAST_PATIENCE);
     let opening = async {
         let (client, mut io_driver) = dial(address.hosts(), limit).await?;
@@ -111,7 +112,8 @@ pub(super) async fn open(
     within(limit, opening).await
 }
 
-/// How functions are called, and whether the server tells of turns here.
+/// Sets up the session. Returns the functions, and true if the server notifies this session of
+/// turns.
 async fn set_up(
     client: &Client,
     address: &Address,
@@ -132,7 +134,8 @@ async fn set_up(
             None => Ok(false),
         }
     };
-    // After an outage each round trip counts. In the sessions of a pooler nothing is to be set.
+    // After an outage each round trip counts, so requests leave together. The checks come first,
+    // because nothing may be set in the sessions of a pooler.
     let (checked, kept) = join(schema::check(client), turns::expect_session(client)).await;
     checked.and(kept)?;
     let (set, listens, functions) = join3(
@@ -147,12 +150,12 @@ async fn set_up(
 }
 
 impl Opened {
-    /// Whether the server tells of turns here.
+    /// True if the server notifies this session of turns.
     pub(super) fn listens(&self) -> bool {
         self.listens
     }
 
-    /// The rows of a statement.
+    /// Returns the rows of a statement.
     pub(super) async fn query(
         &mut self,
         statement: &str,
@@ -166,7 +169,7 @@ impl Opened {
         .await
     }
 
-    /// Does `work` with the client.
+    /// Runs `work` with the client, within `limit`.
     async fn ask<'a, T, F>(
         &'a mut self,
         limit: Duration,
@@ -208,8 +211,8 @@ impl Connection {
         }
     }
 
-    /// Sends the call when the future is first polled. `skips`: it leaves out rows that others have
-    /// locked.
+    /// Returns a future that sends the call when it is first polled. With `skips`, the call leaves
+    /// out rows that others have locked.
     pub(super) fn call(&mut self, call: Call, process: Token, skips: bool) -> Boxed<Exchange> {
         self.expect_within(call.patience);
         let (generation, client) = (self.generation, Arc::clone(&self.client));
@@ -245,7 +248,7 @@ impl Connection {
         self.deadlines.push_back(deadline);
     }
 
-    /// The answers that are awaited are due within `patience`. Returns when that is over.
+    /// Makes the pending answers due within `patience`. Returns that deadline.
     pub(super) fn hurry(&mut self, patience: Duration) -> Instant {
         let deadline = Instant::now() + patience.max(LEAST_PATIENCE);
         for earlier in self.deadlines.iter_mut().rev() {
@@ -262,18 +265,20 @@ impl Connection {
         self.last_answer = Instant::now();
     }
 
-    /// When this connection will have been silent for too long, if no answer comes.
+    /// Returns the time when this connection will have been silent for too long, if no answer
+    /// comes.
     pub(super) fn silent_at(&self) -> Option<Instant> {
         let deadline = self.deadlines.front()?;
         Some(*deadline.max(&(self.last_answer + LEAST_PATIENCE)))
     }
 
-    /// The socket on which any thread can hear of answers.
+    /// Returns the socket on which any thread can wait for answers.
     pub(super) fn wire(&self) -> &Arc<Wire> {
         self.io_driver.wire()
     }
 
-    /// Moves bytes, and takes what the server sent unasked. The error is the connection's end.
+    /// Moves bytes, and reads the messages that the server sent unasked. The error is the end of
+    /// the connection.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,

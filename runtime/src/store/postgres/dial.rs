@@ -22,11 +22,12 @@ use super::tls::{Connector, Handshake, Stream};
 #[cfg(not(feature = "tls"))]
 use tokio_postgres::{NoTls, NoTls as Handshake, tls::NoTlsStream as Stream};
 
-/// Whether a host of several takes no writes, as libpq asks for `target_session_attrs=read-write`.
+/// Asks one of several hosts if it takes no writes, like libpq for
+/// `target_session_attrs=read-write`.
 const READ_ONLY: &str = "SELECT pg_catalog.current_setting('transaction_read_only') AS read_only";
 
-/// The pause before an attempt for the next address of one host begins, while those for the
-/// addresses before it go on ("Connection Attempt Delay", RFC 8305, section 5).
+/// Pause before an attempt for the next address of one host begins. The attempts for the addresses
+/// before it go on meanwhile ("Connection Attempt Delay", RFC 8305, section 5).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -38,12 +39,13 @@ pub(super) struct IoDriver {
 }
 
 impl IoDriver {
-    /// The socket on which any thread can hear of answers.
+    /// Returns the socket on which any thread can wait for answers.
     pub(super) fn wire(&self) -> &Arc<Wire> {
         &self.wire
     }
 
-    /// Moves bytes. The next message that the server sent unasked, or the end of the connection.
+    /// Moves bytes. Returns the next message that the server sent unasked, or the end of the
+    /// connection.
     pub(super) fn poll_message(
         &mut self,
         cx: &mut Context<'_>,
@@ -54,7 +56,7 @@ impl IoDriver {
         })
     }
 
-    /// Does `work`, and moves bytes meanwhile.
+    /// Runs `work`, and moves bytes meanwhile.
     pub(super) async fn drive<T>(
         &mut self,
         work: impl Future<Output = Result<T, Failure>>,
@@ -76,8 +78,8 @@ impl IoDriver {
     }
 }
 
-/// Connects to all hosts at once; the first one that takes writes counts. So a host that hangs
-/// holds nothing up. The caller gives up after `limit`.
+/// Connects to all hosts at once. The first one that takes writes counts, so a hanging host delays
+/// nothing. The caller gives up after `limit`.
 pub(super) async fn dial(hosts: &Hosts, limit: Duration) -> Result<(Client, IoDriver), Failure> {
     #[cfg(feature = "tls")]
     let connector = Connector::new(hosts).map_err(|error| {
@@ -92,10 +94,10 @@ pub(super) async fn dial(hosts: &Hosts, limit: Duration) -> Result<(Client, IoDr
     first(attempts, Duration::ZERO).await
 }
 
-/// The first success. An attempt begins when one before it has failed, or after a `pause`.
+/// Returns the first success. An attempt begins when one before it has failed, or after a `pause`.
 ///
-/// Without a success, the answer of a server is the failure; then that a server is a standby; then
-/// that a server did not answer. Of equal failures the first in order counts.
+/// Without a success, the failure is chosen in this order: the answer of a server, a standby, a
+/// server that did not answer. Among equal failures, the first attempt counts.
 async fn first<T>(
     attempts: impl Iterator<Item = impl Future<Output = Result<T, Failure>>>,
     pause: Duration,
@@ -144,7 +146,7 @@ async fn connect(
         Some(Host::Tcp(name)) => {
             let addresses = reach::addresses(name, port).await;
             let addresses = addresses.map_err(|error| failure::out_of_reach(&error))?;
-            // The last one gets half of the limit.
+            // The last attempt gets at least half of the limit.
             let many = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
             let pause = NEXT_ADDRESS.min(limit / many.saturating_mul(2));
             let attempts = addresses.into_iter().map(|address| {
@@ -156,7 +158,7 @@ async fn connect(
         #[cfg(unix)]
         Some(Host::Unix(folder)) => {
             let path = folder.join(format!(".s.PGSQL.{port}"));
-            // There is no TLS over a Unix socket.
+            // A Unix socket has no TLS.
             log_in(config, handshake(""), reach::path(&path)).await
         }
         None => Err(failure::ended()),
@@ -181,7 +183,7 @@ async fn log_in(
     Ok((client, io_driver))
 }
 
-/// Fails at a standby.
+/// Refuses a standby.
 async fn expect_primary(client: &Client) -> Result<(), Failure> {
     let asked = client.query_typed_one(READ_ONLY, &[]).await;
     match asked.and_then(|row| row.try_get::<_, String>("read_only")) {
@@ -204,7 +206,7 @@ mod tests {
         done.expect_err("none succeeds").code()
     }
 
-    /// Fails if an attempt that fails or hangs holds up one that succeeds.
+    /// Fails if a failing or hanging attempt holds up one that succeeds.
     #[tokio::test(start_paused = true)]
     async fn one_success_is_enough() {
         for pause in [Duration::ZERO, NEXT_ADDRESS] {
@@ -217,14 +219,15 @@ mod tests {
             });
             let began = Instant::now();
             assert_eq!(first(attempts.into_iter(), pause).await.ok(), Some(1));
-            // The next attempt begins at once behind a failure, and after a pause behind a hang.
+            // The next attempt begins at once after a failure, and after a pause if an attempt
+            // hangs.
             let took = began.elapsed();
             let most = pause + Duration::from_millis(2);
             assert!((pause..=most).contains(&took), "{took:?}");
         }
     }
 
-    /// Fails if a further address of a host is connected to although the first one serves.
+    /// Fails if a further address of a host is tried although the first one serves.
     #[tokio::test(start_paused = true)]
     async fn no_address_is_tried_for_nothing() {
         let begun = Cell::new(0);
@@ -239,7 +242,7 @@ mod tests {
         assert_eq!(begun.get(), 1);
     }
 
-    /// Fails if a server that does not answer, or a standby, hides what another one said.
+    /// Fails if a server that does not answer, or a standby, hides the answer of another one.
     #[tokio::test]
     async fn what_a_server_said_counts_before_silence() {
         let all = [failure::ended(), failure::standby(), failure::silent()];

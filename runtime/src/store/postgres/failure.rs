@@ -1,4 +1,4 @@
-//! What the errors of a server and of a connection mean.
+//! The meaning of the errors of a server and of a connection.
 
 use std::error::Error as _;
 use std::io;
@@ -10,10 +10,10 @@ use crate::error::LockError;
 use crate::inspect::info::Holder;
 use crate::store::{Failure, Retry};
 
-/// What to do where the server does not keep the settings of a session.
+/// Advice if the server does not keep the settings of a session.
 pub(super) const POOLER: &str = "a pooler between this pool and the server does not keep the settings of a session; write `pooler=1` behind the URL's `?`, or connect to the server itself";
 
-/// What to do where the tables are missing.
+/// Advice if the tables are missing.
 pub(super) const NO_TABLES: &str = "the database has no tables of leasehold: run `leasehold::postgres::SCHEMA` as a migration, or write `?migrate=1` at the end of the URL once";
 
 const UP: &str = "check that the server is up and the URL is right";
@@ -30,7 +30,7 @@ const NO_FOR_UPDATE: &str = "another transaction keeps rows of leasehold.locks l
 
 const TLS: &str = "give `tls_ca` the authority of the server's certificate, and `tls_client` what the server asks for; `sslmode=verify-full` wants the certificate to have the URL's host";
 
-/// Why an answer cannot be read.
+/// The reason for an unreadable answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Problem {
     #[error("another transaction has locked the row")]
@@ -43,7 +43,7 @@ pub(super) enum Problem {
     Value(#[from] Error),
 }
 
-/// What the server's error codes mean for us: the code, whether to try again, and what to do.
+/// Meanings of the server's error codes: the code, the time for another try, and advice.
 const CODES: &[(&str, Retry, &str)] = &[
     (
         "40001",
@@ -116,7 +116,8 @@ const CODES: &[(&str, Retry, &str)] = &[
     ("42883", Retry::Never, NO_TABLES),
 ];
 
-/// An error that the server answered with, or a connection that broke or could not be made.
+/// Returns the failure for an error that the server answered with, or for a connection that broke
+/// or could not be made.
 pub(super) fn of(error: &Error) -> Failure {
     match error.as_db_error() {
         Some(error) => server_error(error),
@@ -124,12 +125,12 @@ pub(super) fn of(error: &Error) -> Failure {
     }
 }
 
-/// Codes, or their beginnings, of errors that may come after a commit: a pooler has lost its server,
-/// or the server ends. Any other error rolls its transaction back.
+/// Codes of errors, or their beginnings, that may come after a commit: a pooler has lost its
+/// server, or the server ends. Any other error rolls its transaction back.
 const AFTER_A_COMMIT: &[&str] = &["08", "40003", "57P", "58"];
 
-/// True if the request may have been carried out. An error that ends the connection may come from
-/// the wait of a commit for a standby.
+/// True if the request may have been carried out. An error that ends the connection may come from a
+/// commit that waits for a standby.
 fn may_be_committed(code: &str, ends: bool) -> bool {
     ends || AFTER_A_COMMIT.iter().any(|kind| code.starts_with(kind))
 }
@@ -166,7 +167,7 @@ fn disconnected(error: &Error) -> Failure {
     }
 }
 
-/// A lock cannot be taken away from a transaction.
+/// Returns the refusal to take a lock away from a transaction.
 pub(super) fn pinned(key: &str, pin: &Holder) -> Failure {
     let session = pin.owner.as_ref();
     let name = session.map_or_else(|| "a transaction".to_owned(), ToString::to_string);
@@ -180,12 +181,12 @@ pub(super) fn pinned(key: &str, pin: &Holder) -> Failure {
     ))
 }
 
-/// A server that cannot be connected to.
+/// Returns the failure of a server that cannot be reached.
 pub(super) fn out_of_reach(error: &io::Error) -> Failure {
     failed("io", &error.to_string(), UP)
 }
 
-/// One of several servers, which takes no writes.
+/// Returns the failure of one of several servers, which takes no writes.
 pub(super) fn standby() -> Failure {
     failed(STANDBY, "the server takes no writes", PRIMARY)
 }
@@ -195,7 +196,7 @@ fn failed(code: &'static str, said: &str, advice: &str) -> Failure {
     Failure::unavailable(code, text, Retry::Later, true)
 }
 
-/// A connection for turns that hears of none.
+/// Returns the failure of a connection for turns that gets none.
 pub(super) fn deaf() -> Failure {
     Failure::unavailable(
         "turns",
@@ -223,7 +224,7 @@ pub(super) fn silent() -> Failure {
     )
 }
 
-/// A row that the call left out, or an answer that cannot be read.
+/// Returns the failure of a row that the call left out, or of an unreadable answer.
 pub(super) fn unread(problem: &Problem) -> Failure {
     if matches!(problem, Problem::Locked) {
         return Failure::unavailable(LOCKED, NO_FOR_UPDATE.to_owned(), Retry::Later, false);
@@ -234,7 +235,7 @@ pub(super) fn unread(problem: &Problem) -> Failure {
     Failure::unavailable("protocol", text, Retry::Never, true)
 }
 
-/// A database that locks cannot be kept in.
+/// Returns the failure of a database that cannot keep locks.
 pub(super) fn unfit(reason: String) -> Failure {
     Failure {
         error: LockError::config(reason),
@@ -243,8 +244,8 @@ pub(super) fn unfit(reason: String) -> Failure {
     }
 }
 
-/// `failure`, which ended a connection or an attempt to make one, as the answer to a request that
-/// never left.
+/// Turns `failure`, which ended a connection or an attempt to make one, into the answer to a
+/// request that never left.
 pub(super) fn not_sent(failure: Failure) -> Failure {
     Failure {
         executed: false,
@@ -252,7 +253,7 @@ pub(super) fn not_sent(failure: Failure) -> Failure {
     }
 }
 
-/// The text of a server, cut to one line and 120 characters.
+/// Returns a server's text, cut to one line and 120 characters.
 fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     line.chars().take(120).collect()

@@ -1,5 +1,5 @@
-//! Calling the functions of the schema: by prepared statements, or, behind a pooler, in a
-//! transaction that brings its own settings.
+//! Calls the functions of the schema: by prepared statements or, behind a pooler, in a transaction
+//! with its own settings.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(super) fn begin() -> String {
 /// Parameters of a statement, with their types.
 pub(super) type Typed<'a> = [(&'a (dyn ToSql + Sync), Type)];
 
-/// In the order of [`Function`].
+/// All functions, in the order of [`Function`].
 const ALL: [Function; 8] = [
     Function::Take,
     Function::TakeAll,
@@ -50,15 +50,15 @@ const ALL: [Function; 8] = [
     Function::Adopt,
 ];
 
-/// A sweep removes so many rows at most, as other requests wait behind it.
+/// Maximum number of rows that a sweep removes, because other requests wait behind it.
 const MOST_SWEPT: i32 = 1_000;
 
-/// How the functions are called over one connection.
+/// The way to call the functions over one connection.
 #[derive(Debug, Clone)]
 pub(super) enum Functions {
-    /// The statements of a session that the pool has for itself.
+    /// The prepared statements of a session that only the pool uses.
     Prepared(Vec<Statement>),
-    /// Each transaction may run in another session. This text begins it.
+    /// The text that begins each transaction, because each may run in another session.
     Pooled(String),
 }
 
@@ -139,8 +139,8 @@ impl Functions {
         try_join_all(preparing).await.map(Self::Prepared)
     }
 
-    /// Behind a pooler that changes sessions between transactions. A call waits for a row for as
-    /// long as `wait`.
+    /// Returns the functions behind a pooler that changes sessions between transactions. A call
+    /// waits for a row for at most `wait`.
     pub(super) fn pooled(wait: Duration) -> Self {
         let wait = wait.as_millis().max(1);
         Self::Pooled(format!(
@@ -152,7 +152,7 @@ impl Functions {
         ))
     }
 
-    /// The same functions, which leave out rows that others have locked.
+    /// Returns the same functions, but they leave out rows that others have locked.
     pub(super) fn skipping(&self) -> Self {
         let begin = match self {
             Self::Prepared(_) => "BEGIN",
@@ -163,7 +163,7 @@ impl Functions {
         ))
     }
 
-    /// One round trip. The rows are there once they are committed.
+    /// Calls a function in one round trip. The rows arrive once they are committed.
     pub(super) async fn call(
         &self,
         client: &Client,
@@ -207,7 +207,7 @@ impl Functions {
         Ok(rows)
     }
 
-    /// Removes rows that are idle; whether there may be more of them. It also shows that the
+    /// Removes idle rows. Returns true if there may be more of them. This also shows that the
     /// connection works.
     pub(super) async fn sweep(&self, client: &Client) -> Result<bool, Error> {
         let rows = self.call(client, Function::Sweep, &[&MOST_SWEPT]).await?;

@@ -24,7 +24,7 @@ const LOOK: &str = "SELECT * FROM leasehold.look($1)";
 
 const TAKE_AWAY: &str = "SELECT * FROM leasehold.take_away($1)";
 
-/// The next keys of locks that are not free, or pinned, in the order of their bytes.
+/// The next keys of pinned locks and of locks that are not free, in the order of their bytes.
 const KEYS: &str = "SELECT l.key FROM leasehold.locks l WHERE l.key > $1 AND l.key >= $2 AND l.key < $3 \
     AND (l.state <> 'free' AND l.expires_at > clock_timestamp() \
          OR l.xmax <> '0'::xid \
@@ -32,14 +32,14 @@ const KEYS: &str = "SELECT l.key FROM leasehold.locks l WHERE l.key > $1 AND l.k
                         AND k.mode = 'RowShareLock' AND k.pid IS DISTINCT FROM pg_backend_pid()) \
             AND leasehold._pin(l.xmax) IS NOT NULL) ORDER BY l.key LIMIT $4";
 
-/// No character is behind this one, and no key behind so many of it.
+/// Sorts after every key: it repeats the last character more often than a key can.
 static LAST: LazyLock<String> = LazyLock::new(|| {
     char::MAX
         .to_string()
         .repeat(key::MAX_LEN / char::MAX.len_utf8() + 1)
 });
 
-/// Looks at the locks of one database, over a connection of its own.
+/// Looks at the locks of one database, over a separate connection.
 pub(crate) struct PostgresSource {
     address: Arc<Address>,
     namespace: String,
@@ -57,15 +57,15 @@ impl PostgresSource {
         }
     }
 
-    /// The rows of `query`. A connection that has ended since the last question is replaced. To ask
-    /// twice does no harm: a lock that is being taken away is not taken away again.
+    /// Returns the rows of `query`. Replaces a connection that has ended since the last question.
+    /// It does no harm to ask twice: a revoked lock is not revoked again.
     async fn ask(&mut self, query: &str, parameters: &Typed<'_>) -> Result<Vec<Row>, Failure> {
         if let Some(opened) = self.open.take()
             && let Ok(rows) = self.ask_over(opened, query, parameters).await
         {
             return Ok(rows);
         }
-        // It waits for no lock, so it listens for no turn.
+        // This connection waits for no lock, so it does not listen for turns.
         let opening = connection::open(Arc::clone(&self.address), None, self.limit);
         let opened = opening.await?;
         self.ask_over(opened, query, parameters).await
@@ -161,7 +161,7 @@ fn one(mut locks: Vec<LockInfo>, key: &FullKey) -> Result<LockInfo, Failure> {
     Ok(locks.pop().unwrap_or_else(|| LockInfo::free(key.name())))
 }
 
-/// What the rows say of each lock, in the order of `keys`.
+/// Reads the information on each lock from the rows, in the order of `keys`.
 fn shown(keys: &[FullKey], rows: &[Row]) -> Result<Vec<LockInfo>, Error> {
     let mut locks: Vec<_> = keys.iter().map(|key| LockInfo::free(key.name())).collect();
     for row in rows {
@@ -174,7 +174,7 @@ fn shown(keys: &[FullKey], rows: &[Row]) -> Result<Vec<LockInfo>, Error> {
     Ok(locks)
 }
 
-/// Puts what a row says into `lock`.
+/// Adds the information of a row to `lock`.
 fn show(lock: &mut LockInfo, row: &Row) -> Result<(), Error> {
     let micros = |name| row.try_get::<_, Option<i64>>(name).map(time);
     let (now, since, ends) = (micros("now")?, micros("since")?, micros("ends")?);

@@ -1,4 +1,4 @@
-//! What the rows of an answer mean.
+//! Reads the rows of an answer.
 
 use tokio_postgres::Row;
 
@@ -59,7 +59,7 @@ pub(super) fn read(
     })
 }
 
-/// True if the token had the lock.
+/// True if the token had the lock. A left-out row is an error.
 fn had(row: &Row) -> Result<bool, Problem> {
     row.try_get::<_, Option<bool>>("had")?
         .ok_or(Problem::Locked)

@@ -1,5 +1,5 @@
-//! The calls about results that are kept beside locks, and about locks that are adopted. Each is a
-//! call of its own.
+//! The calls about results kept beside locks, and about adopted locks. Each request is a separate
+//! call.
 
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row};

@@ -1,4 +1,4 @@
-//! What the columns of a row mean.
+//! Reads the columns of a row.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,13 +24,13 @@ pub(super) fn held(row: &Row, queued: bool) -> Result<Reply, Problem> {
     let left = left(row)?;
     Ok(Reply::Held {
         left,
-        // Without a time there was no row: a sweep removed it, so the call is in no queue.
+        // Without a time there was no row, because a sweep removed it. So the call is in no queue.
         queued: queued && left.is_some(),
         owner: owner(row)?,
     })
 }
 
-/// The owner of a lock that one token has alone.
+/// Returns the owner of a lock that one token has alone.
 pub(super) fn owner(row: &Row) -> Result<Option<Arc<Owner>>, Problem> {
     let owner: Option<&str> = row.try_get("holder")?;
     Ok(owner.and_then(Owner::read).map(Arc::new))

@@ -9,19 +9,19 @@ use super::functions;
 use crate::postgres::SCHEMA;
 use crate::store::Failure;
 
-/// The version that this crate works with. A later version of the schema works with it, too.
+/// The schema's version that this crate needs. A later version works, too.
 const VERSION: i32 = 1;
 
-/// The schema or the tables exist: for a statement that began after the other process's commit,
-/// and for one that waited for it.
+/// Errors that show that another process has made the schema or the tables. The statement began
+/// after that process's commit, or waited for it.
 const MADE: [SqlState; 3] = [
     SqlState::DUPLICATE_SCHEMA,
     SqlState::DUPLICATE_TABLE,
     SqlState::UNIQUE_VIOLATION,
 ];
 
-/// Makes the tables, unless they are there. Of several processes one succeeds, and the others wait
-/// for its commit: a schema's name is unique.
+/// Makes the tables, unless they exist. Of several processes one succeeds, and the others wait for
+/// its commit, because a schema's name is unique.
 pub(super) async fn migrate(client: &Client) -> Result<(), Failure> {
     check_encoding(client).await?;
     make(client).await.map_err(|error| failure::of(&error))
@@ -45,7 +45,7 @@ async fn make(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// Whether the tables are there, as far as this role can see.
+/// True if the tables exist, as far as this role can see.
 async fn is_there(client: &Client) -> Result<bool, Error> {
     let look = "SELECT pg_catalog.to_regclass('leasehold.meta') IS NOT NULL AS there";
     client.query_typed_one(look, &[]).await?.try_get("there")

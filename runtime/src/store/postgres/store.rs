@@ -30,61 +30,61 @@ use crate::store::options::Options;
 use crate::store::socket::Told;
 use crate::store::{Failure, LockStore, Op, OpId, Reply, Request, Retry, Socket, StoreEvent};
 
-/// How often idle rows are removed, on average. That also shows whether the connection works.
+/// Mean interval between removals of idle rows. A removal also shows that the connection works.
 const SWEEP: Duration = Duration::from_secs(20);
 
-/// The pause of a sweep that has not removed all.
+/// Pause after a sweep that left idle rows.
 const SWEEP_ON: Duration = Duration::from_millis(50);
 
-/// While so many calls are under way, requests gather. With two, the server has the next one while
-/// an answer is on its way.
+/// While this many calls are under way, requests gather. With two, the server has the next call
+/// while an answer is on its way.
 const ENOUGH: usize = 2;
 
-/// After a wait for a row that lasted too long, calls leave out locked rows for this long. One such
-/// row would fail all requests of a call, and hold up the calls behind it.
+/// After a wait for a row lasted too long, calls leave out locked rows for this long. One such row
+/// would fail all requests of a call, and hold up the calls behind it.
 const SKIPPING: Duration = Duration::from_secs(1);
 
-/// A request that has not left.
+/// A request that waits to be sent.
 struct Gathered {
     request: Request,
-    /// See [`Reply::Released::ordered`](crate::store::Reply). The acquires before it may be
-    /// answered until it leaves.
+    /// See [`Reply::Released::ordered`](crate::store::Reply). Set when the request arrives, because
+    /// the acquires before it may be answered before it leaves.
     ordered: bool,
 }
 
 /// Locks in one database.
 pub(crate) struct PostgresStore {
     pub(super) address: Arc<Address>,
-    /// By this the tables know the pool.
+    /// Identifies the pool in the tables.
     pub(super) process: Token,
     pub(super) io_timeout: Duration,
     pub(super) connection: Option<Connection>,
     pub(super) connecting: FuturesUnordered<Boxed<Result<Opened, Failure>>>,
-    /// The connection for turns, where that is another one.
+    /// The separate connection for turns, if there is one.
     listener: Option<Listener>,
-    /// When to connect again, if a connection is wanted.
+    /// Time of the next attempt to connect, if a connection is needed.
     pub(super) reconnect_at: Option<Instant>,
     pub(super) last_attempt: Instant,
     sweep_at: Instant,
-    /// For the next of these times, or to look whether the connection is silent.
+    /// Fires at the next of these times, or when the connection must be checked for silence.
     timer: Pin<Box<Sleep>>,
-    /// Over once the runtime has looked at its sockets after the time that this is set to.
+    /// Elapses once the runtime has looked at its sockets after its deadline.
     looked: Pin<Box<Sleep>>,
     /// Attempts to connect since the server last carried out a request.
     pub(super) attempts: u32,
-    /// Whether requests have been refused or unanswered for want of a connection.
+    /// True if requests were refused or not answered for lack of a connection.
     pub(super) out: bool,
     pub(super) jitter: Jitter,
-    /// Why there is no connection.
+    /// Reason for the missing connection.
     pub(super) reason: Failure,
     pub(super) last_generation: Generation,
     running: FuturesUnordered<Boxed<Exchange>>,
-    /// The acquires that have gone over the present connection or are to, and have no answer.
+    /// The unanswered acquires of the present connection, sent or still waiting to be sent.
     pub(super) acquires: HashSet<OpId>,
     gathered: Vec<Gathered>,
     /// Calls that leave before this time leave out locked rows.
     skips_until: Option<Instant>,
-    /// Whether a request was submitted since the store was polled.
+    /// True if a request was submitted since the last poll.
     unsent: bool,
     pub(super) events: VecDeque<StoreEvent>,
     told: Told,
@@ -134,7 +134,7 @@ impl PostgresStore {
         Ok(store)
     }
 
-    /// Looks at the server over a connection of its own.
+    /// Checks the server over a separate connection.
     pub(crate) async fn check(
         address: Address,
         options: &Options,
@@ -152,7 +152,7 @@ impl PostgresStore {
         self.sweep_at = Instant::now() + self.jitter.around(SWEEP);
     }
 
-    /// Whether requests leave now, or are answered for want of a connection.
+    /// True if requests leave now, or are answered for lack of a connection.
     fn may_send(&self) -> bool {
         self.connection.is_none() || self.running.len() < ENOUGH || seeded!(CallsPileUp)
     }
@@ -178,7 +178,7 @@ impl PostgresStore {
             }
             Op::Renew(_) | Op::Stay(_) | Op::Leave { .. } | Op::Forget { .. } => {}
         }
-        // While it waits here, the answers before it are due as soon as its own would be.
+        // While the request waits here, the answers before it are due as soon as its own would be.
         if let Some(connection) = &mut self.connection
             && !seeded!(GatheredPatiently)
         {
@@ -187,7 +187,8 @@ impl PostgresStore {
         self.gathered.push(Gathered { request, ordered });
     }
 
-    /// Sends what has gathered.
+    /// Sends the gathered requests. Without a connection, answers them with the reason for its
+    /// absence.
     fn send(&mut self) {
         let Some(connection) = &mut self.connection else {
             self.acquires.clear();
@@ -209,7 +210,7 @@ impl PostgresStore {
         }
     }
 
-    /// Does what is due; returns whether anything was.
+    /// Does all due work. Returns true if there was any.
     fn advance(&mut self, cx: &mut Context<'_>) -> bool {
         if !self.gathered.is_empty() && self.may_send() {
             self.send();
@@ -229,7 +230,7 @@ impl PostgresStore {
         moved | self.poll_timer(cx, listener_due)
     }
 
-    /// Whether the pool hears of its turns now.
+    /// True if the server notifies the pool of its turns now.
     fn listens(&self) -> bool {
         let here = self.connection.as_ref();
         here.is_some_and(|connection| connection.listens)
@@ -245,7 +246,7 @@ impl PostgresStore {
         moved
     }
 
-    /// Moves bytes. Returns whether the connection has ended.
+    /// Moves bytes. Returns true if the connection has ended.
     fn poll_connection(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(connection) = &mut self.connection else {
             return false;
@@ -311,7 +312,7 @@ impl PostgresStore {
                     self.lost(generation, failure);
                 }
             }
-            // Another role sweeps where this one may not.
+            // If this role may not sweep, another role does.
             Content::Sweep(Err(error)) => {
                 if error.is_closed() {
                     self.lost(generation, failure::ended());
@@ -320,7 +321,8 @@ impl PostgresStore {
         }
     }
 
-    /// Why a call failed. What ended its connection says more than that it has ended.
+    /// Returns the failure of a call. The cause that ended its connection is more useful than the
+    /// fact that it ended.
     fn failure(&self, error: &tokio_postgres::Error, is_current: bool) -> Failure {
         if error.is_closed() && !is_current {
             return Failure {
@@ -331,11 +333,11 @@ impl PostgresStore {
         failure::of(error)
     }
 
-    /// Whether the socket was looked at after `at`. A thread that is late may have been called for
-    /// another cause, and the answer may lie in the socket.
+    /// True if the socket was looked at after `at`. A late thread may have been woken for another
+    /// reason, and the answer may still be in the socket.
     ///
     /// tokio ends no timer before it has looked at the sockets, and `advance` reads them first. A
-    /// listener may be late, too: a socket that is left to it is read without it.
+    /// listener may be late, too, so a socket that is left to a listener is read without it.
     fn has_looked_after(&mut self, at: Instant, cx: &mut Context<'_>) -> bool {
         if self.looked.deadline() != at {
             self.looked.as_mut().reset(at);
@@ -381,8 +383,8 @@ impl PostgresStore {
             listener_due,
         ];
         if let Some(next) = next.into_iter().flatten().min() {
-            // An earlier deadline of the timer stays: moving a timer costs more than one wake-up
-            // for nothing.
+            // An earlier deadline of the timer stays: moving a timer costs more than one needless
+            // wake-up.
             if next < self.timer.deadline() || self.timer.is_elapsed() {
                 self.timer.as_mut().reset(next);
             }
@@ -392,7 +394,7 @@ impl PostgresStore {
     }
 }
 
-/// True if the answer is that of a call that has left out a locked row.
+/// True if the answer comes from a call that left out a locked row.
 fn leaves_out(result: &Result<Reply, Failure>) -> bool {
     match result {
         Ok(Reply::RenewedInPart(_)) => true,
@@ -424,7 +426,7 @@ impl LockStore for PostgresStore {
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         loop {
-            // Events that are ready do not keep requests from being sent.
+            // Ready events do not prevent requests from being sent.
             if !mem::take(&mut self.unsent)
                 && let Some(event) = self.events.pop_front()
             {

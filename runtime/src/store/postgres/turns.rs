@@ -1,7 +1,7 @@
-//! How the server tells the pool of its turns.
+//! Receives the pool's turns from the server.
 //!
-//! A session that listens lights the process's beacon. A release passes over a waiting process whose
-//! beacon is out.
+//! A session that listens lights the process's beacon. A release passes over a waiting process
+//! whose beacon is out.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ use crate::base::jitter::Jitter;
 use crate::base::token::Token;
 use crate::store::{Failure, StoreEvent};
 
-/// The pause before another try to connect, on average.
+/// Mean pause before another attempt to connect.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// How often a connection without messages shows that it works.
+/// Mean interval between checks that the connection works.
 const LOOK: Duration = Duration::from_secs(20);
 
-/// What a session that the pool has for itself keeps set.
+/// Reads settings that last in a session that only the pool uses.
 const SESSION: &str = "SELECT pg_catalog.current_setting('plan_cache_mode') AS plans, \
     pg_catalog.current_setting('default_transaction_isolation') AS isolation";
 
-/// Fails where a pooler has dropped the settings of the session.
+/// Fails if a pooler has dropped the settings of the session.
 pub(super) async fn expect_session(client: &Client) -> Result<(), Failure> {
     let session = client.query_typed_one(SESSION, &[]).await;
     let set = session.and_then(|row| Ok([row.try_get("plans")?, row.try_get("isolation")?]));
@@ -44,13 +44,14 @@ pub(super) async fn expect_session(client: &Client) -> Result<(), Failure> {
     }
 }
 
-/// Listens for `process` and lights its beacon; whether the server lets this session listen.
+/// Listens for `process` and lights its beacon. Returns true if the server lets this session
+/// listen.
 pub(super) async fn listen(client: &Client, process: Token) -> Result<bool, Failure> {
     let listen = format!("LISTEN leasehold_{}", process.hex());
     let me: (&(dyn ToSql + Sync), Type) = (&process, Type::UUID);
     let light = client.query_typed("SELECT leasehold.light($1)", std::slice::from_ref(&me));
     let (listening, lit) = join(client.batch_execute(&listen), light).await;
-    // Some servers know no messages. The connection itself is sound.
+    // Some servers do not support LISTEN. The connection itself works.
     if listening.is_err() {
         return Ok(false);
     }
@@ -58,7 +59,7 @@ pub(super) async fn listen(client: &Client, process: Token) -> Result<bool, Fail
     Ok(true)
 }
 
-/// Half of a token, and the key.
+/// Reads a revoked lock: half of a token, and the key.
 fn revoked(text: &str) -> Option<StoreEvent> {
     let (lease, key) = text.split_at_checked(16)?;
     Some(StoreEvent::Revoked {
@@ -67,8 +68,8 @@ fn revoked(text: &str) -> Option<StoreEvent> {
     })
 }
 
-/// What a message says: `t` for a turn, `w` for a wanted lock, and then the key; `r` for a lock
-/// that was taken away.
+/// Reads a message. `t` is a turn and `w` a wanted lock, each followed by the key. `r` is a revoked
+/// lock.
 pub(crate) fn message(text: &str) -> Option<StoreEvent> {
     let event = match text.as_bytes().first()? {
         b't' => StoreEvent::Turn,
@@ -97,14 +98,14 @@ enum State {
 struct Session {
     client: Arc<Client>,
     io_driver: IoDriver,
-    /// When to look whether the connection works.
+    /// Time of the next check of the connection.
     look_at: Instant,
-    /// The look under way, and by when it must have ended.
+    /// The check under way, and its deadline.
     look: Option<(Boxed<Result<(), Error>>, Instant)>,
 }
 
 impl Listener {
-    /// None where the URL asks for none.
+    /// Returns none if the URL specifies no separate connection.
     pub(super) fn of(address: &Address, process: Token, limit: Duration) -> Option<Self> {
         let Turns::Beside(hosts) = address.turns() else {
             return None;
@@ -134,13 +135,13 @@ impl Listener {
         }
     }
 
-    /// Whether the server tells of turns now.
+    /// True if the server sends turns now.
     pub(super) fn listens(&self) -> bool {
         matches!(self.state, State::Listening(_))
     }
 
-    /// Does what is due, and takes what the server told; returns whether anything was done. `next`
-    /// becomes the time when something is due, if that is earlier.
+    /// Does all due work, and reads the messages from the server. Returns true if the state has
+    /// changed. `next` becomes the time of the next due work, if that is earlier.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -188,8 +189,8 @@ impl Listener {
 }
 
 impl Session {
-    /// Moves bytes and takes messages; false once the connection is of no use. A look takes
-    /// `limit` at most, and the next one follows after `pause`.
+    /// Moves bytes and reads messages. Returns false once the connection is useless. A check takes
+    /// at most `limit`, and the next one follows after `pause`.
     fn is_alive(
         &mut self,
         cx: &mut Context<'_>,
@@ -202,7 +203,7 @@ impl Session {
             let asking = Box::pin(async move { client.batch_execute("").await });
             self.look = Some((asking, now + limit));
         }
-        // First the look to send, then the bytes, then its answer.
+        // First the check to send, then the bytes, then its answer.
         self.looks_well(cx, now, pause) && self.hears(cx, events) && self.looks_well(cx, now, pause)
     }
 

@@ -1,4 +1,4 @@
-//! How the store replaces its connection.
+//! Replaces the store's connection.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use super::store::PostgresStore;
 use crate::base::reporter;
 use crate::store::{Failure, StoreEvent};
 
-/// The pause after the first failure to connect; it doubles with each failure.
+/// Pause after the first failure to connect. It doubles with each failure.
 const FIRST_RETRY: Duration = Duration::from_millis(25);
 
-/// The longest pause in the first seconds of an outage, so that leases survive a short one.
+/// Longest pause in the first seconds of an outage, so that leases survive a short outage.
 const SHORT_RETRY: Duration = Duration::from_millis(200);
 
-/// The longest pause in a long outage. A server that comes back must not drown in connections.
+/// Longest pause in a long outage. A server that comes back must not drown in connections.
 const LONG_RETRY: Duration = Duration::from_secs(1);
 const SHORT_RETRIES: u32 = 30;
 
-/// How long an attempt to connect again may take, however long requests may take.
+/// Limit for an attempt to connect again, even if requests may take longer.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
 
-/// While an attempt hangs, the next begins after a quarter of an attempt's time, within these
-/// bounds. That is soon enough to find a server that is back, and never more than a handful of
+/// While an attempt hangs, the next one begins after a quarter of an attempt's time, within these
+/// bounds. That is soon enough to find a returned server, with never more than a handful of
 /// attempts at once.
 const OVERLAP: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
 
@@ -43,7 +43,7 @@ impl PostgresStore {
         }
     }
 
-    /// A connection has ended, or is given up. The calls on it fail at the next poll.
+    /// Drops a connection that has ended, or is given up. The calls on it fail at the next poll.
     pub(super) fn lost(&mut self, generation: Generation, failure: Failure) {
         let current = self.connection.as_ref();
         if current.is_none_or(|connection| connection.generation != generation) {
@@ -56,8 +56,8 @@ impl PostgresStore {
         self.replace();
     }
 
-    /// Gets a new connection, unless that is under way: at once, but after a pause if the last
-    /// attempts were of no use.
+    /// Schedules a new connection, unless one is scheduled already: at once, or after a pause if
+    /// the last attempts were of no use.
     pub(super) fn replace(&mut self) {
         if self.reconnect_at.is_none() {
             let pause = if self.attempts == 0 {
@@ -69,7 +69,8 @@ impl PostgresStore {
         }
     }
 
-    /// Starts an attempt to connect and plans the next, which comes if this one fails or hangs.
+    /// Starts an attempt to connect. Schedules the next one, for the case that this one fails or
+    /// hangs.
     pub(super) fn attempt(&mut self) {
         let now = Instant::now();
         let limit = self.io_timeout.min(LONGEST_ATTEMPT);

@@ -1,4 +1,4 @@
-//! Keys, tokens and times as the server reads them.
+//! Writes keys, tokens and times in the server's formats.
 
 use std::error::Error;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use crate::base::token::Token;
 
 type Written = Result<IsNull, Box<dyn Error + Sync + Send>>;
 
-/// Whole milliseconds, rounded up: a lease may last longer on the server than the holder counts,
-/// and never shorter.
+/// Returns whole milliseconds, rounded up: a lease may last longer on the server than the holder
+/// counts, but never shorter.
 pub(super) fn millis(span: Duration) -> i32 {
     let up = span.as_nanos().div_ceil(1_000_000);
     i32::try_from(up).unwrap_or(i32::MAX)
@@ -31,7 +31,7 @@ impl ToSql for FullKey {
     to_sql_checked!();
 }
 
-/// A token is a `uuid`, although none of the kinds that RFC 9562 knows.
+/// A token is a `uuid`, although of none of the kinds in RFC 9562.
 impl ToSql for Token {
     fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Written {
         out.put_u128(self.bits());

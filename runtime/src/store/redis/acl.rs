@@ -1,6 +1,6 @@
 //! The smallest set of permissions, in one place.
 
-/// What a user must be allowed, besides the keys of its namespace:
+/// Commands that every user needs, besides the keys of its namespace:
 ///
 /// | permission | for |
 /// |---|---|
@@ -25,18 +25,18 @@ pub(crate) const COMMANDS: &[&str] = &[
     "info",
 ];
 
-/// What a user may be allowed besides, on the channels of its namespace. Without it a process that
-/// waits is not told of its turn, and looks from time to time.
+/// Optional commands, on the channels of the user's namespace. Without them a waiting process is
+/// not notified of its turn, and looks from time to time.
 pub(crate) const FOR_TURNS: &[&str] = &["publish", "subscribe"];
 
-/// What a user may be allowed besides. Without these commands locks work all the same.
+/// More optional commands. Locks work without them.
 ///
 /// `script|exists` asks which scripts the server has, so that a connection loads only the others.
-/// `eval` sends a script by its source where the server forgets it as fast as it is loaded.
+/// `eval` sends a script by its source, if the server forgets scripts as fast as they are loaded.
 /// `client|setname` names the connection in `CLIENT LIST`.
 pub(crate) const BESIDES: &[&str] = &["script|exists", "eval", "client|setname"];
 
-/// What a user needs besides for locks that are `shared` or have `permits`.
+/// Additional commands for locks with `shared` or `permits`.
 pub(crate) const FOR_SHARES: &[&str] = &[
     "zadd",
     "zcard",
@@ -46,17 +46,17 @@ pub(crate) const FOR_SHARES: &[&str] = &[
     "zscore",
 ];
 
-/// What a user needs besides for the list of `LockPool::locks`.
+/// Additional command for the list of `LockPool::locks`.
 pub(crate) const FOR_LISTS: &[&str] = &["scan"];
 
-/// What a user needs besides where the pool waits for replicas.
+/// Additional command for a pool that waits for replicas.
 pub(crate) const FOR_REPLICAS: &str = "wait";
 
-/// What a user needs besides on every node of a cluster: the map of the slots, the cluster's state
-/// for the checks, and a slot that moves.
+/// Additional commands on every node of a cluster. They are for the map of the slots, for the
+/// cluster's state in the checks, and for a slot that moves.
 pub(crate) const FOR_CLUSTER: &str = "+asking +cluster|slots +cluster|info";
 
-/// The rule for a user of the namespace `lock`, as `ACL SETUSER` takes it.
+/// Returns the rule for a user of the namespace `lock`, in the form that `ACL SETUSER` takes.
 pub(crate) fn rule() -> String {
     let commands = [COMMANDS, FOR_TURNS, FOR_SHARES, FOR_LISTS, BESIDES];
     let commands = commands.into_iter().flatten();
@@ -64,7 +64,7 @@ pub(crate) fn rule() -> String {
     format!("~lock:* &lock:* -@all {}", commands.join(" "))
 }
 
-/// What to do about a command that is not permitted.
+/// Describes what to do about a forbidden command.
 pub(super) fn advice() -> String {
     format!(
         "the user lacks a permission; with the namespace `lock` it needs {}, +{FOR_REPLICAS} for `replicas`, and {FOR_CLUSTER} for \

@@ -1,10 +1,10 @@
-//! Looks for what is wrong with a server, or would go wrong later.
+//! Looks for present and future problems of a server.
 //!
-//! The check tries the scripts on a key of its own, and reads what the server says of itself. It
-//! runs when a pool connects, which logs the findings, and for `LockPool::check`.
+//! The check tries the scripts on a separate key, and reads the server's `INFO`. It runs for
+//! `LockPool::check`, and also when a pool connects, to log the findings.
 //!
-//! The check needs no permission that locks do not need. What it may not look at, it reports as
-//! unknown.
+//! The check needs no permission that locks do not need. It reports as unknown what it may not look
+//! at.
 
 use std::time::Duration;
 
@@ -24,13 +24,13 @@ use crate::error::LockError;
 use crate::store::options::Options;
 use crate::store::{Failure, Op, Renewal};
 
-/// The ttl of the trial key: it expires by then if its removal is not permitted.
+/// The ttl of the trial key. If its removal is not permitted, the key expires after this time.
 const TTL: Duration = Duration::from_secs(1);
 
 /// The scripts need effects replication, and `SCRIPT LOAD` in a pipeline with them.
 const OLDEST_MAJOR: u32 = 5;
 
-/// All findings on the server of `opened`.
+/// Returns all findings on the server of `opened`.
 pub(super) async fn examine(
     opened: &mut OpenedConnection,
     address: &MasterAddress,
@@ -57,7 +57,7 @@ pub(super) async fn examine(
     let mut findings = said(info.as_ref(), address, names.in_cluster());
     let confirmed = replica_acks.map(|replica_acks| replica_acks.judge(answers.pop()));
     let published = !matches!(answers.pop(), Some(Value::ServerError(_)));
-    // What a replica or a node of a cluster refuses is reported by its role already.
+    // The role finding already covers the refusals of a replica or of a node of a cluster.
     if findings
         .iter()
         .all(|finding| finding.severity < Severity::Error)
@@ -69,7 +69,7 @@ pub(super) async fn examine(
     Ok(CheckReport::new(address.to_string(), findings))
 }
 
-/// A lock's whole life, with another token that finds it held.
+/// Returns the requests of a lock's whole life, and one of another token that finds the lock held.
 fn trial(names: &KeyNames) -> [Op; 5] {
     let token = Token::random(Nonce::new());
     let key: FullKey = names.trial(token).into();
@@ -100,9 +100,9 @@ fn trial(names: &KeyNames) -> [Op; 5] {
     ]
 }
 
-/// The first step of the trial that failed.
+/// Returns the first step of the trial that failed.
 fn tried(ops: &[Op], answers: Vec<Value>, names: &KeyNames) -> Option<Finding> {
-    // A slot that moves between nodes is no failure.
+    // A slot that moves between nodes is not a failure.
     let moves = |failure: &Failure| {
         names.in_cluster() && matches!(failure.code(), "MOVED" | "ASK" | "TRYAGAIN")
     };
@@ -130,7 +130,7 @@ fn broken(failure: &Failure) -> Finding {
     Finding::error(code, format!("locks do not work on this server: {source}"))
 }
 
-/// The findings from what the server says of itself.
+/// Returns the findings from the server's `INFO`.
 fn said(info: Option<&Info>, address: &MasterAddress, in_cluster: bool) -> Vec<Finding> {
     let Some(info) = info else {
         return vec![Finding::warning(
@@ -184,7 +184,7 @@ fn version(info: &Info) -> Option<Finding> {
     })
 }
 
-/// Every lock has a ttl, so each policy except `noeviction` can drop a lock that is held.
+/// Every lock has a ttl, so each policy except `noeviction` can drop a held lock.
 fn eviction(info: &Info) -> Option<Finding> {
     let limited = info.field("maxmemory").is_some_and(|limit| limit != "0");
     let policy = info.field("maxmemory_policy")?;

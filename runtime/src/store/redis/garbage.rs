@@ -1,4 +1,4 @@
-//! What a server sent that is no reply, and how an error of the crate `redis` tells it.
+//! Invalid replies of a server, as the source of an error of the crate `redis`.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::{fmt, io};
 
 use redis::RedisError;
 
-/// What is not a reply, in words that follow "the server answered with".
+/// Description of an invalid reply. It completes "the server answered with …".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Garbage(pub(super) String);
 
@@ -19,13 +19,13 @@ impl fmt::Display for Garbage {
 impl Error for Garbage {}
 
 impl Garbage {
-    /// An error that ends the connection at once.
+    /// Returns an error that ends the connection at once.
     pub(super) fn refused(self) -> RedisError {
         io::Error::new(io::ErrorKind::ConnectionAborted, self).into()
     }
 }
 
-/// What came instead of a reply, if that is why a connection has ended.
+/// Returns what arrived instead of a reply, if this ended the connection.
 pub(crate) fn garbage_in(error: &RedisError) -> Option<&Garbage> {
     let error: &Arc<dyn Error + Send + Sync> = error.source()?.downcast_ref()?;
     let error: &io::Error = error.downcast_ref()?;

@@ -1,9 +1,9 @@
-//! Locks that count only once replicas have them.
+//! Locks that count only after replicas have acknowledged them.
 //!
 //! One `WAIT` follows the scripts of a pipeline, so a lock costs no further round trip. `WAIT`
-//! blocks its connection. So the store sends nothing while a `WAIT` is under way, and sends all
-//! that came meanwhile at once after it. Replicas that do not answer thus delay a request by one
-//! `WAIT` at most, not by one for each request before it.
+//! blocks its connection. So the store sends nothing while a `WAIT` is under way. After it, the
+//! store sends all requests at once that arrived meanwhile. A request is thus delayed by one `WAIT`
+//! at most if replicas do not answer, not by one for each request before it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,17 +22,17 @@ use crate::store::{Failure, Op, Reply, Retry};
 /// time that a connection may be silent while an acquire is under way.
 const SHARE: u32 = 8;
 
-/// How many replicas must acknowledge a write.
+/// Number of replicas that must acknowledge a write.
 #[derive(Debug)]
 pub(super) struct ReplicaAcks {
     wanted: Replicas,
-    /// The most replicas that were ever seen at once, by the pool and by its checks.
+    /// The most replicas ever seen at once, by the pool and by its checks.
     seen: Arc<AtomicU32>,
     io_timeout: Duration,
 }
 
 impl ReplicaAcks {
-    /// `None` where the server's own answer is enough.
+    /// `None` if the server's own answer is enough.
     pub(super) fn new(options: &Options) -> Option<Self> {
         let wanted = options.replicas?;
         (wanted != Replicas::AtLeast(0)).then(|| Self {
@@ -42,7 +42,7 @@ impl ReplicaAcks {
         })
     }
 
-    /// Takes note of the replicas of a new connection's server.
+    /// Records the number of replicas of a new connection's server.
     pub(super) fn connected(&self, role: Option<Role>) {
         self.see(role.map_or(0, |role| role.replicas));
     }
@@ -53,16 +53,15 @@ impl ReplicaAcks {
 
     fn needed(&self) -> u32 {
         match self.wanted {
-            // `all` stays as large as it ever was: a replica that went away does not make fewer
-            // enough.
+            // The number for `all` never shrinks: after a replica went away, fewer are not enough.
             Replicas::All => self.seen.load(Ordering::Relaxed).max(1),
             Replicas::AtLeast(count) => count,
         }
     }
 
-    /// Whether the outcome of `op` counts only with its replica acknowledgements. A removal needs
-    /// none: a lock that a fail-over brings back expires. A removal that stores a result waits for
-    /// them, and counts without them: its call has done its work.
+    /// True if `op` waits for replica acknowledgements. A removal needs none: a lock that a
+    /// fail-over brings back expires. A removal that stores a result waits for them, but counts
+    /// without them, because its call has done its work.
     pub(super) fn concern(op: &Op) -> bool {
         !matches!(
             op,
@@ -70,10 +69,10 @@ impl ReplicaAcks {
         )
     }
 
-    /// The `WAIT` for enough replicas to have all earlier writes of the same connection. `patience`
-    /// is that of the most hurried request.
+    /// Returns the `WAIT` for enough replicas to have all earlier writes of the same connection.
+    /// `patience` is the shortest patience of the requests.
     pub(super) fn command(&self, patience: Duration) -> Cmd {
-        // Zero would wait for ever.
+        // Zero would wait forever.
         let limit = self.limit(patience).as_millis().max(1);
         let limit = u64::try_from(limit).unwrap_or(u64::MAX);
         cmd("WAIT").arg(self.needed()).arg(limit).to_owned()
@@ -83,7 +82,7 @@ impl ReplicaAcks {
         (patience / 2).min(self.io_timeout / SHARE)
     }
 
-    /// What the answer to [`command`](Self::command) means.
+    /// Reads the answer to [`command`](Self::command).
     pub(super) fn judge(&self, answer: Option<Value>) -> Result<(), Failure> {
         let count = match answer {
             Some(Value::Int(count)) => u32::try_from(count).unwrap_or(0),
@@ -109,11 +108,11 @@ impl ReplicaAcks {
     }
 }
 
-/// What counts of `reply` after `verdict`.
+/// Returns `reply` if it counts after `verdict`, otherwise the failure.
 ///
-/// A lock without its acknowledgements is an error that may have been executed: the engine removes
-/// the lock, or asks again with the same token. That another holder has a lock is true without
-/// acknowledgements.
+/// A lock without its acknowledgements is an error that may have been executed. The engine then
+/// removes the lock, or asks again with the same token. A reply that another holder has the lock is
+/// true without acknowledgements.
 pub(super) fn counted(reply: Reply, verdict: &Result<(), Failure>) -> Result<Reply, Failure> {
     let Err(failure) = verdict else {
         return Ok(reply);
@@ -128,8 +127,8 @@ pub(super) fn counted(reply: Reply, verdict: &Result<(), Failure>) -> Result<Rep
     }
 }
 
-/// The failure of a `WAIT` that the server refused: it lacks the permission, or has become a
-/// replica. The scripts before it have run.
+/// Returns the failure for a refused `WAIT`: the user lacks the permission, or the server has
+/// become a replica. The scripts before the `WAIT` have run.
 fn refused(failure: &Failure) -> Failure {
     let LockError::Unavailable { source } = &failure.error else {
         return failure.clone();

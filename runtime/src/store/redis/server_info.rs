@@ -1,4 +1,4 @@
-//! What a server says of itself, `INFO`.
+//! A server's report on itself, `INFO`.
 
 use redis::Value;
 
@@ -6,16 +6,17 @@ use redis::Value;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Info(String);
 
-/// Which part a server plays in a replication.
+/// A server's role in a replication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Role {
     pub(crate) is_master: bool,
-    /// How many replicas are connected to it, or known to its Sentinels.
+    /// Number of replicas connected to the server, or known to its Sentinels.
     pub(crate) replicas: u32,
 }
 
 impl Info {
-    /// `None` if the server did not answer with a text, as when the permission is missing.
+    /// `None` if the server did not answer with text, for example because the permission is
+    /// missing.
     pub(crate) fn read(answer: Option<&Value>) -> Option<Self> {
         let text = match answer? {
             Value::BulkString(text) => String::from_utf8_lossy(text).into_owned(),
@@ -25,7 +26,7 @@ impl Info {
         Some(Self(text))
     }
 
-    /// The value of the line `name:value`.
+    /// Returns the value of the line `name:value`.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.0.lines().find_map(|line| {
             let (found, value) = line.split_once(':')?;
@@ -33,7 +34,7 @@ impl Info {
         })
     }
 
-    /// A field that is a number.
+    /// Returns the value of a numeric field.
     pub(crate) fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
         self.field(name)?.parse().ok()
     }

@@ -12,7 +12,7 @@ use crate::store::redis::master_address::MasterAddress;
 
 const FORM: &str = "redlock://host:port,host:port,host:port";
 
-/// The longest lease of other processes that the core reckons with, unless the URL says more.
+/// The longest lease of other processes that the core expects, unless the URL sets another limit.
 const DEFAULT_MAX_TTL: Duration = Duration::from_secs(10);
 const DEFAULT_NODE_TIMEOUT: Duration = Duration::from_millis(50);
 const NODE_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
@@ -31,7 +31,7 @@ impl Address {
         let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
         let (hosts, db) = rest.split_once('/').unwrap_or((rest, ""));
         // The options are read first. If a password contains a `?`, its rest ends up there, and
-        // their error says how to write it.
+        // their error explains how to write it.
         let settings = settings(options)?;
         let nodes = nodes(hosts, db)?;
         let address = Self { nodes, settings };
@@ -63,7 +63,7 @@ impl Address {
         }
     }
 
-    /// The nodes as errors and logs call them.
+    /// Returns the names of the nodes for errors and logs.
     pub(super) fn names(&self) -> Vec<String> {
         self.nodes.iter().map(ToString::to_string).collect()
     }
@@ -71,7 +71,7 @@ impl Address {
 
 fn nodes(hosts: &str, db: &str) -> Result<Vec<MasterAddress>, LockError> {
     let shared = hosts.split(',').next().and_then(credentials);
-    // A password with a comma in it would be a node, which is shown.
+    // Part of a password with a comma would become a node's name, and these appear in messages.
     if shared.is_none() && hosts.contains('@') {
         return Err(LockError::config(
             "the first node of the `redlock://` URL has no credentials, and a later one has; write the credentials before the \

@@ -17,18 +17,16 @@ use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
 
-/// What the URL of a quorum can set.
+/// Settings in the URL of a quorum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Settings {
-    /// How long a node may take to answer. The limit is a twentieth of the ttl where that is
-    /// shorter.
+    /// Time limit for a node's answer. A twentieth of the ttl applies instead if it is shorter.
     pub(super) node_timeout: Duration,
-    /// The longest ttl that any client uses, as the URL gives it. It grows with the ttls of
-    /// requests.
+    /// The longest ttl that any client uses, from the URL. It grows with the ttls of requests.
     pub(super) max_ttl: Duration,
 }
 
-/// An acquire that the engine asks for.
+/// An acquire of the engine.
 struct AcquireRequest {
     key: FullKey,
     token: Token,
@@ -38,7 +36,7 @@ struct AcquireRequest {
 }
 
 impl AcquireRequest {
-    /// The acquire as a node gets it, with the token `wire`.
+    /// Returns the acquire for a node, with the token `wire`.
     fn op(&self, wire: Token) -> Op {
         Op::Acquire {
             key: self.key.clone(),
@@ -60,8 +58,8 @@ pub(super) struct QuorumCore {
     questions: HashMap<OpId, PendingQuestion>,
     deadlines: BTreeSet<(Instant, OpId)>,
     events: VecDeque<StoreEvent>,
-    /// The last id that was given to a removal. Removals have ids of their own, counted down from
-    /// the highest number, which the engine's ids never reach.
+    /// The last id of a removal. These ids count down from the highest number, which the engine's
+    /// ids never reach.
     last_own_id: u64,
 }
 
@@ -79,7 +77,7 @@ impl QuorumCore {
         }
     }
 
-    /// Notes that a connection to a node was made, and which process the node is.
+    /// Records a new connection to a node, and the node's process.
     pub(super) fn meet(&mut self, node: usize, identity: &Identity, now: Instant) -> Met {
         let twin = self.twin(node, &identity.run_id);
         let state = &mut self.nodes[node];
@@ -92,7 +90,7 @@ impl QuorumCore {
         met
     }
 
-    /// Another node that may vote and is the same server.
+    /// Returns another node that may vote and is the same server.
     fn twin(&self, node: usize, run_id: &str) -> Option<usize> {
         let others = self.nodes.iter().enumerate();
         others
@@ -101,12 +99,12 @@ impl QuorumCore {
             .map(|(other, _)| other)
     }
 
-    /// Why a node may not vote at any age.
+    /// Returns the reason if a node may not vote at any age.
     pub(super) fn unfit(&self, node: usize) -> Option<&str> {
         self.nodes[node].eligibility.unfit()
     }
 
-    /// How much longer a node stays without a vote because it was started lately.
+    /// Returns the remaining time for which a recently started node has no vote.
     pub(super) fn quarantined(&self, node: usize, now: Instant) -> Option<Duration> {
         let from = self.nodes[node]
             .eligibility
@@ -114,7 +112,8 @@ impl QuorumCore {
         (now < from).then(|| from.since(now))
     }
 
-    /// A node has taken a lock away by force. The engine is told when a quorum has.
+    /// Records that a node has taken a lock away by force. The engine is notified when a quorum
+    /// has.
     pub(super) fn revoked(&mut self, node: usize, key: &FullKey, lease: u64) {
         let quorum = majority(self.nodes.len());
         if let Some(token) = self.tokens.revoked(key, lease, node, quorum) {
@@ -125,7 +124,7 @@ impl QuorumCore {
         }
     }
 
-    /// Takes a request of the engine.
+    /// Handles a request of the engine.
     pub(super) fn submit(&mut self, request: Request, now: Instant) {
         let Request { id, op, patience } = request;
         match op {
@@ -135,7 +134,7 @@ impl QuorumCore {
                 ttl,
                 function,
                 reserved_fences,
-                // Independent nodes have no queue in common. A caller that waits asks again after a
+                // Independent nodes have no common queue. A waiting caller asks again after a
                 // random pause.
                 queue: _,
             } => {
@@ -148,7 +147,7 @@ impl QuorumCore {
                 };
                 self.acquire(id, &acquire, patience, now);
             }
-            // A lock that is to become a share stays whole, because no other client can take a
+            // A lock that should become a share stays whole, because no other client can take a
             // share.
             Op::Renew(renewals) | Op::Stay(renewals) => self.renew(id, renewals, patience, now),
             Op::Release {
@@ -255,8 +254,8 @@ impl QuorumCore {
         self.open(id, pending, now);
     }
 
-    /// Removes a call's key from all nodes, and repeats that until it is certain. Returns for how
-    /// long the key may live.
+    /// Removes a call's key from all nodes, and repeats that until it is certain. Returns the time
+    /// for which the key may live.
     fn remove_everywhere(
         &mut self,
         key: &FullKey,
@@ -282,8 +281,8 @@ impl QuorumCore {
         entry.ttl
     }
 
-    /// Answers an acquire that its call repeats before the nodes have decided. From then on only
-    /// the new question counts.
+    /// Answers an acquire that its call repeats before the nodes have decided. After that only the
+    /// new question counts.
     fn supersede(&mut self, earlier: OpId) {
         if let Some(pending) = self.questions.remove(&earlier) {
             self.deadlines.remove(&(pending.deadline, earlier));
@@ -292,7 +291,7 @@ impl QuorumCore {
         }
     }
 
-    /// Takes a node's answer.
+    /// Handles a node's answer.
     pub(super) fn answer(
         &mut self,
         node: usize,
@@ -324,7 +323,7 @@ impl QuorumCore {
         }
     }
 
-    /// Notes that a node can be reached again. Its pending removals are tried at once.
+    /// Records that a node can be reached again. Its pending removals are tried at once.
     pub(super) fn connected(&mut self, node: usize, now: Instant) {
         let before = self.up();
         let patience = self.settings.node_timeout;
@@ -341,7 +340,7 @@ impl QuorumCore {
         self.nodes.iter().filter(|state| state.up).count()
     }
 
-    /// Gives up the nodes that are late, and repeats the removals that are due.
+    /// Gives up the late nodes, and repeats the due removals.
     pub(super) fn tick(&mut self, now: Instant) {
         while let Some(&(deadline, id)) = self.deadlines.first() {
             if now < deadline {
@@ -359,14 +358,14 @@ impl QuorumCore {
         }
     }
 
-    /// When to call [`tick`](Self::tick) next.
+    /// Returns the time for the next [`tick`](Self::tick).
     pub(super) fn next_due(&self) -> Option<Instant> {
         let removals = self.nodes.iter().filter_map(NodeState::next_due);
         let deadline = self.deadlines.first().map(|(at, _)| *at);
         removals.chain(deadline).min()
     }
 
-    /// The next event for the engine.
+    /// Returns the next event for the engine.
     pub(super) fn next_event(&mut self) -> Option<StoreEvent> {
         self.events.pop_front()
     }
@@ -421,7 +420,7 @@ impl QuorumCore {
         self.events.push_back(StoreEvent::Reply(id, result));
     }
 
-    /// The longest ttl so far, including `ttl`.
+    /// Returns the longest ttl so far, including `ttl`.
     fn observe(&mut self, ttl: Duration) -> Duration {
         self.settings.max_ttl = self.settings.max_ttl.max(ttl);
         self.settings.max_ttl

@@ -1,7 +1,7 @@
-//! Which nodes may vote. Pure.
+//! Decides if a node may vote. Pure.
 //!
 //! A restarted node does not vote until every lease that it may have forgotten is over. It may have
-//! forgotten locks that it had voted for, and so would say yes to a second holder.
+//! forgotten locks for which it had voted, and so would vote yes for a second holder.
 
 use std::time::Duration;
 
@@ -10,15 +10,14 @@ use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 
 /// Added to every quarantine. A server reports its age in whole seconds, and other clients' leases
-/// may have begun a little later than the core reckons.
+/// may have begun a little later than the core expects.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// What is known of one node. It outlives the connections to the node, and lasts as long as the
-/// pool.
+/// State of one node. It outlives the connections to the node, and lasts as long as the pool.
 #[derive(Debug, Default)]
 pub(super) struct Eligibility {
     run: Option<Run>,
-    /// Why the node may not vote at any age.
+    /// The reason if the node may not vote at any age.
     unfit: Option<String>,
 }
 
@@ -26,11 +25,11 @@ pub(super) struct Eligibility {
 #[derive(Debug)]
 struct Run {
     id: String,
-    /// When the process started, or later.
+    /// The start of the process, or a later time.
     since: Instant,
 }
 
-/// What a new connection found.
+/// Result of a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Met {
     /// The first connection to the node.
@@ -41,18 +40,18 @@ pub(super) enum Met {
     Restarted,
 }
 
-/// How long a node stays without a vote after its start.
+/// Returns the time for which a node has no vote after its start.
 pub(super) fn quarantine(longest_ttl: Duration) -> Duration {
     longest_ttl + SLACK
 }
 
 impl Eligibility {
-    /// Notes that a connection was made, to a node that reports `identity`.
+    /// Records a connection to a node that reports `identity`.
     pub(super) fn meet(&mut self, identity: &Identity, now: Instant) -> Met {
         self.unfit = identity.unfit();
         let (met, since) = match &self.run {
             Some(run) if run.id == identity.run_id => return Met::Same,
-            // The time of this look counts, and not the reported age. A node looks older than it is
+            // The time of this contact counts, not the reported age. A node looks older than it is
             // if its clock was set right after the start.
             Some(_) => (Met::Restarted, now),
             None => (Met::New, now - identity.uptime),
@@ -69,7 +68,7 @@ impl Eligibility {
         met
     }
 
-    /// The process that the last connection found.
+    /// Returns the process that the last connection found.
     pub(super) fn run_id(&self) -> Option<&str> {
         self.run.as_ref().map(|run| run.id.as_str())
     }
@@ -79,17 +78,17 @@ impl Eligibility {
         self.unfit = Some(reason);
     }
 
-    /// Why the node may not vote at any age.
+    /// Returns the reason if the node may not vote at any age.
     pub(super) fn unfit(&self) -> Option<&str> {
         self.unfit.as_deref()
     }
 
-    /// From when on the node may vote. `None` if no connection to it was made yet.
+    /// Returns the time from which the node may vote. `None` before the first connection to it.
     pub(super) fn votes_from(&self, longest_ttl: Duration) -> Option<Instant> {
         Some(self.run.as_ref()?.since + quarantine(longest_ttl))
     }
 
-    /// Whether the node may vote.
+    /// True if the node may vote.
     pub(super) fn votes(&self, longest_ttl: Duration, now: Instant) -> bool {
         self.unfit.is_none() && self.votes_from(longest_ttl).is_some_and(|from| from <= now)
     }

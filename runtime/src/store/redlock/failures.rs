@@ -4,7 +4,7 @@ use super::quorum::majority;
 use crate::error::{LockError, StoreError};
 use crate::store::{Failure, Retry};
 
-/// The failure of a question that too few nodes voted on. Some nodes may have set the key.
+/// Returns the failure of a question with too few votes. Some nodes may have set the key.
 pub(super) fn no_quorum(troubled: usize, nodes: usize, why: &str, retry: Retry) -> Failure {
     let message = format!(
         "{troubled} of {nodes} nodes did not vote and no lock is taken without {}{why}",
@@ -19,8 +19,8 @@ pub(super) fn no_quorum(troubled: usize, nodes: usize, why: &str, retry: Retry) 
     }
 }
 
-/// The refusal of a share. Shares are counted on one server, and independent servers cannot count
-/// together.
+/// Returns the refusal of a share. Shares are counted on one server, and independent servers cannot
+/// count together.
 pub(super) fn no_shares() -> Failure {
     Failure {
         error: LockError::config(
@@ -54,7 +54,7 @@ pub(super) fn no_adoption() -> Failure {
     }
 }
 
-/// The failure of a node that may not vote at any age.
+/// Returns the failure of a node that may not vote at any age.
 pub(super) fn unfit(why: &str) -> Failure {
     Failure {
         error: LockError::Unavailable {

@@ -1,10 +1,10 @@
-//! What a node reports of itself.
+//! A node's report on itself.
 
 use std::time::Duration;
 
 use crate::store::redis::server_info::Info;
 
-/// Which server a node is.
+/// Identifies the server of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Identity {
     /// The server chooses a new one at each start.
@@ -27,7 +27,7 @@ impl Identity {
         })
     }
 
-    /// Why such a node cannot be part of a quorum.
+    /// Returns the reason if such a node cannot be part of a quorum.
     pub(super) fn unfit(&self) -> Option<String> {
         if self.run_id.is_empty() {
             Some(

@@ -40,7 +40,7 @@ impl RedlockSource {
         }
     }
 
-    /// Asks all nodes for each of these locks, and counts what they say. More than half of the
+    /// Asks all nodes for each of these locks, and counts their answers. More than half of the
     /// nodes must answer.
     async fn do_with(
         &mut self,
@@ -76,14 +76,14 @@ impl RedlockSource {
         each.collect()
     }
 
-    /// A page of the node with this number. A lock is in the pages of the first node that has it.
+    /// Returns a page of the node in `place`. A lock is in the pages of the first node that has it.
     async fn some(&mut self, pattern: &Pattern, place: &Place) -> Result<Page, Failure> {
         let (number, cursor) = place.0.split_once(' ').unwrap_or(("0", ""));
         let number: usize = number.parse().unwrap_or_default();
         let Some(node) = self.nodes.get_mut(number) else {
             return Ok(Page::default());
         };
-        // A node that is away is passed over: the rest list the same keys.
+        // An unreachable node is skipped: the rest list the same keys.
         let scanned = node.scan(pattern, cursor).await;
         let (mut keys, cursor) = match scanned {
             Ok(scanned) => scanned,
@@ -124,11 +124,11 @@ fn has_key(answer: &Value) -> bool {
     Seen::read(answer).is_ok_and(|seen| seen.value.is_some())
 }
 
-/// What the nodes say of the lock `key`, together. `count` is the number of all nodes.
+/// Joins the nodes' answers about the lock `key`. `count` is the number of all nodes.
 fn counted(key: &str, count: usize, answers: &[Seen<'_>]) -> LockInfo {
     let mut info = LockInfo::free(key);
     let mut kept = Vec::new();
-    // By the value, so that one holder is one entry.
+    // By the token, or by a value without one, so that one holder is one entry.
     let mut holders: BTreeMap<Vec<u8>, Holder> = BTreeMap::new();
     for seen in answers {
         let Some(value) = seen.value else {
@@ -168,14 +168,14 @@ fn counted(key: &str, count: usize, answers: &[Seen<'_>]) -> LockInfo {
     info
 }
 
-/// Until when a node keeps the lock after its section, if it does.
+/// Returns the time until which a node keeps the lock after its section, if it does.
 fn kept_until(value: &str, seen: &Seen<'_>) -> Option<SystemTime> {
     let (token, _) = value::token(value)?;
     let is_kept = token.bytes().all(|digit| digit == b'0');
     is_kept.then(|| seen.now + seen.left.unwrap_or_default())
 }
 
-/// The holder that a node knows. Version 0.1.0 wrote `token:owner`.
+/// Reads the holder that a node knows. Version 0.1.0 wrote `token:owner`.
 fn holder(value: &str, seen: &Seen<'_>) -> Holder {
     let (record, revoked) = match Written::read(value) {
         Written::Held(record) => (record, false),

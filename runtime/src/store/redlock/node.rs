@@ -1,4 +1,4 @@
-//! One node as the quorum core knows it. Pure.
+//! One node, as the quorum core knows it. Pure.
 
 use std::collections::HashSet;
 use std::mem;
@@ -9,14 +9,14 @@ use super::removals::{PendingRemoval, PendingRemovals};
 use crate::base::clock::Instant;
 use crate::store::{Failure, Op, OpId, Reply, Request};
 
-/// What the core knows of one node, and what it has to send to the node.
+/// The core's knowledge of one node, and its requests to the node.
 #[derive(Debug, Default)]
 pub(super) struct NodeState {
     pub(super) eligibility: Eligibility,
     /// Acquires that the node may still carry out.
     unsettled: HashSet<OpId>,
     removals: PendingRemovals,
-    /// Whether the node could be reached last time.
+    /// True if the node could be reached last time.
     pub(super) up: bool,
     outbox: Vec<Request>,
 }
@@ -37,7 +37,7 @@ impl NodeState {
         mem::take(&mut self.outbox)
     }
 
-    /// Notes what an answer says of the node and of the acquire `id`.
+    /// Records what an answer shows about the node and about the acquire `id`.
     pub(super) fn hear(&mut self, id: OpId, result: &Result<Reply, Failure>) {
         self.up = match result {
             Ok(_) => true,
@@ -68,7 +68,7 @@ impl NodeState {
         }
     }
 
-    /// Tries the removals again that are due, and forgets those of keys that have expired.
+    /// Tries the due removals again, and forgets those of expired keys.
     pub(super) fn retry_due(&mut self, patience: Duration, now: Instant) {
         for id in self.removals.due(now) {
             if self.removals.is_over(id, now) {
@@ -105,7 +105,7 @@ impl NodeState {
         self.removals.take_release(id)
     }
 
-    /// Forgets the removal `id`, and the acquires that it undoes: none can set the key any more.
+    /// Forgets the removal `id`, and the acquires that it undoes: none can still set the key.
     pub(super) fn settle(&mut self, id: OpId) {
         if let Some(removal) = self.removals.settle(id) {
             for acquire in removal.asked {
@@ -114,7 +114,7 @@ impl NodeState {
         }
     }
 
-    /// When a removal is due next.
+    /// Returns the time of the next due removal.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.removals.next_due()
     }

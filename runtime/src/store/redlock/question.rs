@@ -11,19 +11,19 @@ use crate::base::token::Token;
 use crate::owner::Owner;
 use crate::store::{Failure, Reply, Retry};
 
-/// Some of the nodes.
+/// A set of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct NodeSet(u64);
 
 impl NodeSet {
-    /// How many nodes there can be.
+    /// The most nodes in a set.
     pub(super) const MOST: usize = 64;
 
     pub(super) fn insert(&mut self, node: usize) {
         self.0 |= 1 << node;
     }
 
-    /// Removes a node. Returns whether it was in the set.
+    /// Removes a node. Returns true if it was in the set.
     pub(super) fn remove(&mut self, node: usize) -> bool {
         let found = self.contains(node);
         self.0 &= !(1 << node);
@@ -44,9 +44,9 @@ impl NodeSet {
 pub(super) struct PendingQuestion {
     pub(super) question: Question,
     pub(super) sent: Instant,
-    /// When the nodes that have not answered are given up.
+    /// Time at which the nodes without an answer are given up.
     pub(super) deadline: Instant,
-    /// The nodes that have not answered.
+    /// The nodes without an answer.
     pub(super) waiting: NodeSet,
     /// The nodes that may vote yes on an acquire.
     pub(super) voters: NodeSet,
@@ -54,37 +54,37 @@ pub(super) struct PendingQuestion {
     troubles: Vec<(usize, Trouble)>,
 }
 
-/// What is asked.
+/// The content of a question.
 #[derive(Debug)]
 pub(super) enum Question {
     Acquire {
         key: FullKey,
         token: Token,
         ttl: Duration,
-        /// How often the lock may be handed over inside the process.
+        /// Number of times that the lock may be handed over inside the process.
         reserved_fences: u32,
         tally: Tally,
-        /// The owners that nodes have told.
+        /// The owners that nodes have reported.
         owners: Vec<Arc<Owner>>,
     },
     /// One tally for each key.
     Renew(Vec<Tally>),
     Release {
-        /// Whether the caller must know that no acquire can still set the key.
+        /// True if the caller must know that no acquire can still set the key.
         uncertain: bool,
-        /// How many nodes answered.
+        /// Number of nodes that answered.
         answered: usize,
-        /// How many of them had the key.
+        /// Number of these that had the key.
         found: usize,
-        /// On how many the removal went behind every acquire.
+        /// Number of nodes where the removal went after every acquire.
         ordered: usize,
-        /// How many certainly did not have the key. Only the answer to the first try shows that,
-        /// since an earlier try may have removed the key.
+        /// Number of nodes that certainly did not have the key. Only the answer to the first try
+        /// shows that, because an earlier try may have removed the key.
         without: usize,
     },
 }
 
-/// Why a node's vote did not count.
+/// Reason for a vote that did not count.
 #[derive(Debug)]
 enum Trouble {
     Failed(Failure),
@@ -105,9 +105,9 @@ impl PendingQuestion {
         }
     }
 
-    /// Takes a node's answer. Only the first answer of each node counts.
+    /// Handles a node's answer. Only the first answer of each node counts.
     ///
-    /// `first`: the node cannot have carried out an earlier try of the same removal.
+    /// `first` is true if the node cannot have carried out an earlier try of the same removal.
     pub(super) fn hear(&mut self, node: usize, result: &Result<Reply, Failure>, first: bool) {
         if !self.waiting.remove(node) {
             return;
@@ -118,12 +118,12 @@ impl PendingQuestion {
         }
     }
 
-    /// Notes that a node is not asked at all.
+    /// Records that a node is not asked at all.
     pub(super) fn skip(&mut self, node: usize, failure: Failure) {
         self.void(node, Trouble::Failed(failure));
     }
 
-    /// Gives up the nodes that have not answered.
+    /// Gives up the nodes without an answer.
     pub(super) fn expire(&mut self) {
         for node in 0..self.nodes {
             if self.waiting.remove(node) {
@@ -182,7 +182,7 @@ impl PendingQuestion {
         self.troubles.push((node, trouble));
     }
 
-    /// The nodes' decision as the answer to the engine. `None` while the question is open.
+    /// Returns the nodes' decision as the answer to the engine. `None` while the question is open.
     pub(super) fn decision(&self, names: &[String]) -> Option<Result<Reply, Failure>> {
         match &self.question {
             Question::Acquire {
@@ -192,7 +192,7 @@ impl PendingQuestion {
                 ..
             } => match tally.acquired() {
                 Verdict::Open => None,
-                // Independent nodes have no fence in common.
+                // Independent nodes have no common fence.
                 Verdict::Yes => Some(Ok(Reply::Acquired {
                     fence: None,
                     reserved_fences: *reserved_fences,
@@ -210,7 +210,7 @@ impl PendingQuestion {
         }
     }
 
-    /// The owner that a majority of all nodes has told.
+    /// Returns the owner that a majority of all nodes has reported.
     fn agreed(&self, owners: &[Arc<Owner>]) -> Option<Arc<Owner>> {
         let tell = |owner: &Arc<Owner>| owners.iter().filter(|other| *other == owner).count();
         let agreed = owners
@@ -249,7 +249,7 @@ impl PendingQuestion {
         };
         let quorum = majority(self.nodes);
         let enough = quorum <= answered;
-        // The lock was lost only if too few nodes are left that can have had the key. A silent node
+        // The lock was lost only if fewer nodes than a quorum can have had the key. A silent node
         // may have had it. A node that had refused the acquire may have answered the release first.
         let lost = self.nodes - without < quorum;
         let open = found < quorum && !lost;
@@ -266,7 +266,7 @@ impl PendingQuestion {
         })
     }
 
-    /// The failure if too few votes count.
+    /// Returns the failure if too few votes count.
     fn no_quorum(&self, names: &[String]) -> Failure {
         let mut why = String::new();
         let mut retry = Retry::Never;

@@ -8,26 +8,26 @@ use crate::base::seeded::seeded;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vote {
     Yes,
-    /// No, and for how long at most, where that is known.
+    /// No. The lock is held for at most this long, if known.
     No(Option<Duration>),
     /// No vote: an error, silence, or a yes of a node that may not vote.
     Void,
 }
 
-/// What the votes decide.
+/// The decision of the votes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The decision depends on votes that are still to come.
+    /// The decision depends on missing votes.
     Open,
     Yes,
-    /// No, and for how long at most, where that is known.
+    /// No. The lock is held for at most this long, if known.
     No(Option<Duration>),
     /// Too few votes count.
     Unknown,
 }
 
-/// The votes on one question. A quorum is a majority of all configured nodes, and not of the nodes
-/// that answer.
+/// The votes on one question. A quorum is a majority of all configured nodes, not of the nodes that
+/// answer.
 #[derive(Debug, Clone)]
 pub(super) struct Tally {
     nodes: usize,
@@ -36,7 +36,7 @@ pub(super) struct Tally {
     no: Vec<Option<Duration>>,
 }
 
-/// More than half of `nodes`, so that any two quorums have a node in common.
+/// Returns more than half of `nodes`, so that any two quorums have a node in common.
 pub(super) fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }
@@ -71,7 +71,7 @@ impl Tally {
         self.nodes - self.yes - self.no.len() - self.void
     }
 
-    /// Whether the lock is taken. One no decides as soon as no quorum of yes is possible, if a
+    /// Decides if the lock is taken. One no decides as soon as no quorum of yes is possible, if a
     /// quorum can still vote.
     pub(super) fn acquired(&self) -> Verdict {
         let quorum = self.quorum();
@@ -86,7 +86,7 @@ impl Tally {
         }
     }
 
-    /// Whether the lock is still held. Only a quorum of no decides that it is lost.
+    /// Decides if the lock is still held. It is lost only after a quorum of no.
     pub(super) fn renewed(&self) -> Verdict {
         let quorum = if seeded!(RenewedByOne) {
             1
@@ -105,7 +105,7 @@ impl Tally {
         }
     }
 
-    /// After how long enough of the keys that stand in the way will have expired.
+    /// Returns the time after which enough of the keys that stand in the way will have expired.
     fn no_longer_than(&self) -> Option<Duration> {
         let mut left = self.no.clone();
         left.sort_by_key(|left| left.unwrap_or(Duration::MAX));

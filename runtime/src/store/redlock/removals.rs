@@ -1,6 +1,6 @@
-//! The keys that are still to be removed from one node. Pure.
+//! The pending removals of keys from one node. Pure.
 //!
-//! A removal counts only if it went behind every acquire of its token on one connection, or if the
+//! A removal counts only if it went after every acquire of its token on one connection, or if the
 //! outcome of each acquire is known. Otherwise the removal is repeated until the key has expired.
 
 use std::collections::{BTreeSet, HashMap};
@@ -21,9 +21,10 @@ pub(super) struct PendingRemoval {
     pub(super) wire: Token,
     /// The acquires that may have set the key.
     pub(super) asked: Vec<OpId>,
-    /// When the key will have expired.
+    /// Time at which the key will have expired.
     pub(super) until: Instant,
-    /// Until when the node keeps the key without a holder; none if it removes the key at once.
+    /// The node keeps the key without a holder until this time; `None` if it removes the key at
+    /// once.
     pub(super) kept_until: Option<Instant>,
     /// The release that waits for the next answer.
     pub(super) release: Option<OpId>,
@@ -45,8 +46,8 @@ impl PendingRemoval {
         }
     }
 
-    /// For how long a try that is sent now keeps the key. Each try says what is left, so that a
-    /// node that carries out only the last one keeps the key no longer than the rest.
+    /// Returns the time for which a try at `now` keeps the key. Each try sends the remaining time.
+    /// So a node that carries out only the last one keeps the key no longer than the rest.
     pub(super) fn keep(&self, now: Instant) -> Option<Duration> {
         let left = self.kept_until?.since(now);
         (Duration::from_millis(1) <= left).then_some(left)
@@ -88,7 +89,7 @@ impl PendingRemovals {
         Some(removal)
     }
 
-    /// Whether at most one try of `id` was sent.
+    /// True if at most one try of `id` was sent.
     pub(super) fn is_first_try(&self, id: OpId) -> bool {
         self.by_id.get(&id).is_none_or(|removal| removal.tries <= 1)
     }
@@ -98,7 +99,7 @@ impl PendingRemovals {
         self.by_id.get_mut(&id)?.release.take()
     }
 
-    /// Forgets the removal `id`: the node does not have the key any more.
+    /// Forgets the removal `id`: the node no longer has the key.
     pub(super) fn settle(&mut self, id: OpId) -> Option<PendingRemoval> {
         let removal = self.by_id.remove(&id)?;
         self.by_name.remove(&(removal.key.clone(), removal.wire));
@@ -106,7 +107,7 @@ impl PendingRemovals {
         Some(removal)
     }
 
-    /// The removals to try again now.
+    /// Returns the removals to try again now.
     pub(super) fn due(&self, now: Instant) -> Vec<OpId> {
         let due = self.due.iter().take_while(|(at, _)| *at <= now);
         due.map(|(_, id)| *id).collect()
@@ -120,7 +121,7 @@ impl PendingRemovals {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Whether the key has expired by now.
+    /// True if the key has expired by now.
     pub(super) fn is_over(&self, id: OpId, now: Instant) -> bool {
         self.by_id
             .get(&id)
@@ -164,7 +165,7 @@ mod tests {
         assert_eq!(removals.next_due(), None);
     }
 
-    /// Fails if a node that was late keeps the key for longer than the rest.
+    /// Fails if a late node keeps the key for longer than the rest.
     #[test]
     fn a_later_try_keeps_the_key_for_what_is_left() {
         let mut removals = PendingRemovals::default();

@@ -31,14 +31,14 @@ pub(crate) struct RedlockStore {
     clock: Clock,
     timer: Pin<Box<Sleep>>,
     told: Told,
-    /// Whether requests were submitted, or given to the nodes, since the nodes were last polled.
+    /// True if requests were submitted, or given to the nodes, since the nodes were last polled.
     unsent: bool,
 }
 
 struct Node {
     name: String,
     store: RedisStore,
-    /// The connection that the core was told of last.
+    /// The last connection that the core knows.
     met: Generation,
 }
 
@@ -83,7 +83,7 @@ impl RedlockStore {
         Ok(store)
     }
 
-    /// Checks each node over a connection of its own.
+    /// Checks each node over a separate connection.
     pub(crate) async fn check(
         address: Address,
         options: &Options,
@@ -137,7 +137,7 @@ impl RedlockStore {
         Ok(())
     }
 
-    /// Tells the core of the node's connection if that is not the one that the core knows.
+    /// Reports the node's connection to the core, unless the core knows it already.
     fn meet(&mut self, node: usize) {
         let Node { name, store, met } = &mut self.nodes[node];
         let Some((generation, info)) = store.peer().filter(|(generation, _)| generation != met)
@@ -161,7 +161,7 @@ impl RedlockStore {
         }
     }
 
-    /// Gives the core's requests to the connections. Returns whether there were any.
+    /// Gives the core's requests to the connections. Returns true if there were any.
     fn flush(&mut self) -> bool {
         let mut sent = false;
         for (number, node) in self.nodes.iter_mut().enumerate() {
@@ -175,7 +175,7 @@ impl RedlockStore {
         sent
     }
 
-    /// Gives the nodes' events to the core. Returns whether there were any.
+    /// Gives the nodes' events to the core. Returns true if there were any.
     fn listen(&mut self, cx: &mut Context<'_>) -> bool {
         let mut heard = false;
         for node in 0..self.nodes.len() {
@@ -189,7 +189,7 @@ impl RedlockStore {
                     StoreEvent::Revoked { key, lease } => self.core.revoked(node, &key, lease),
                     // The core never asks a node to queue.
                     StoreEvent::Turn(_) | StoreEvent::Wanted(_) => {}
-                    // Nor has a node sessions.
+                    // A node has no sessions.
                     #[cfg(feature = "__session")]
                     StoreEvent::Lost(_) => {}
                 }
@@ -210,7 +210,7 @@ impl RedlockStore {
             return true;
         }
         let next = TokioInstant::now() + due.since(now);
-        // An earlier deadline stays. To move a timer costs more than one wake-up too many.
+        // An earlier deadline stays: moving a timer costs more than one needless wake-up.
         if next < self.timer.deadline() || self.timer.is_elapsed() {
             self.timer.as_mut().reset(next);
         }
@@ -228,7 +228,7 @@ impl LockStore for RedlockStore {
         self.flush();
     }
 
-    /// Whether no quorum can be reached.
+    /// True if no quorum can be reached.
     fn is_away(&self) -> bool {
         let reached = self.nodes.iter().filter(|node| !node.store.is_away());
         reached.count() < majority(self.nodes.len())
@@ -262,7 +262,7 @@ fn on_a_node(options: &Options) -> KeyNames {
     KeyNames::of(options).without_companions()
 }
 
-/// Fails if no quorum can be reached, or if a node has a fault that an operator must mend.
+/// Fails if no quorum can be reached, or if a node has a fault that an operator must fix.
 fn reachable(names: &[String], results: Vec<Result<(), Failure>>) -> Result<(), LockError> {
     let nodes = names.len();
     let mut failures = Vec::new();

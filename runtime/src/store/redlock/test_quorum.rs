@@ -31,7 +31,7 @@ pub(super) enum SentOp {
 }
 
 impl TestQuorum {
-    /// Nodes that are old enough to vote.
+    /// Returns a quorum of nodes old enough to vote.
     pub(super) fn new(nodes: usize) -> Self {
         let mut quorum = Self::young(nodes);
         for node in 0..nodes {
@@ -40,7 +40,7 @@ impl TestQuorum {
         quorum
     }
 
-    /// Nodes without a connection so far.
+    /// Returns a quorum of nodes without a connection so far.
     pub(super) fn young(nodes: usize) -> Self {
         let settings = Settings {
             node_timeout: TIMEOUT,
@@ -116,7 +116,7 @@ impl TestQuorum {
         sent.collect()
     }
 
-    /// The last removal that was sent to a node.
+    /// Returns the last removal sent to a node.
     pub(super) fn removal(&mut self, node: usize) -> (OpId, Token, usize) {
         match self.sent(node).pop() {
             Some(SentOp::Remove(id, token, after)) => (id, token, after),

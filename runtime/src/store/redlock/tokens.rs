@@ -1,8 +1,8 @@
-//! Which token a call's lock carries on the nodes. Pure.
+//! The tokens that the locks of calls carry on the nodes. Pure.
 //!
 //! After a removal was sent for a token, no acquire carries that token again. The next try of the
-//! same call carries a new token. Otherwise a late removal could remove the lock of the next try: a
-//! node may carry it out behind an acquire that was sent later on another connection.
+//! same call carries a new token. Otherwise a late removal could remove the lock of the next try. A
+//! node may carry out the removal after an acquire that was sent later on another connection.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,22 +12,22 @@ use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::store::OpId;
 
-/// How many entries there are at least before a sweep removes those that are over.
+/// The least number of entries before a sweep removes the expired ones.
 const SWEEP_EVERY: usize = 1024;
 
 /// A lock that a call holds or tries to take.
 #[derive(Debug, Clone)]
 pub(super) struct TokenEntry {
-    /// The token that the nodes get in place of the call's own token.
+    /// The token that the nodes get instead of the call's own token.
     pub(super) wire: Token,
     /// All acquires that carried `wire`.
     pub(super) asked: Vec<OpId>,
     /// The acquire that the nodes have not decided.
     pub(super) undecided: Option<OpId>,
     pub(super) ttl: Duration,
-    /// After this time no key carries `wire`, unless a node carries a request out late.
+    /// After this time no key carries `wire`, unless a node carries out a request late.
     until: Instant,
-    /// Whether a removal was sent.
+    /// True if a removal was sent.
     spent: bool,
     /// The nodes that have taken the lock away from `wire` by force.
     revoked: Vec<usize>,
@@ -52,8 +52,8 @@ impl TokenMap {
         }
     }
 
-    /// Notes that the acquire `op` is under way. Returns the token that it carries, and the call's
-    /// earlier acquire that the nodes have not decided.
+    /// Records that the acquire `op` is under way. Returns the token that it carries, and the
+    /// call's earlier acquire that the nodes have not decided.
     pub(super) fn ask(
         &mut self,
         key: &FullKey,
@@ -87,7 +87,7 @@ impl TokenMap {
         (entry.wire, entry.undecided.replace(op))
     }
 
-    /// Notes that the nodes have decided the acquire `op`.
+    /// Records that the nodes have decided the acquire `op`.
     pub(super) fn decided(&mut self, key: &FullKey, token: Token, op: OpId) {
         if let Some(entry) = self.by_name.get_mut(&(key.clone(), token))
             && entry.undecided == Some(op)
@@ -96,7 +96,7 @@ impl TokenMap {
         }
     }
 
-    /// Notes that a renewal lets the key live longer. Returns the token that the renewal carries.
+    /// Records that a renewal lets the key live longer. Returns the token that the renewal carries.
     pub(super) fn renew(
         &mut self,
         key: &FullKey,
@@ -114,8 +114,8 @@ impl TokenMap {
         }
     }
 
-    /// Notes that a removal is sent. Returns the token that it carries, and the acquires before it.
-    /// For an unknown lock, the entry has `ttl`.
+    /// Records that a removal is sent. Returns the token that it carries, and the acquires before
+    /// it. For an unknown lock, the entry has `ttl`.
     pub(super) fn remove(
         &mut self,
         key: &FullKey,
@@ -140,8 +140,8 @@ impl TokenMap {
         }
     }
 
-    /// Notes that `node` has taken the lock away from the token with the half `lease`. Returns the
-    /// token that the engine knows when so many nodes have.
+    /// Records that `node` has taken the lock away from the token with the half `lease`. Returns
+    /// the token that the engine knows when `quorum` nodes have done so.
     pub(super) fn revoked(
         &mut self,
         key: &FullKey,
@@ -159,7 +159,7 @@ impl TokenMap {
         (entry.revoked.len() == quorum).then_some(*token)
     }
 
-    /// Now and then, removes the entries that are over.
+    /// Removes the expired entries, from time to time.
     fn sweep(&mut self, now: Instant) {
         if self.by_name.len() > 2 * self.left_by_sweep + SWEEP_EVERY {
             self.by_name.retain(|_, entry| now < entry.until);

@@ -1,4 +1,4 @@
-//! Acquiring locks: making nodes, and waiting for their turns.
+//! Acquires locks: creates nodes, and waits for their turns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::fence::Fence;
 use crate::owner::Owner;
 use crate::store::{CLAIM, Failure, Reply, StoreEvent};
 
-/// The pause before a turn is waited for again, after an error.
+/// Pause after an error, before the next wait for a turn.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// The node that a token asks with.
+/// The node with which a token asks for its lock.
 struct Asking<S: Service> {
     own: OwnNode<S>,
-    /// Whether an earlier request may have made it.
+    /// True if an earlier request may have created the node.
     again: bool,
-    /// Set if it is known to be the first.
+    /// Set if the node is known to be the first of its directory.
     first: Option<First>,
 }
 
@@ -72,7 +72,7 @@ impl<S: Service> Shared<S> {
                 state.places.remove_node(&id.0, &own);
                 drop(state);
                 if again {
-                    // An earlier request may make the node yet.
+                    // An earlier request may still create the node.
                     self.remove_for_good(own);
                 }
                 Ok(held(false, owner))
@@ -88,7 +88,7 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// The node that the token asks with: its own, or the place of this process, or a new one.
+    /// Returns the node for the token: its own, the place of this process, or a new one.
     fn asks(
         self: &Arc<Self>,
         id: &LockId,
@@ -111,7 +111,7 @@ impl<S: Service> Shared<S> {
                 let before = std::mem::replace(&mut place.asked_by, *token);
                 own = Some(place.node.clone());
                 first = place.first;
-                // The answer to this request is the answer to that one as well.
+                // The answer to this request is also the answer to the earlier one.
                 state.locks.remove(&(key.clone(), before));
             } else {
                 given_up = state.give_up_place(key);
@@ -126,14 +126,15 @@ impl<S: Service> Shared<S> {
         drop(guard);
         self.earlier.notify_one();
         if let Some(node) = given_up {
-            // It waits in a session for other ttls.
+            // The place belongs to a session for other ttls.
             self.remove_for_good(node);
         }
         Asking { own, again, first }
     }
 
-    /// The token's node waits. Returns whether it is the place of this process: its former place
-    /// may have been given up while an answer was lost, and then the node was made anew.
+    /// Records that the token's node waits. Returns true if the node is the place of this process.
+    /// The place may have been given up while an answer was lost. Then the node was created again,
+    /// and becomes the place.
     fn is_place(&self, id: &LockId, own: &OwnNode<S>, fence: Fence, queue: bool) -> bool {
         let mut state = self.state();
         let asked = state.locks.remove(id);
@@ -150,7 +151,7 @@ impl<S: Service> Shared<S> {
         place.map(|place| place.fence = Some(fence)).is_some()
     }
 
-    /// The token's node is the first: it is no place any more.
+    /// Grants the lock to the token: its node is the first, and no longer a place.
     fn is_first(&self, id: &LockId, own: &OwnNode<S>, fence: Fence) -> Result<(), Failure> {
         let mut state = self.state();
         state.places.remove_node(&id.0, own);
@@ -160,7 +161,7 @@ impl<S: Service> Shared<S> {
         Err(ended(S::NAME))
     }
 
-    /// The token has its node still, after a wait.
+    /// Fails if the token has lost its node during a wait.
     fn has_it_still(&self, id: &LockId, own: &OwnNode<S>) -> Result<(), Failure> {
         let state = self.state();
         let lock = state.locks.get(id);
@@ -170,7 +171,7 @@ impl<S: Service> Shared<S> {
         Err(ended(S::NAME))
     }
 
-    /// Tells the engine when the place is the first.
+    /// Notifies the engine when the place is the first of its directory.
     fn waits_for_its_turn(self: &Arc<Self>, key: &FullKey, own: &OwnNode<S>) {
         let waits = {
             let mut state = self.state();
@@ -204,7 +205,7 @@ impl<S: Service> Shared<S> {
                     // The engine asks again, and gets another place.
                     let was_place = self.state().places.remove_node(&key, &own);
                     if was_place {
-                        // An earlier request may make the node yet.
+                        // An earlier request may still create the node.
                         self.remove_for_good(own);
                         self.tell(StoreEvent::Turn(key));
                     }
@@ -221,7 +222,7 @@ impl<S: Service> Shared<S> {
         self.submit(Job::Unclaim(key.clone(), own.node.number), vec![key]);
     }
 
-    /// No call has asked for the place whose turn it is: the next process gets the lock.
+    /// Gives up a place whose turn no call has claimed, so that the next process gets the lock.
     pub(super) async fn unclaim(self: &Arc<Self>, key: &FullKey, number: u64) {
         let own = {
             let mut state = self.state();
@@ -292,13 +293,13 @@ impl<S: Service> Shared<S> {
 fn acquired(fence: Fence, others: bool) -> Reply {
     Reply::Acquired {
         fence: Some(fence),
-        // The next numbers may be those of other keys.
+        // The next numbers may belong to other keys.
         reserved_fences: 0,
         wanted: Some(others),
     }
 }
 
-/// A node lasts as long as its holder wants, so nothing is known of its end.
+/// A node lasts as long as its holder wants, so its end is unknown.
 fn held(queued: bool, owner: Option<Owner>) -> Reply {
     Reply::Held {
         left: None,

@@ -12,8 +12,8 @@ use super::shared::Shared;
 use crate::base::reporter;
 use crate::base::seeded::seeded;
 
-/// Keeps a session until it is over, and hears what the server tells of it. Both go on beside each
-/// other: a heartbeat may take longer than a holder has whose lock is taken away.
+/// Keeps a session alive until it is over, and listens for the server's notifications about it.
+/// Both run concurrently: a heartbeat may take longer than the holder of a revoked lock has left.
 pub(super) async fn keep<S: Service>(shared: Arc<Shared<S>>, session: Arc<LiveSession<S>>) {
     let beats = pin!(beats(&shared, &session));
     let hears = pin!(hears(&shared, &session));
@@ -28,7 +28,7 @@ async fn beats<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>
         if failed {
             tokio::time::sleep(pause_until(clock, next)).await;
         } else {
-            // Where the session is doubted, the heartbeat says whether it is over.
+            // If the session is in doubt, the heartbeat shows if it is over.
             let doubted = pin!(session.doubted.notified());
             select(pin!(session.waits(clock, next)), doubted).await;
         }
@@ -46,7 +46,7 @@ async fn beats<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>
             }
             Err(Trouble::Ended) => {
                 shared.session_ended(session);
-                // Its nodes may be there: only its own key may have gone.
+                // Its nodes may still exist: perhaps only its own key is gone.
                 return shared.close(session).await;
             }
             Err(Trouble::Failed(_)) => true,
@@ -61,7 +61,7 @@ async fn beats<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>
     }
 }
 
-/// Hears whether the session may be over, and which of its locks are taken away by force.
+/// Listens for the possible end of the session, and for locks taken away by force.
 async fn hears<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>>) {
     loop {
         tokio::time::sleep(RETRY).await;
@@ -69,7 +69,7 @@ async fn hears<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>
         match shared.service.ended(&session.server, revoked).await {
             Ok(()) => session.doubted.notify_one(),
             Err(Trouble::Ended) if !seeded!(EndOfSessionDoubted) => {
-                // The heartbeats find that it is over, and close it.
+                // The heartbeat task finds that the session is over, and closes it.
                 shared.session_ended(session);
                 return pending().await;
             }

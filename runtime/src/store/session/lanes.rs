@@ -1,13 +1,13 @@
-//! Requests for one key run one after the other, in the order in which they came.
+//! Runs the requests for one key one after the other, in the order of their arrival.
 //!
-//! A server carries out requests of one connection side by side. So the order is kept here: a
-//! request begins when each earlier one for one of its keys is over.
+//! A server carries out the requests of one connection concurrently. So the order is kept here: a
+//! request begins when all earlier requests for any of its keys are over.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::base::full_key::{FullKey, KeyMap};
 
-/// Names a job in the lanes.
+/// Identifies a job in the lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct JobId(u64);
 
@@ -19,16 +19,15 @@ pub(super) struct Lanes<J> {
     last: u64,
 }
 
-/// A job that has to wait.
 #[derive(Debug)]
 struct Waiting<J> {
     job: J,
     keys: Vec<FullKey>,
-    /// In how many lanes it is not the first.
+    /// Number of lanes in which the job is not the first.
     behind: usize,
 }
 
-/// A job that may run, which is to [`leave`](Lanes::leave) its keys when it is over.
+/// A job that may run. It must [`leave`](Lanes::leave) its keys when it is over.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Running<J> {
     pub(super) id: JobId,
@@ -51,7 +50,7 @@ impl<J> Lanes<J> {
     pub(super) fn enter(&mut self, job: J, asked: Vec<FullKey>) -> Option<Running<J>> {
         self.last += 1;
         let id = JobId(self.last);
-        // A lane that has the job twice would wait for itself.
+        // A job listed twice in one lane would wait for itself.
         let mut keys = Vec::with_capacity(asked.len());
         for key in asked {
             if !keys.contains(&key) {
@@ -71,7 +70,7 @@ impl<J> Lanes<J> {
         None
     }
 
-    /// The job `id` is over. Returns those that may run now.
+    /// Removes the finished job `id`. Returns the jobs that may run now.
     pub(super) fn leave(&mut self, id: JobId, keys: &[FullKey]) -> Vec<Running<J>> {
         let mut ready = Vec::new();
         for key in keys {

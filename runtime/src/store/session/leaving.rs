@@ -1,4 +1,4 @@
-//! Releasing locks, ending leases, and leaving queues.
+//! Releases locks, ends leases, and leaves queues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 use crate::store::{Failure, Reply};
 
-/// How long the requests for a key wait for the removal of a node that is over.
+/// Longest time that the requests for a key wait for the removal of an expired or unclaimed node.
 const FIRST_REMOVAL: Duration = Duration::from_secs(1);
 
 impl<S: Service> Shared<S> {
@@ -26,7 +26,7 @@ impl<S: Service> Shared<S> {
             let mut guard = self.state();
             let state = &mut *guard;
             let lock = state.locks.get(&id).cloned();
-            // No other token gets a node that is being removed.
+            // No other token may get the node during its removal.
             if let Some(lock) = &lock
                 && !seeded!(ReleasedPlaceKept)
             {
@@ -45,7 +45,7 @@ impl<S: Service> Shared<S> {
                     .keep(&session.server, node, fence, keep, patience)
                     .await
             }
-            // A node that may not be there is not kept: its token never had the lock.
+            // A node that may not exist is not kept: its token never had the lock.
             _ => self.service.remove(&session.server, node, patience).await,
         };
         let found = match self.or_ended(session, answer) {
@@ -55,7 +55,7 @@ impl<S: Service> Shared<S> {
         };
         self.state().locks.remove(&id);
         if !found && keep.is_some() {
-            // An earlier request may make the node yet.
+            // An earlier request may still create the node.
             self.remove_for_good(lock.node);
         } else if let (Some(keep), Some(_)) = (keep, lock.fence) {
             let (shared, kept) = (Arc::clone(self), lock.node.clone());
@@ -70,12 +70,12 @@ impl<S: Service> Shared<S> {
         Ok(released(found))
     }
 
-    /// A lease was not renewed: its node is removed.
+    /// Removes the node of an expired lease.
     pub(super) async fn expire(self: &Arc<Self>, id: &LockId) {
         let now = self.clock.now();
         let over = {
             let mut state = self.state();
-            // It may have been renewed meanwhile, or released.
+            // It may have been renewed or released in the meantime.
             let lock = state.locks.get(id);
             let over = lock.is_some_and(|lock| lock.until <= now);
             let lock = over.then(|| state.locks.remove(id)).flatten();
@@ -91,8 +91,8 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Removes a node, so that the next request for its key does not meet it. Without an answer the
-    /// removal goes on beside the requests.
+    /// Removes a node, so that the next request for its key does not find it. Without an answer,
+    /// the removal goes on in the background, and the requests no longer wait for it.
     pub(super) async fn removed_or_later(self: &Arc<Self>, own: OwnNode<S>) {
         let (session, node) = (&own.session, &own.node);
         let removing = self.service.remove(&session.server, node, FIRST_REMOVAL);
@@ -116,7 +116,7 @@ impl<S: Service> Shared<S> {
         match removing.await {
             Ok(_) | Err(Trouble::Ended) => Ok(Reply::Left),
             Err(Trouble::Failed(failure)) => {
-                // The engine asks once. The processes behind must not wait for this one.
+                // The engine asks only once. The processes behind must not wait for this one.
                 self.remove_for_good(own);
                 Err(failure)
             }
@@ -127,7 +127,7 @@ impl<S: Service> Shared<S> {
 fn released(found: bool) -> Reply {
     Reply::Released {
         found,
-        // Requests for one key are carried out in their order, and a removal is final.
+        // Requests for one key are carried out in order, and a removal is final.
         ordered: true,
     }
 }

@@ -1,4 +1,4 @@
-//! One session: until when it is confirmed, and when its next heartbeat is due.
+//! One session: the end of its confirmed time, and the time of its next heartbeat.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,32 +10,32 @@ use super::service::{Node, Service, Timeout};
 use crate::base::clock::{Clock, Instant};
 use crate::store::{Failure, Retry};
 
-/// The pause after a heartbeat without an answer, and before the server is asked to tell an end.
+/// Pause after an unanswered heartbeat, and before each request to watch the session.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 
-/// The least and the most that a heartbeat may take before it is tried again.
+/// Bounds of the time that a heartbeat may take before it is tried again.
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 const MOST_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The longest sleep before the clock is read again. The runtime's timers stand still while the
-/// machine is suspended.
+/// The longest sleep before the clock is read again. The runtime's timers stop while the machine is
+/// suspended.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// How long to sleep before the clock is read again, on the way to `until`.
+/// Returns the time to sleep before the clock must be read again, on the way to `until`.
 pub(super) fn pause_until(clock: Clock, until: Instant) -> Duration {
     until.since(clock.now()).min(LONGEST_SLEEP)
 }
 
-/// A session that this process has opened.
+/// A session opened by this process.
 pub(super) struct LiveSession<S: Service> {
     pub(super) server: S::Session,
     pub(super) timeout: Timeout,
-    /// Until when the session is confirmed; none when it is over.
+    /// End of the confirmed time. None when the session is over.
     confirmed: watch::Sender<Option<Instant>>,
-    /// Until when a request wants it to be confirmed.
+    /// Latest time up to which a request needs the session confirmed.
     wanted: Mutex<Instant>,
     demand: Notify,
-    /// The server has told that the session may be over.
+    /// Notified when the server reports that the session may be over.
     pub(super) doubted: Notify,
 }
 
@@ -67,7 +67,7 @@ impl<S: Service> OwnNode<S> {
 }
 
 impl<S: Service> LiveSession<S> {
-    /// A session that was opened by a request that left at `sent`.
+    /// Creates a session whose opening request was sent at `sent`.
     pub(super) fn new(server: S::Session, timeout: Timeout, sent: Instant) -> Self {
         let (confirmed, _) = watch::channel(Some(sent + timeout.usable()));
         Self {
@@ -80,7 +80,7 @@ impl<S: Service> LiveSession<S> {
         }
     }
 
-    /// Whether leases of `ttl` fit into the session.
+    /// True if leases of `ttl` fit into the session.
     pub(super) fn fits(&self, ttl: Duration) -> bool {
         ttl <= self.timeout.usable()
     }
@@ -89,8 +89,8 @@ impl<S: Service> LiveSession<S> {
         self.confirmed.borrow().is_none()
     }
 
-    /// Returns when the session is confirmed until `until` or later, and false when it is over.
-    /// Asks for a heartbeat if that takes one.
+    /// Returns true once the session is confirmed up to `until` or later, and false once it is
+    /// over. Asks for a heartbeat if necessary.
     pub(super) async fn is_confirmed_until(&self, until: Instant) -> bool {
         let mut confirmed = self.confirmed.subscribe();
         loop {
@@ -113,7 +113,7 @@ impl<S: Service> LiveSession<S> {
         self.demand.notify_one();
     }
 
-    /// A heartbeat that left at `sent` is confirmed.
+    /// Records a confirmed heartbeat, sent at `sent`.
     pub(super) fn confirm(&self, sent: Instant) {
         let until = sent + self.timeout.usable();
         self.confirmed.send_if_modified(|confirmed| {
@@ -125,7 +125,7 @@ impl<S: Service> LiveSession<S> {
         });
     }
 
-    /// The session is over. Returns whether it was not before.
+    /// Ends the session. Returns true if it was not over before.
     pub(super) fn end(&self) -> bool {
         let was_open = self
             .confirmed
@@ -134,15 +134,15 @@ impl<S: Service> LiveSession<S> {
         was_open
     }
 
-    /// Whether a request wants more than what is confirmed.
+    /// True if a request needs the session for longer than it is confirmed.
     fn lacks(&self) -> bool {
         let wanted = *self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         let confirmed = *self.confirmed.borrow();
         confirmed.is_some_and(|confirmed| confirmed < wanted)
     }
 
-    /// When the next heartbeat is due: a third of the way to the end, and sooner after one that
-    /// failed.
+    /// Returns the time of the next heartbeat: a third of the way to the end, or sooner after a
+    /// failed one.
     pub(super) fn next(&self, failed: bool, now: Instant) -> Instant {
         if failed {
             return now + RETRY;
@@ -152,8 +152,8 @@ impl<S: Service> LiveSession<S> {
         confirmed.map_or(now, |confirmed| confirmed - usable * 2 / 3)
     }
 
-    /// Whether so much time has gone by without an answer that the server may have ended the
-    /// session.
+    /// True if the server may have ended the session, because so much time has passed without an
+    /// answer.
     pub(super) fn may_be_over(&self, now: Instant) -> bool {
         let confirmed = *self.confirmed.borrow();
         confirmed.is_none_or(|confirmed| confirmed <= now)

@@ -1,4 +1,4 @@
-//! Which token has which node, and until when.
+//! The node of each token, and the end of its lease.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,35 +10,35 @@ use crate::fence::Fence;
 /// A token of a key.
 pub(super) type LockId = (FullKey, Token);
 
-/// The tokens that have a node, or may have one.
+/// The tokens that hold a node, or may hold one.
 #[derive(Debug)]
 pub(super) struct Locks<N> {
     by_id: HashMap<LockId, Lock<N>>,
-    /// When each lease is over.
+    /// Tokens by the end of their lease.
     due: BTreeMap<(Instant, u64), LockId>,
     last: u64,
 }
 
-/// A token that has a node, or may have one.
+/// The node that a token holds, or may hold.
 #[derive(Debug, Clone)]
 pub(super) struct Lock<N> {
     pub(super) node: N,
     /// The fence, once the node is known to be the first of its directory.
     pub(super) fence: Option<Fence>,
-    /// Then the store removes the node, unless the lease is renewed.
+    /// End of the lease. The store then removes the node.
     pub(super) until: Instant,
-    /// The fence of the node that another process wants back by force.
+    /// Fence of the node that another process takes away by force.
     revoked: Option<Fence>,
     number: u64,
 }
 
 impl<N> Lock<N> {
-    /// Whether another process wants the node back by force, which has this fence.
+    /// True if another process takes away the node with this fence by force.
     pub(super) fn is_revoked_at(&self, fence: Fence) -> bool {
         self.revoked == Some(fence)
     }
 
-    /// Whether another process wants the lock back by force.
+    /// True if another process takes away the lock by force.
     pub(super) fn is_revoked(&self) -> bool {
         self.fence.is_some() && self.fence == self.revoked
     }
@@ -59,7 +59,7 @@ impl<N> Locks<N> {
         self.by_id.get(id)
     }
 
-    /// The token asks for `node`.
+    /// Records that the token asks for `node`.
     pub(super) fn ask(&mut self, id: LockId, node: N, until: Instant) {
         self.remove(&id);
         self.last += 1;
@@ -75,34 +75,35 @@ impl<N> Locks<N> {
         self.by_id.insert(id, lock);
     }
 
-    /// The token's node is the first of its directory. Returns whether the token still asks.
+    /// Records that the token's node is the first of its directory. Returns false if the token no
+    /// longer asks.
     pub(super) fn granted(&mut self, id: &LockId, fence: Fence) -> bool {
         let lock = self.by_id.get_mut(id);
         lock.map(|lock| lock.fence = Some(fence)).is_some()
     }
 
-    /// Another process wants the node back that `is` means and that has this fence. Returns which
-    /// token has the lock.
+    /// Records the revocation of the node that `is` selects, with this fence. Returns the token if
+    /// it holds the lock with this fence.
     pub(super) fn revoke(&mut self, is: impl Fn(&N) -> bool, fence: Fence) -> Option<LockId> {
         let mut locks = self.by_id.iter_mut();
         let (id, lock) = locks.find(|(_, lock)| is(&lock.node))?;
-        // Also before the node is known to be the first.
+        // Recorded even before the node is known to be the first.
         lock.revoked = Some(fence);
         lock.is_revoked().then(|| id.clone())
     }
 
-    /// Whether a token has, or asks with, the node that `is` means.
+    /// True if a token has, or asks with, the node that `is` selects.
     pub(super) fn any(&self, is: impl Fn(&N) -> bool) -> bool {
         self.by_id.values().any(|lock| is(&lock.node))
     }
 
-    /// The lease lasts until `until`. Returns whether the token has a lock.
+    /// Sets the end of the lease to `until`. Returns false if the token is unknown.
     pub(super) fn renew(&mut self, id: &LockId, until: Instant) -> bool {
         let Some(lock) = self.by_id.get_mut(id) else {
             return false;
         };
         self.due.remove(&(lock.until, lock.number));
-        // Also where its end was named already.
+        // Also for a lease that `over` has already returned.
         self.due.insert((until, lock.number), id.clone());
         lock.until = until;
         true
@@ -114,7 +115,7 @@ impl<N> Locks<N> {
         Some(lock)
     }
 
-    /// Removes the locks with nodes of which `gone` is true.
+    /// Removes the locks whose nodes match `gone`.
     pub(super) fn remove_all(&mut self, gone: impl Fn(&N) -> bool) -> Vec<(LockId, Lock<N>)> {
         let found = self.by_id.iter().filter(|(_, lock)| gone(&lock.node));
         let found: Vec<_> = found.map(|(id, _)| id.clone()).collect();
@@ -125,12 +126,13 @@ impl<N> Locks<N> {
         taken.collect()
     }
 
-    /// When the next lease is over.
+    /// Returns the end of the lease that ends next.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.due.first_key_value().map(|((due, _), _)| *due)
     }
 
-    /// The locks whose leases are over at `now`. They stay, and are not named again.
+    /// Returns the locks whose leases are over at `now`. The locks stay, but are not returned
+    /// again.
     pub(super) fn over(&mut self, now: Instant) -> Vec<LockId> {
         let mut over = Vec::new();
         while self.next_due().is_some_and(|due| due <= now) {
@@ -184,7 +186,8 @@ mod tests {
         assert!(!locks.renew(&id(2), at(9)));
     }
 
-    /// Fails if a lock is told twice as another's, or is forgotten that is granted later.
+    /// Fails if a revocation is reported for the wrong lock, or is forgotten when it comes before
+    /// the grant.
     #[test]
     fn a_node_is_revoked_by_its_fence() {
         let mut locks = Locks::default();

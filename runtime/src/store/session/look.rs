@@ -1,9 +1,9 @@
-//! Looks at the locks of a server with sessions, and takes them away.
+//! Inspects the locks of a server with sessions, and takes them away.
 //!
-//! Such a server cannot tell whether a process lives, and cannot end a node of its own accord. So
-//! the process that takes a lock away tells the holder's session with a *revocation*. Then it waits
-//! until the holder has given its node back. [`GRACE`] later it removes the node itself. A node
-//! whose session could not be told is not removed: its holder may be inside.
+//! Such a server does not know if a process is alive, and does not end a node on its own. So the
+//! process that takes a lock away sends a *revocation* to the holder's session. Then it waits until
+//! the holder has given its node back. After [`GRACE`] it removes the node itself. If the
+//! revocation fails, the node is not removed: its holder may be inside.
 
 use std::future::Future;
 use std::time::{Duration, SystemTime};
@@ -25,46 +25,47 @@ use crate::store::options::Options;
 use crate::store::source::{Asking, Page, Place, Source};
 use crate::store::{GRACE, Retry};
 
-/// The pause before a node is waited for again, after an error.
+/// Pause after an error, before the next wait for the end of a node.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// How many more requests it takes to take a lock away than to look at it.
+/// Number of additional requests for taking a lock away, compared to a look.
 const MORE: u32 = 5;
 
 /// A node, as any process sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// What the server calls it.
+    /// The node's key or path on the server.
     pub(crate) path: String,
-    /// The session that made it, and its name. None if another client made it.
+    /// The session that created the node, and the node's name. None if another client created it.
     pub(crate) own: Option<(i64, Token)>,
     pub(crate) fence: Fence,
     pub(crate) owner: Option<Owner>,
-    /// Whether its lock is kept after its section.
+    /// True if the lock is kept after its section.
     pub(crate) is_kept: bool,
-    /// When it was made, where the server says that.
+    /// Time of its creation, if the server reports it.
     pub(crate) since: Option<SystemTime>,
-    /// For how long its session goes on without a heartbeat, where the server says that.
+    /// Remaining time of its session without a heartbeat, if the server reports it.
     pub(crate) ends: Option<Duration>,
 }
 
-/// Some directories of a list.
+/// A part of a list of directories.
 pub(crate) struct Directories {
-    /// The nodes of each full key, the first of them first.
+    /// The nodes of each full key, in the order of the queue.
     pub(crate) found: Vec<(String, Vec<Seen>)>,
-    /// Where the list goes on.
+    /// Position at which the list continues. None at the end.
     pub(crate) next: Option<Place>,
 }
 
-/// What a server with sessions must be able to do, so that its locks can be looked at.
+/// Operations of a server with sessions that inspect locks and take them away.
 pub(crate) trait Look: Send {
-    /// How the server is called in URLs.
+    /// The server's name in URLs.
     const NAME: &'static str;
 
-    /// The nodes in the directory of `key`, the first of them first.
+    /// Returns the nodes in the directory of `key`, in the order of the queue.
     fn nodes(&mut self, key: &FullKey) -> impl Future<Output = Answer<Vec<Seen>>> + Send;
 
-    /// The next directories of a list: those of full keys that begin so and are `wanted`.
+    /// Returns the next directories of a list, with full keys that start with `beginning` and are
+    /// `wanted`.
     fn directories(
         &mut self,
         beginning: &str,
@@ -72,8 +73,8 @@ pub(crate) trait Look: Send {
         place: Place,
     ) -> impl Future<Output = Answer<Directories>> + Send;
 
-    /// Tells the session of a node that it is wanted back. Returns false if there is no session to
-    /// be told. Another process may have told it, or may do so at the same time.
+    /// Sends a revocation of the node to its session. Returns false if the session no longer
+    /// exists. Another process may have sent the same revocation, or may do so at the same time.
     fn revoke(
         &mut self,
         node: &Seen,
@@ -81,13 +82,13 @@ pub(crate) trait Look: Send {
         name: Token,
     ) -> impl Future<Output = Answer<bool>> + Send;
 
-    /// Waits until the node is gone. May fail earlier.
+    /// Waits until the node is gone. May fail before that.
     fn gone(&mut self, node: &Seen) -> impl Future<Output = Answer<()>> + Send;
 
     /// Removes exactly this node, if it is still there.
     fn remove(&mut self, node: &Seen) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Removes what [`revoke`](Self::revoke) has written.
+    /// Removes the revocation that [`revoke`](Self::revoke) has written.
     fn forget(
         &mut self,
         node: &Seen,
@@ -96,7 +97,7 @@ pub(crate) trait Look: Send {
     ) -> impl Future<Output = Answer<()>> + Send;
 }
 
-/// Looks at the locks of a server with sessions.
+/// Inspects the locks of a server with sessions.
 pub(crate) struct SessionSource<L> {
     look: L,
     namespace: String,
@@ -112,7 +113,7 @@ impl<L: Look> SessionSource<L> {
         }
     }
 
-    /// A connection that has ended since the last question is replaced.
+    /// Tries again once, because the connection may have ended since the last request.
     async fn nodes(&mut self, key: &FullKey) -> Answer<Vec<Seen>> {
         let nodes = self.look.nodes(key).await;
         if nodes.as_ref().err().is_some_and(may_pass) {
@@ -153,18 +154,18 @@ impl<L: Look> SessionSource<L> {
             && !seeded!(RevokedIsFree)
             && self.tells(first, session, name).await?
         {
-            // Later the node is removed, whatever is known of it.
+            // After this time the node is removed in any case.
             let _ = timeout(GRACE, self.is_gone(first)).await;
         }
         let removed = self.removed(first).await;
         if let Some((session, name)) = holder {
-            // It means this node alone, and ends with a session.
+            // The revocation concerns only this node, and ends with a session anyway.
             let _ = self.look.forget(first, session, name).await;
         }
         removed.map(|()| shown(key.name(), &nodes))
     }
 
-    /// Whether the node's session is told.
+    /// Notifies the node's session. Returns false if the session no longer exists.
     async fn tells(&mut self, node: &Seen, session: i64, name: Token) -> Answer<bool> {
         let told = self.look.revoke(node, session, name).await;
         if seeded!(RemovedUntold) {
@@ -173,7 +174,7 @@ impl<L: Look> SessionSource<L> {
         told
     }
 
-    /// Waits until the node is gone, whatever becomes of connections.
+    /// Waits until the node is gone, even if connections end.
     async fn is_gone(&mut self, node: &Seen) {
         while self.look.gone(node).await.is_err() && !seeded!(FailureIsGone) {
             tokio::time::sleep(RETRY).await;
@@ -231,7 +232,7 @@ fn error(trouble: Trouble, name: &str) -> LockError {
     }
 }
 
-/// What the nodes of a directory say of its lock.
+/// Describes a lock by the nodes of its directory.
 fn shown(key: &str, nodes: &[Seen]) -> LockInfo {
     let mut lock = LockInfo::free(key);
     let Some((first, waiting)) = nodes.split_first() else {

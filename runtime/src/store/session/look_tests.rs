@@ -1,4 +1,4 @@
-//! What taking a lock away does when a server fails, on a made-up server and a paused clock.
+//! Tests taking a lock away from a failing server, with a fake server and a paused clock.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::store::{Failure, GRACE, Retry};
 
 const IO_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Which requests fail, and when the node was removed.
+/// A fake server with failing requests, and the time of the node's removal.
 #[derive(Default)]
 struct Server {
     cannot_tell: bool,
     cannot_watch: bool,
     cannot_forget: bool,
-    /// How many removals fail.
+    /// Number of removals that fail.
     lost_removals: u32,
     removed: Option<Instant>,
 }
@@ -63,7 +63,7 @@ impl Look for &mut Server {
         unless(self.cannot_tell).map(|()| true)
     }
 
-    /// The holder does not give its node back.
+    /// The holder never gives its node back.
     async fn gone(&mut self, _: &Seen) -> Answer<()> {
         unless(self.cannot_watch)?;
         std::future::pending().await
@@ -82,13 +82,13 @@ impl Look for &mut Server {
     }
 }
 
-/// Takes the lock away. Returns whether that succeeded.
+/// Takes the lock away. Returns true on success.
 async fn takes(server: &mut Server) -> bool {
     let mut source = SessionSource::new(server, &Options::new(IO_TIMEOUT));
     source.take_away(&FullKey::from("k")).await.is_ok()
 }
 
-/// Fails if a lock is taken away whose holder may be inside and does not know.
+/// Fails if a lock is taken away although its holder may be inside and does not know about it.
 #[tokio::test(start_paused = true)]
 async fn a_node_stays_whose_session_cannot_be_told() {
     let mut server = Server {
@@ -114,8 +114,8 @@ async fn a_holder_has_its_time_whatever_becomes_of_connections() {
     }
 }
 
-/// Fails if a dead holder keeps its lock because a connection has ended, or because what told the
-/// holder cannot be removed.
+/// Fails if a dead holder keeps its lock because a connection has ended, or because its revocation
+/// cannot be removed.
 #[tokio::test(start_paused = true)]
 async fn a_dead_holder_s_node_is_removed_whatever_fails_beside_it() {
     let mut server = Server {

@@ -4,18 +4,18 @@ use std::net::IpAddr;
 
 use crate::base::digits::percent_decoded;
 
-/// A cluster's members, what to introduce oneself with, and the path behind them.
+/// A cluster's members, the credentials, and the path behind them.
 #[derive(Clone)]
 pub(crate) struct Members {
     /// `host:port` of each member.
     pub(crate) hosts: Vec<String>,
     pub(crate) user: Option<(String, String)>,
-    /// Without slashes around it.
+    /// Without leading and trailing slashes.
     pub(crate) path: String,
 }
 
 impl Members {
-    /// Reads what stands behind `scheme://`; none where it is not understood.
+    /// Parses the part of a URL after `scheme://`. Returns none if it is malformed.
     pub(crate) fn parse(text: &str, default_port: u16) -> Option<Self> {
         let (authority, path) = text.split_once('/').unwrap_or((text, ""));
         let (user, hosts) = match authority.rsplit_once('@') {
@@ -23,7 +23,8 @@ impl Members {
             None => (None, authority),
         };
         let hosts = hosts.split(',').map(|host| member(host, default_port));
-        // An `@` there is the end of a password with a `/` in it, and the path is shown.
+        // An `@` in the path is the end of a password with a `/`. Such a URL is refused, because
+        // messages show the path.
         if path.contains('@') {
             return None;
         }
@@ -34,7 +35,7 @@ impl Members {
         })
     }
 
-    /// The first member where what is sent can be read on the way: not on this machine.
+    /// Returns the first member on another machine: plain text can be read on the way to it.
     pub(crate) fn readable(&self) -> Option<&str> {
         let mut hosts = self.hosts.iter().map(String::as_str);
         hosts.find(|member| {

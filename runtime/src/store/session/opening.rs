@@ -11,11 +11,11 @@ use super::shared::Shared;
 use crate::error::{LockError, millis};
 use crate::store::{Failure, Retry};
 
-/// A session without a node is closed when no request has used it for this long.
+/// A session without a node is closed after this long without a request.
 const IDLE: Duration = Duration::from_secs(60);
 
 impl<S: Service> Shared<S> {
-    /// The session for leases of `ttl`, which is opened if need be.
+    /// Returns the session for leases of `ttl`. Opens it if necessary.
     pub(super) async fn session(
         self: &Arc<Self>,
         ttl: Duration,
@@ -45,7 +45,8 @@ impl<S: Service> Shared<S> {
         self.that_serves(ttl, &session)
     }
 
-    /// The session, if it serves `ttl`: the server may have granted less than was asked for.
+    /// Returns the session if it serves `ttl`. The server may have granted less time than
+    /// requested.
     fn that_serves(
         &self,
         ttl: Duration,
@@ -58,30 +59,33 @@ impl<S: Service> Shared<S> {
         Err(too_long::<S>(ttl, serves))
     }
 
-    /// The class for leases of `ttl`.
+    /// Returns the class for leases of `ttl`.
     fn class(&self, ttl: Duration) -> Option<&Class<S>> {
         let mut classes = self.sessions.classes.iter();
         classes.find(|class| ttl <= self.service.serves(class.timeout))
     }
 
-    /// The longest ttl that a session serves.
+    /// Returns the longest ttl that a session serves.
     fn longest(&self) -> Duration {
         let last = self.sessions.classes.last();
         last.map_or(Duration::ZERO, |class| self.service.serves(class.timeout))
     }
 
-    /// Closes the session if it has no node and was not used for a while. Returns whether it did.
+    /// Closes the session if it has no node and was not used for a while. Returns true if it was
+    /// closed.
     pub(super) async fn closes_if_idle(&self, session: &Arc<LiveSession<S>>) -> bool {
         let now = self.clock.now();
         for class in &self.sessions.classes {
-            // Not while another session is being opened: the heartbeat must not wait for that.
+            // Skips a class that is opening a session, because the heartbeat must not wait for
+            // that.
             let Ok(mut slot) = class.slot.try_lock() else {
                 continue;
             };
             let idle = slot.as_ref().is_some_and(|slot| {
                 Arc::ptr_eq(&slot.session, session)
                     && slot.used + IDLE <= now
-                    // The slot's and the heartbeat's: no request has it, and no node.
+                    // Only the slot and the heartbeat have a reference, so no request and no node
+                    // has one.
                     && Arc::strong_count(session) == 2
             });
             if idle {

@@ -1,8 +1,8 @@
 //! The nodes of this process that wait in the directories of their keys.
 //!
 //! The engine queues with one place for all calls of the process that wait for a key. A place is a
-//! node that no token has yet. The token that asks when the node is the first gets it, and the
-//! server is not asked again.
+//! node without a token. Once the node is the first, the next token that asks gets it, without
+//! another request to the server.
 
 use tokio::task::AbortHandle;
 
@@ -17,13 +17,13 @@ pub(super) struct Places<N> {
     by_key: KeyMap<Place<N>>,
 }
 
-/// A node that waits.
+/// A waiting node of this process.
 #[derive(Debug)]
 pub(super) struct Place<N> {
     pub(super) node: N,
-    /// The token that asked last. An answer may be lost, and then the token may have the node.
+    /// The token that asked last. If its answer was lost, it may have the node.
     pub(super) asked_by: Token,
-    /// What waits for the node's turn.
+    /// The task that waits for the node's turn.
     pub(super) waits: Option<AbortHandle>,
     /// The node's fence, once the node is known to wait.
     pub(super) fence: Option<Fence>,
@@ -67,7 +67,7 @@ impl<N: PartialEq> Places<N> {
         self.by_key.remove(key)
     }
 
-    /// It is the turn of `node`, if that is the place of `key` still.
+    /// Records that it is the turn of `node`, if that is still the place of `key`.
     pub(super) fn has_its_turn(&mut self, key: &FullKey, node: &N, first: First) {
         if let Some(place) = self.by_key.get_mut(key)
             && place.node == *node
@@ -76,13 +76,13 @@ impl<N: PartialEq> Places<N> {
         }
     }
 
-    /// Whether the place of `key` is `node`.
+    /// True if the place of `key` is `node`.
     pub(super) fn is(&self, key: &FullKey, node: &N) -> bool {
         let place = self.by_key.get(key);
         place.is_some_and(|place| place.node == *node)
     }
 
-    /// Removes the place of `key` if it is `node`. Returns whether it was.
+    /// Removes the place of `key` if it is `node`. Returns true if it was.
     pub(super) fn remove_node(&mut self, key: &FullKey, node: &N) -> bool {
         let is_this = self.is(key, node);
         if is_this {
@@ -91,14 +91,14 @@ impl<N: PartialEq> Places<N> {
         is_this
     }
 
-    /// The key of the place that `is` means.
+    /// Returns the key of the place that `is` selects.
     pub(super) fn key_of(&self, is: impl Fn(&Place<N>) -> bool) -> Option<FullKey> {
         let mut places = self.by_key.iter();
         let (key, _) = places.find(|(_, place)| is(place))?;
         Some(key.clone())
     }
 
-    /// Removes the places with nodes of which `gone` is true. Returns their keys.
+    /// Removes the places whose nodes match `gone`. Returns their keys.
     pub(super) fn remove_all(&mut self, gone: impl Fn(&N) -> bool) -> Vec<FullKey> {
         let found = self.by_key.iter().filter(|(_, place)| gone(&place.node));
         let found: Vec<_> = found.map(|(key, _)| key.clone()).collect();

@@ -1,4 +1,4 @@
-//! Carrying requests out: which request is which work, and renewals.
+//! Carries out requests: calls the function for each request, and renews leases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::error::LockError;
 use crate::fence::Fence;
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
 
-/// A session gets this much to be confirmed, however impatient a request is.
+/// Least time for the confirmation of a session, even if a request has less patience.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A lease of a batch of renewals whose token has a node: which it is, and what it is asked for.
+/// A renewal whose token has a node, with its index `at` in the batch.
 struct Due<S: Service> {
     at: usize,
     id: LockId,
@@ -40,15 +40,15 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Answers a request. Its locks may be gone with their session since they were taken, or be
-    /// wanted back by force. The engine does not know of them yet, so it is told that there is
-    /// none.
+    /// Sends the reply to a request. Since they were taken, its locks may have ended with their
+    /// session, or been taken away by force. The engine does not know them yet, so the reply is
+    /// then a failure.
     fn reply(self: &Arc<Self>, id: OpId, asked: &[LockId], result: Result<Reply, Failure>) {
         let mut state = self.state();
         let is_taken = matches!(result, Ok(Reply::Acquired { .. } | Reply::AcquiredAll(_)));
         let is_gone = |id| state.locks.get(id).is_none_or(Lock::is_revoked);
         let is_gone = is_taken && asked.iter().any(is_gone);
-        // All or none: what is left of several goes as well.
+        // All or none: the remaining locks of the request are given up as well.
         let left = asked.iter().filter(|_| is_gone);
         let left: Vec<_> = left.filter_map(|id| state.locks.remove(id)).collect();
         let result = if is_gone { Err(gone(S::NAME)) } else { result };
@@ -77,7 +77,7 @@ impl<S: Service> Shared<S> {
                 ttl,
                 function,
             } => self.acquire_all(keys, ttl, function, patience).await,
-            // What was taken whole stays whole after a downgrade: readers wait until it ends.
+            // An exclusive lock stays exclusive after a downgrade: readers wait until it ends.
             Op::Renew(renewals) | Op::Stay(renewals) => self.renew(renewals, patience).await,
             Op::Release {
                 key, token, keep, ..
@@ -92,7 +92,7 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Waits until a lease of `ttl` that began at `began` is within the session.
+    /// Waits until the session covers a lease of `ttl` that began at `began`.
     pub(super) async fn covers(
         &self,
         session: &Arc<LiveSession<S>>,
@@ -112,7 +112,7 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// The answer of a request whose session may have ended.
+    /// Converts the error of an answer. Ends the session if the answer reports its end.
     pub(super) fn or_ended<T>(
         &self,
         session: &Arc<LiveSession<S>>,
@@ -127,7 +127,7 @@ impl<S: Service> Shared<S> {
         })
     }
 
-    /// Renews leases: one heartbeat for all that have a session in common, and a look at each node.
+    /// Renews leases, with one heartbeat for each session and a look at each node.
     async fn renew(
         self: &Arc<Self>,
         renewals: Vec<Renewal>,
@@ -170,7 +170,7 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// The leases whose tokens have a node.
+    /// Returns the renewals whose tokens hold their lock.
     fn due(&self, renewals: Vec<Renewal>) -> Vec<Due<S>> {
         let state = self.state();
         let due = renewals.into_iter().enumerate();
@@ -188,7 +188,7 @@ impl<S: Service> Shared<S> {
         due.collect()
     }
 
-    /// Whether each node is still there, once their session covers their leases.
+    /// Returns true for each node that is still there, once the session covers the leases.
     async fn renew_of(
         &self,
         group: &[Due<S>],
@@ -209,7 +209,8 @@ impl<S: Service> Shared<S> {
         self.or_ended(session, present)
     }
 
-    /// Whether the lease is renewed: its node is there, and its token still has it.
+    /// Renews the lease if its node is there and its token still has it. Returns true if it is
+    /// renewed.
     fn renewed(self: &Arc<Self>, due: &Due<S>, present: bool, began: Instant) -> bool {
         let mut state = self.state();
         let lock = state.locks.get(&due.id);
@@ -227,7 +228,7 @@ impl<S: Service> Shared<S> {
     }
 }
 
-/// The answer to a request whose locks were gone again when they had been taken.
+/// The answer to a request whose locks were lost again before the reply.
 fn gone(name: &str) -> Failure {
     Failure::unavailable(
         "session",
@@ -267,7 +268,7 @@ fn no_adoption(name: &str) -> Failure {
     ))
 }
 
-/// A ttl that has grown beyond the session that the lock is in.
+/// The failure for a ttl that no longer fits into the lock's session.
 pub(super) fn outgrown(name: &str) -> Failure {
     refused(format!(
         "a lock at `{name}://` keeps its ttl: its session was opened for a shorter one"

@@ -1,4 +1,4 @@
-//! What a server with sessions must be able to do.
+//! The interface of a server with sessions.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use crate::fence::Fence;
 use crate::owner::Owner;
 use crate::store::Failure;
 
-/// A node in the directory of a key. No other node has its name while this one may be there.
+/// A node in the directory of a key. No other node has its name while this one may exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) key: FullKey,
     pub(crate) name: Token,
-    /// No other node of this process ever has its number.
+    /// Unique among all nodes of this process, ever.
     pub(crate) number: u64,
 }
 
-/// Why a server did not do what was asked.
+/// The reason why a server did not carry out a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Trouble {
     /// The session is over, and all of its nodes are gone.
@@ -35,102 +35,105 @@ impl From<Failure> for Trouble {
 /// An answer of the server.
 pub(crate) type Answer<T> = Result<T, Trouble>;
 
-/// A node that is the first of its directory. It stays the first until it is removed.
+/// The first node of a directory. It stays the first until it is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct First {
     pub(crate) fence: Fence,
-    /// Whether further nodes wait behind it.
+    /// True if further nodes wait behind it.
     pub(crate) others: bool,
 }
 
-/// What came of entering a key's directory.
+/// Result of entering a key's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entered {
     First(First),
-    /// The node is there, behind another, which has this owner if that is known.
+    /// The node exists, behind the first one, which has this owner if known.
     Behind {
         fence: Fence,
         owner: Option<Owner>,
     },
-    /// There is no such node, because another is there and this one was not to queue.
+    /// The node does not exist: the directory has another node with this owner, and this one must
+    /// not queue.
     Held(Option<Owner>),
 }
 
-/// What came of entering several directories in one step.
+/// Result of entering several directories in one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EnteredAll {
-    /// Each node is the first of its directory. Their fences, in the order of the nodes.
+    /// Each node is the first of its directory. Has their fences, in the order of the nodes.
     First(Vec<Fence>),
-    /// Nothing was made. The directory at this index has another node, with this owner if that is
-    /// known.
+    /// No node was created. The directory at this index has another node, with this owner if known.
     Held(usize, Option<Owner>),
-    /// The server cannot take so many in one step.
+    /// The server cannot take so many nodes in one step.
     Apart,
 }
 
-/// Whether a node that waited is at the head of its directory.
+/// Result of waiting for a node's turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
     First(First),
-    /// The node is not there any more.
+    /// The node no longer exists.
     Gone,
 }
 
-/// How long a session is to last without a heartbeat, and how long it does.
+/// Lifetime of a session without a heartbeat, as requested or as granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Timeout(pub(crate) Duration);
 
 impl Timeout {
-    /// How long a heartbeat counts, from before it left: the server's clock may run 1 % fast.
+    /// Returns the time for which a heartbeat counts, from before it was sent. The server's clock
+    /// may run 1 % fast.
     pub(crate) fn usable(self) -> Duration {
         let Self(lasts) = self;
         lasts.saturating_sub(lasts / 100 + Duration::from_millis(2))
     }
 }
 
-/// A server that keeps sessions. `patience` is how long it gets for an answer.
+/// A server with sessions. `patience` limits the time for an answer.
 pub(crate) trait Service: Send + Sync + 'static {
     /// A session, as the server knows it.
     type Session: Send + Sync + 'static;
 
-    /// How the server is called in URLs, such as `etcd`.
+    /// The server's name in URLs, such as `etcd`.
     const NAME: &'static str;
 
-    /// How long sessions can be asked to last, the shortest first.
+    /// Returns the lifetimes that can be requested for sessions, the shortest first.
     fn classes(&self) -> Vec<Timeout>;
 
-    /// The longest ttl that such a session serves: between two heartbeats it is confirmed for so
-    /// long.
+    /// Returns the longest ttl that such a session serves. The session is confirmed for this long
+    /// between two heartbeats.
     fn serves(&self, timeout: Timeout) -> Duration {
         timeout.usable()
     }
 
-    /// How long a heartbeat may take beside the time that its requests take.
+    /// Returns the time that a heartbeat may take in addition to its requests.
     fn confirmed_within(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Whether the server cannot be reached now, as far as is known.
+    /// True if the server cannot be reached now, as far as is known.
     fn is_away(&self) -> bool;
 
-    /// Opens a session that lasts as long as `timeout`, or as long as the server says.
+    /// Opens a session. Requests the lifetime `timeout`, and returns the lifetime that the server
+    /// grants.
     fn open(
         &self,
         timeout: Timeout,
         patience: Duration,
     ) -> impl Future<Output = Result<(Self::Session, Timeout), Failure>> + Send;
 
-    /// Keeps the session alive. It is confirmed when this succeeds, and then counted from before
-    /// this was called.
+    /// Keeps the session alive. On success the session is confirmed, and its time counts from
+    /// before this call.
     fn heartbeat(
         &self,
         session: &Self::Session,
         patience: Duration,
     ) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Waits until the session may be over, which the next heartbeat finds out. Where it is over
-    /// for certain, the answer is [`Trouble::Ended`]. Meanwhile tells `revoked` each node that
-    /// another process wants back by force, by its name and fence. A node may be told again.
+    /// Waits until the session may be over, which the next heartbeat finds out. Returns
+    /// [`Trouble::Ended`] if the session is over for certain. Meanwhile calls `revoked` with the
+    /// name and the fence of each node that another process takes away by force. May report a node
+    /// again.
     fn ended(
         &self,
         session: &Self::Session,
@@ -144,14 +147,14 @@ pub(crate) trait Service: Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Answer<()>> + Send;
 
-    /// The name of a new node with this number. None stands for a random one, which no other node
-    /// ever has.
+    /// Returns the name of a new node with this number. None stands for a random name, which no
+    /// other node ever has.
     fn name(&self, _session: &Self::Session, _key: &FullKey, _number: u64) -> Option<Token> {
         None
     }
 
-    /// Makes `node` if it is not there: behind the other nodes if it is to `queue`, and otherwise
-    /// only in an empty directory. Asked again, it finds the node.
+    /// Creates `node` if it does not exist: with `queue` behind the other nodes, and otherwise only
+    /// in an empty directory. A repeated request finds the node.
     fn enter(
         &self,
         session: &Self::Session,
@@ -161,7 +164,7 @@ pub(crate) trait Service: Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Answer<Entered>> + Send;
 
-    /// Makes all of `nodes` as the first of their directories, or none. Asked again, it finds
+    /// Creates all of `nodes` as the first of their directories, or none. A repeated request finds
     /// them.
     fn enter_all(
         &self,
@@ -171,7 +174,7 @@ pub(crate) trait Service: Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Answer<EnteredAll>> + Send;
 
-    /// Whether each node is still there, as the session made it.
+    /// Returns true for each node that still exists as the session created it.
     fn present(
         &self,
         session: &Self::Session,
@@ -179,8 +182,8 @@ pub(crate) trait Service: Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Answer<Vec<bool>>> + Send;
 
-    /// Removes `node`, and returns whether it was there. When this succeeds, no earlier request
-    /// makes the node any more.
+    /// Removes `node`. Returns true if it existed. Once this succeeds, no earlier request can
+    /// create the node.
     fn remove(
         &self,
         session: &Self::Session,
@@ -188,8 +191,8 @@ pub(crate) trait Service: Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Answer<bool>> + Send;
 
-    /// Lets `node` stay for `keep` whatever becomes of the session, and returns whether it was
-    /// there. It may stay a little longer.
+    /// Keeps `node` for the time `keep`, even if the session ends. Returns true if the node
+    /// existed. It may stay a little longer.
     fn keep(
         &self,
         session: &Self::Session,

@@ -1,4 +1,4 @@
-//! What becomes of places when a server loses answers, on a made-up server and a paused clock.
+//! Tests places on a fake server that loses answers, with a paused clock.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -21,24 +21,25 @@ const TTL: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(1);
 const FENCE: Fence = Fence::new(1);
 
-/// One directory. The first node has the lock.
+/// A fake server with one directory. The first node has the lock.
 #[derive(Default)]
 struct Server {
     nodes: Mutex<VecDeque<Token>>,
     changed: Notify,
-    /// How many requests for a lock are lost before they arrive.
+    /// Number of acquires lost before they arrive.
     lost: Mutex<u32>,
-    /// How many removals are lost.
+    /// Number of lost removals.
     lost_removals: Mutex<u32>,
-    /// Whether removals that arrive are not answered.
+    /// True if removals arrive, but get no answer.
     unanswered: Mutex<bool>,
-    /// Whether the session is over.
+    /// True if the session is over.
     over: Mutex<bool>,
-    /// The node that another process wants back by force, of this session if it names one.
+    /// The node that another process takes away by force. With a session number, only that session
+    /// is notified.
     revoked: Mutex<Option<(Option<usize>, Token)>>,
-    /// The name of all nodes, if they have one.
+    /// The name of all nodes, if set.
     same_name: Mutex<Option<Token>>,
-    /// How many sessions were opened.
+    /// Number of opened sessions.
     opened: Mutex<usize>,
 }
 
@@ -83,7 +84,7 @@ async fn no_answer(patience: Duration) -> Trouble {
 }
 
 impl Service for Arc<Server> {
-    /// Its number.
+    /// The session's number.
     type Session = usize;
 
     const NAME: &'static str = "made-up";
@@ -237,7 +238,7 @@ impl Client {
         self.answer().await
     }
 
-    /// Asks again with a token that waits, and it is its turn before the answer is lost.
+    /// Asks again with a waiting token. Its turn comes before the answer is lost.
     async fn asks_in_vain(&mut self, server: &Server, token: Token, holder: Token) {
         server.lose();
         self.begins_to_ask(token);
@@ -314,7 +315,8 @@ async fn one_waits() -> (Arc<Server>, Client) {
     (server, client)
 }
 
-/// Fails if the server is asked for a lock that it has told this process to have.
+/// Fails if a call asks the server again for a lock that the server has already given to this
+/// process.
 #[tokio::test(start_paused = true)]
 async fn a_turn_is_taken_without_a_request() {
     let (server, mut client) = one_waits().await;
@@ -329,28 +331,28 @@ async fn a_turn_is_taken_without_a_request() {
     );
 }
 
-/// Fails if the holders of a session are not told of its end before a heartbeat has found it. The
-/// next holder has its turn in that time.
+/// Fails if holders learn of the end of their session only from a heartbeat. The next holder has
+/// its turn before that.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_session_is_told_at_once() {
     let server = Arc::<Server>::default();
     let mut client = Client::of(&server);
     let taken = client.asks(Token::fixed(3)).await;
     assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
-    // By then the session hears of its end.
+    // By then the session listens for its end.
     tokio::time::sleep(CLAIM).await;
     server.ends();
     let told = tokio::time::timeout(TTL / 2, client.event()).await;
     assert!(matches!(told, Ok(StoreEvent::Lost(_))), "{told:?}");
 }
 
-/// Fails if a place is granted that another process has taken away by force: it would remove the
-/// node of a holder that does not know.
+/// Fails if a place is granted that another process has taken away by force. That process would
+/// remove the node of a holder that does not know about it.
 #[tokio::test(start_paused = true)]
 async fn a_place_that_is_revoked_is_not_granted() {
     let (server, mut client) = one_waits().await;
     let place = server.nodes()[1];
-    // By then the session hears of revocations.
+    // By then the session listens for revocations.
     tokio::time::sleep(CLAIM).await;
     server.leaves(HOLDER);
     client.is_told_of_its_turn().await;
@@ -365,7 +367,7 @@ async fn a_place_that_is_revoked_is_not_granted() {
     assert!(!server.nodes().contains(&place), "it was removed");
 }
 
-/// Fails if a place is granted whose node is being removed. A call has given up at its turn, and
+/// Fails if a place is granted during the removal of its node. A call has given up at its turn, and
 /// the answer to its release is lost. Then the next call asks.
 #[tokio::test(start_paused = true)]
 async fn a_place_that_is_released_is_not_granted() {
@@ -384,7 +386,7 @@ async fn a_place_that_is_released_is_not_granted() {
     assert_eq!(server.nodes().len(), 1, "it was granted without a node");
 }
 
-/// Fails if a holder is not told because holders in another session had nodes of the same name.
+/// Fails if a holder is not notified because holders in another session had nodes of the same name.
 #[tokio::test(start_paused = true)]
 async fn a_revocation_means_a_node_of_one_session() {
     const BEFORE: u128 = 300;
@@ -402,7 +404,7 @@ async fn a_revocation_means_a_node_of_one_session() {
     client.begins_to_ask_for(holder, TTL * 10);
     let taken = client.answer().await;
     assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
-    // By then the session hears of revocations.
+    // By then the session listens for revocations.
     tokio::time::sleep(CLAIM).await;
     server.revoke(Some(2), name);
     let told = tokio::time::timeout(TTL / 2, client.event()).await;
@@ -412,8 +414,8 @@ async fn a_revocation_means_a_node_of_one_session() {
     assert_eq!(lease, holder.half(), "another holder was told");
 }
 
-/// Fails if a place that its process no longer knows stays in the queue. The answer to a call whose
-/// turn it was is lost for longer than a claim, so the place is given up. Then the call asks again.
+/// Fails if a place that its process no longer knows stays in the queue. A call's turn comes, but
+/// its answer is lost for longer than a claim, so the place is given up. Then the call asks again.
 #[tokio::test(start_paused = true)]
 async fn a_place_that_is_made_anew_has_its_turn() {
     let (server, mut client) = one_waits().await;
@@ -433,8 +435,8 @@ async fn a_place_that_is_made_anew_has_its_turn() {
     assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
 }
 
-/// Fails if a place that is given up is granted while it is being removed: the removal would take
-/// the lock away from its holder.
+/// Fails if a given-up place is granted during its removal: the removal would take the lock away
+/// from its holder.
 #[tokio::test(start_paused = true)]
 async fn a_place_that_is_given_up_is_not_granted() {
     let (server, mut client) = one_waits().await;

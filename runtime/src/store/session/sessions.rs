@@ -8,15 +8,15 @@ use super::live_session::LiveSession;
 use super::service::{Service, Timeout};
 use crate::base::clock::Instant;
 
-/// The sessions of a pool. A lock's session lasts little longer than its ttl, because a lock
-/// outlives its dead holder by as long as its session.
+/// The sessions of a pool. A lock's session lasts only a little longer than its ttl, because the
+/// lock of a dead holder stays until its session ends.
 pub(super) struct Sessions<S: Service> {
     pub(super) classes: Vec<Class<S>>,
 }
 
 pub(super) struct Class<S: Service> {
     pub(super) timeout: Timeout,
-    /// Locked while the session is opened, so that there is one.
+    /// Locked while the session is opened, so that there is only one.
     pub(super) slot: Mutex<Option<Slot<S>>>,
 }
 

@@ -1,4 +1,4 @@
-//! What the requests of a pool have in common.
+//! State and tasks that the requests of a pool share.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,37 +24,37 @@ use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
 use crate::store::{Request, StoreEvent};
 
-/// The pauses between tries to remove what is to be removed.
+/// Bounds of the pause between attempts to remove a node or to close a session.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(1);
 
-/// What the lanes keep in order.
+/// A job that the lanes keep in order.
 #[derive(Debug)]
 pub(super) enum Job {
     Request(Request),
     /// A lease was not renewed.
     Expire(LockId),
-    /// It was this place's turn, and no call has asked.
+    /// The turn of the place with this number came, and no call has asked.
     Unclaim(FullKey, u64),
 }
 
-/// What all requests of a pool use.
+/// State that all requests of a pool share.
 pub(super) struct Shared<S: Service> {
     pub(super) service: S,
     pub(super) clock: Clock,
     pub(super) io_timeout: Duration,
     pub(super) sessions: Sessions<S>,
     nonce: Nonce,
-    /// How many nodes there were.
+    /// Number of nodes so far.
     nodes: AtomicU64,
     runtime: Handle,
     events: UnboundedSender<StoreEvent>,
     state: Mutex<State<S>>,
-    /// A lease may be over earlier than those before.
+    /// Notified when a lease may end before the others.
     pub(super) earlier: Notify,
 }
 
-/// What requests change.
+/// Mutable state of the requests, under one mutex.
 pub(super) struct State<S: Service> {
     pub(super) lanes: Lanes<Job>,
     pub(super) locks: Locks<OwnNode<S>>,
@@ -63,8 +63,8 @@ pub(super) struct State<S: Service> {
 }
 
 impl<S: Service> State<S> {
-    /// Gives up the place of this process in the queue of `key`. Returns its node, which is to be
-    /// removed: no token asks with it any more.
+    /// Gives up the place of this process in the queue of `key`. Returns its node, which the caller
+    /// must remove: no token asks with it now.
     pub(super) fn give_up_place(&mut self, key: &FullKey) -> Option<OwnNode<S>> {
         let place = self.places.remove(key)?;
         let id = (key.clone(), place.asked_by);
@@ -77,7 +77,7 @@ impl<S: Service> State<S> {
 }
 
 impl<S: Service> Shared<S> {
-    /// To be called in the runtime that requests run on.
+    /// Must be called in the runtime that requests run on.
     pub(super) fn new(
         service: S,
         clock: Clock,
@@ -104,17 +104,17 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Never held over an `await`.
+    /// Locks the state. The guard must not be held across an `await`.
     pub(super) fn state(&self) -> MutexGuard<'_, State<S>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn tell(&self, event: StoreEvent) {
-        // Without a store there is no engine to tell.
+        // Without a store there is no engine to notify.
         let _ = self.events.send(event);
     }
 
-    /// A node that no other has the name of.
+    /// Creates a node with a name that no other node has.
     pub(super) fn new_node(&self, session: &Arc<LiveSession<S>>, id: &LockId) -> OwnNode<S> {
         let (key, token) = id;
         let number = self.nodes.fetch_add(1, Ordering::Relaxed);
@@ -165,7 +165,7 @@ impl<S: Service> Shared<S> {
         });
     }
 
-    /// The session is over: all of its locks are lost together.
+    /// Ends the session: all of its locks are lost together.
     pub(super) fn session_ended(&self, session: &Arc<LiveSession<S>>) {
         if !session.end() {
             return;
@@ -177,8 +177,8 @@ impl<S: Service> Shared<S> {
         let held: Vec<_> = held.map(|(id, _)| id).collect();
         let count = held.len();
         if !held.is_empty() && !seeded!(LostSessionUntold) {
-            // Still under the mutex: `reply` has told that they are taken, or tells that they are
-            // not.
+            // Sent under the mutex: `reply` has reported the locks as taken before, or reports a
+            // failure after this.
             self.tell(StoreEvent::Lost(held));
         }
         drop(state);
@@ -190,8 +190,8 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Another process wants a node of the session back by force: its holder is told. A place that
-    /// no token has is given up, and the engine asks for another.
+    /// Handles the revocation of a node of the session: notifies its holder. Gives up a place
+    /// without a token, and the engine asks for another.
     pub(super) fn revoked(
         self: &Arc<Self>,
         session: &Arc<LiveSession<S>>,
@@ -204,12 +204,12 @@ impl<S: Service> Shared<S> {
         if let Some((key, token)) = state.locks.revoke(is_this, fence) {
             if !seeded!(RevocationUnseen) {
                 let lease = token.half();
-                // Still under the mutex, as above.
+                // Sent under the mutex, as in `session_ended`.
                 self.tell(StoreEvent::Revoked { key, lease });
             }
             return;
         }
-        // A token that asks with the node is told by its answer.
+        // A token that asks with the node learns of the revocation from its answer.
         let is_asked = state.locks.any(is_this) || seeded!(RevokedPlaceKept);
         let is_place =
             |place: &Place<OwnNode<S>>| is_this(&place.node) && place.fence == Some(fence);
@@ -222,7 +222,7 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Closes a session that is given up, so that its nodes do not outlast it for long.
+    /// Closes an abandoned session, so that its nodes do not outlast it for long.
     pub(super) async fn close(&self, session: &LiveSession<S>) {
         let mut pause = FIRST_RETRY;
         while let Err(Trouble::Failed(_)) =
@@ -233,8 +233,8 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Removes a node, and tries for ever: a node that is forgotten blocks its key until the
-    /// process ends.
+    /// Removes a node, and retries without limit: a forgotten node blocks its key until the process
+    /// ends.
     pub(super) fn remove_for_good(self: &Arc<Self>, node: OwnNode<S>) {
         let shared = Arc::clone(self);
         self.spawn(async move {

@@ -1,4 +1,4 @@
-//! The lock store of a server with sessions: takes requests, and tells answers and events.
+//! The lock store of a server with sessions: takes requests, and returns answers and events.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,21 +14,21 @@ use crate::base::full_key::FullKey;
 use crate::store::options::Options;
 use crate::store::{LockStore, Op, Request, StoreEvent};
 
-/// How long the store looks for leases that are over when it has none.
+/// Pause before the next look for expired leases when no lease exists.
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// Locks at a server with sessions.
 ///
-/// The requests run as tasks of the runtime that the store was connected in. So leases end and
-/// heartbeats leave whether or not the engine asks for events.
+/// The requests run as tasks on the runtime that the store was connected in. So leases end and
+/// heartbeats are sent even if the engine does not ask for events.
 pub(crate) struct SessionStore<S: Service> {
     shared: Arc<Shared<S>>,
     events: UnboundedReceiver<StoreEvent>,
 }
 
 impl<S: Service> SessionStore<S> {
-    /// To be called in the runtime that requests are to run on. The service tells events by the
-    /// sender to `events`.
+    /// Must be called in the runtime that will run the requests. The service and the requests send
+    /// their events through `sender` to `events`.
     pub(crate) fn new(
         service: S,
         options: &Options,
@@ -63,13 +63,13 @@ impl<S: Service> LockStore for SessionStore<S> {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         match self.events.poll_recv(cx) {
             Poll::Ready(Some(event)) => Poll::Ready(event),
-            // Not while `shared` has the sender.
+            // Cannot happen while `shared` has the sender.
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
         }
     }
 }
 
-/// The keys that a request is to have for itself.
+/// Returns the keys that a request must have for itself.
 fn keys(op: &Op) -> Vec<FullKey> {
     match op {
         Op::Acquire { key, .. }
@@ -86,7 +86,7 @@ fn keys(op: &Op) -> Vec<FullKey> {
     }
 }
 
-/// Ends the leases that were not renewed, as long as the store is there.
+/// Ends expired leases until the store is dropped.
 async fn end_leases<S: Service>(shared: Arc<Shared<S>>) {
     loop {
         let now = shared.clock.now();
@@ -99,7 +99,7 @@ async fn end_leases<S: Service>(shared: Arc<Shared<S>>) {
             shared.submit(Job::Expire(id), vec![key]);
         }
         let pause = pause_until(shared.clock, next.unwrap_or(now + IDLE));
-        // Returns early if a lease is over earlier.
+        // Wakes early if another lease may end before that.
         let _ = timeout(pause, shared.earlier.notified()).await;
     }
 }

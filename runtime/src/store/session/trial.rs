@@ -1,4 +1,4 @@
-//! Whether locks work at a server: a lock's whole life, in a session of its own.
+//! Tests that locks work at a server: the whole life of a lock, in a dedicated session.
 
 use super::service::{Answer, Entered, First, Node, Service, Timeout, Trouble};
 use crate::base::full_key::FullKey;
@@ -7,8 +7,8 @@ use crate::key::RESERVED;
 use crate::store::Failure;
 use crate::store::options::Options;
 
-/// Takes a lock in a session that lasts as long as `timeout`, with another node that finds it held,
-/// and gives it back. `garbled`: how an answer is told that the server cannot mean.
+/// Takes a lock in a session with the lifetime `timeout`, checks that another node finds it held,
+/// and gives it back. `garbled` is the error for an impossible answer.
 pub(crate) async fn try_out<S: Service>(
     service: &S,
     timeout: Timeout,
@@ -37,7 +37,7 @@ pub(crate) async fn try_out<S: Service>(
         let Entered::First(First { fence, .. }) = first else {
             return Err(garbled().into());
         };
-        // A heartbeat that takes more than its requests would delay each connect.
+        // A heartbeat that takes longer than its requests would delay each connect.
         if service.confirmed_within().is_zero() {
             service.heartbeat(&session, limit).await?;
         }

@@ -1,12 +1,12 @@
-//! A socket that any thread may read, whichever runtime hears of what comes.
+//! A socket that any thread may read, no matter which runtime waits for incoming bytes.
 //!
-//! Reading and writing need no runtime: a stream that does not block says by itself that there is
-//! nothing to read, or no room. A runtime is needed to hear when that changes:
-//! - For incoming bytes it is the runtime of a [listener](Listen), a caller's. Without a listener
-//!   it is the engine's.
+//! Reading and writing need no runtime: a non-blocking stream reports at once if there is nothing
+//! to read, or no room. Only waiting for a change needs a runtime:
+//! - For incoming bytes it is the runtime of a [listener](Listen), which belongs to a caller.
+//!   Without a listener it is the engine's.
 //! - For room to write it is always the engine's.
 //!
-//! Only one runtime hears of incoming bytes, because each runtime that hears wakes a thread.
+//! Only one runtime waits for incoming bytes, because each runtime that waits wakes a thread.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -26,7 +26,7 @@ pub(crate) mod reach;
 /// The most bytes of one read.
 const PIECE: usize = 16 * 1024;
 
-/// A connected stream that does not block.
+/// A connected, non-blocking stream.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),
@@ -51,7 +51,7 @@ impl Stream {
         })
     }
 
-    /// Another descriptor of the same stream.
+    /// Returns another descriptor of the same stream.
     fn copy(&self) -> io::Result<Self> {
         let copy = match self {
             Self::Tcp(stream) => stream.try_clone().map(Self::Tcp),
@@ -83,26 +83,27 @@ fn uninterrupted(mut io: impl FnMut() -> io::Result<usize>) -> io::Result<usize>
 #[derive(Debug)]
 pub(crate) struct Socket {
     wire: Arc<Wire>,
-    /// Readiness on the engine's runtime: to read while no listener hears of incoming bytes, and to
-    /// write while there is no room.
+    /// Readiness on the engine's runtime: for reads while no listener waits for incoming bytes, and
+    /// for writes while there is no room.
     readiness: Option<Readiness>,
-    /// The copy of the stream for `readiness`, while there is none. It is kept so that a process
+    /// The copy of the stream for `readiness`, while that is `None`. It is kept so that a process
     /// without free descriptors loses no connection.
     copy: Option<Stream>,
-    /// Whether a write waits for room.
+    /// True if a write waits for room.
     blocked: bool,
-    /// Reads go here first: the reader's own buffer would have to be cleared before each read.
+    /// Reads go here first, because the reader's own buffer would have to be cleared before each
+    /// read.
     piece: Box<[u8]>,
 }
 
-/// The stream, and whether a listener hears of incoming bytes.
+/// The stream, and its state for listeners.
 #[derive(Debug)]
 pub(crate) struct Wire {
     stream: Stream,
-    /// Whether a listener hears of incoming bytes, and not the engine's runtime.
+    /// True if a listener waits for incoming bytes, and not the engine's runtime.
     listener: AtomicBool,
-    /// Whether bytes may have come that have not been read. It changes only under the engine's
-    /// mutex, as the stream is read only there. So no memory ordering is needed.
+    /// True if unread bytes may have come. It changes only under the engine's mutex, as the stream
+    /// is read only there. So no memory ordering is needed.
     heard: AtomicBool,
 }
 
@@ -126,7 +127,7 @@ impl Socket {
         Arc::clone(&self.wire)
     }
 
-    /// The engine's runtime hears of nothing any more.
+    /// Ends the wait of the engine's runtime.
     fn drop_readiness(&mut self) {
         if let Some(readiness) = self.readiness.take() {
             // If this fails, another copy is made when one is needed.
@@ -212,10 +213,10 @@ impl AsyncWrite for Socket {
 }
 
 impl Drop for Socket {
-    /// A listener has a copy of the stream, which keeps it open. The shutdown makes the listener
-    /// hear, and it lets go.
+    /// A listener has a copy of the stream, which keeps it open. The shutdown wakes the listener,
+    /// and it drops its copy.
     fn drop(&mut self) {
-        // The server may have closed it.
+        // The server may have closed it already.
         let _ = self.wire.stream.shutdown(Shutdown::Both);
     }
 }
@@ -239,7 +240,7 @@ impl store::Socket for Wire {
 pub(crate) struct Told(Vec<Arc<Wire>>);
 
 impl Told {
-    /// The present sockets, if they have changed.
+    /// Returns the present sockets, if they have changed.
     pub(crate) fn news<'a>(
         &mut self,
         wires: impl Iterator<Item = &'a Arc<Wire>> + Clone,
@@ -263,7 +264,7 @@ enum Readiness {
 }
 
 impl Readiness {
-    /// Registers `copy` with the runtime that this is called in.
+    /// Registers `copy` with the runtime of the caller.
     fn new(copy: Stream) -> io::Result<Self> {
         match copy {
             Stream::Tcp(copy) => tokio::net::TcpStream::from_std(copy).map(Self::Tcp),
@@ -272,7 +273,7 @@ impl Readiness {
         }
     }
 
-    /// The readiness in `kept`. If there is none, it is made of `copy`, or of a new copy of
+    /// Returns the readiness in `kept`. If there is none, makes it of `copy`, or of a new copy of
     /// `stream`.
     fn get_or_make<'a>(
         kept: &'a mut Option<Self>,
@@ -305,8 +306,8 @@ impl Readiness {
         }
     }
 
-    /// Does `io`, unless the runtime knows that `io` would have nothing to do. Where `io` itself
-    /// says so, the runtime waits for the next readiness.
+    /// Calls `io`, unless the runtime knows that `io` would block. If `io` reports that it would,
+    /// the runtime waits for the next readiness.
     fn try_io<T>(&self, interest: Interest, io: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         match self {
             Self::Tcp(stream) => stream.try_io(interest, io),

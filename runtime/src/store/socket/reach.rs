@@ -1,4 +1,4 @@
-//! Reaching a server.
+//! Connects to a server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use tokio::net::{TcpStream, lookup_host};
 use super::{Socket, Stream};
 use crate::base::io_text::io_text;
 
-/// The addresses of a host: one at least.
+/// Returns the addresses of a host: at least one.
 pub(crate) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let addresses: Vec<SocketAddr> = lookup_host((host, port)).await?.collect();
     if addresses.is_empty() {
@@ -24,7 +24,7 @@ pub(crate) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAdd
     Ok(addresses)
 }
 
-/// The same error with the text of [`io_text`].
+/// Returns the same error, with the text of [`io_text`].
 pub(super) fn explained(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), io_text(error))
 }
@@ -34,12 +34,12 @@ pub(crate) async fn address(address: SocketAddr) -> io::Result<Socket> {
     let stream = TcpStream::connect(address)
         .await
         .map_err(|error| explained(&error))?;
-    // Requests that are ready leave in one write anyway, so nothing is gained by waiting for more.
+    // Ready requests leave in one write anyway, so waiting for more gains nothing.
     stream.set_nodelay(true)?;
     Ok(Socket::new(Stream::Tcp(stream.into_std()?)))
 }
 
-/// Connects to the host's addresses at once; the first to answer counts.
+/// Connects to all addresses of the host at once. The first connection counts.
 #[cfg(feature = "redis")]
 pub(crate) async fn host(name: &str, port: u16) -> io::Result<Socket> {
     let addresses = addresses(name, port).await?.into_iter();
@@ -47,7 +47,7 @@ pub(crate) async fn host(name: &str, port: u16) -> io::Result<Socket> {
     select_ok(attempts).await.map(|(socket, _)| socket)
 }
 
-/// Connects to a socket of this machine.
+/// Connects to a Unix socket of this machine.
 #[cfg(unix)]
 pub(crate) async fn path(path: &Path) -> io::Result<Socket> {
     let stream = UnixStream::connect(path)

@@ -19,7 +19,7 @@ fn connected() -> (Socket, TcpStream) {
     (Socket::new(Stream::Tcp(stream)), other)
 }
 
-/// What can be read without waiting.
+/// Reads what has come, without waiting for more.
 async fn read(socket: &mut Socket) -> Option<Vec<u8>> {
     let mut room = vec![0; PIECE];
     let mut buf = ReadBuf::new(&mut room);
@@ -31,7 +31,7 @@ async fn read(socket: &mut Socket) -> Option<Vec<u8>> {
     Some(buf.filled().to_vec())
 }
 
-/// Waits until the listener hears, and reads then.
+/// Waits until the listener is notified, and reads then.
 async fn hear(listener: &mut dyn Listen, socket: &mut Socket) -> Vec<u8> {
     let wire = socket.wire();
     let heard = poll_fn(|cx| listener.poll_heard(cx, &mut || wire.heard()));
@@ -51,7 +51,7 @@ async fn the_runtime_hears_of_what_comes_where_there_is_no_listener() {
     assert_eq!(end.expect("no error"), 0);
 }
 
-/// Fails if a socket that is to be read waits for its runtime, which has not looked at it yet.
+/// Fails if a ready socket waits for its runtime, which has not looked at it yet.
 #[tokio::test]
 async fn what_has_come_is_read_before_the_runtime_looks() {
     let (mut socket, mut other) = connected();
@@ -64,7 +64,7 @@ async fn what_has_come_is_read_before_the_runtime_looks() {
     assert_eq!(byte.expect("read"), b'?');
 }
 
-/// Fails if the socket is read before the listener hears, or if the listener hears only once.
+/// Fails if the socket is read before the listener is notified, or if it is notified only once.
 #[tokio::test]
 async fn a_listener_hears_and_nobody_reads_before_that() {
     let (mut socket, mut other) = connected();
@@ -86,8 +86,8 @@ async fn a_listener_hears_and_nobody_reads_before_that() {
     assert_eq!(byte.expect("read"), b'!');
 }
 
-/// Fails if a reader that read less than it had room for does not find out that the other end
-/// has gone.
+/// Fails if a reader that read less than it had room for does not notice that the other end has
+/// gone.
 #[tokio::test]
 async fn the_end_is_heard_behind_what_came_before_it() {
     let (mut socket, mut other) = connected();

@@ -9,7 +9,8 @@ use rustls::pki_types::pem::PemObject;
 use super::Tls;
 
 impl Tls {
-    /// The authorities of the builder, or else those of the system. To read these takes long.
+    /// Returns the authorities of the builder, or else those of the system. Reading the latter
+    /// takes long.
     pub(crate) fn authorities(&self) -> io::Result<RootCertStore> {
         let mut store = RootCertStore::empty();
         let Some(ca) = &self.ca else {

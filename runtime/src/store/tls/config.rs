@@ -1,4 +1,4 @@
-//! What a server must prove, as a configuration of rustls.
+//! Configures rustls for the proof that a server must give.
 
 use std::io;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, Signa
 
 use super::Tls;
 
-/// What a server must prove of itself.
+/// The proof that a server must give of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// That an authority has certified its name.
+    /// An authority has certified its name.
     Name,
-    /// That an authority has certified it, under any name.
+    /// An authority has certified it, under any name.
     Chain,
-    /// Nothing: what is sent is encrypted, for any server that answers.
+    /// No proof: the connection is encrypted, for any server that answers.
     #[cfg_attr(
         not(feature = "postgres"),
         expect(dead_code, reason = "PostgreSQL's sslmode")
@@ -63,10 +63,10 @@ pub(super) fn make(tls: &Tls, proof: Proof) -> io::Result<ClientConfig> {
     config.map_err(io::Error::other)
 }
 
-/// Asks for less than the server's name.
+/// Requires less than the server's name.
 #[derive(Debug)]
 struct Lenient {
-    /// `None`: any certificate will do.
+    /// `None` accepts any certificate.
     chain: Option<Arc<WebPkiServerVerifier>>,
     provider: Arc<CryptoProvider>,
 }
@@ -83,7 +83,7 @@ impl ServerCertVerifier for Lenient {
         let Some(chain) = &self.chain else {
             return Ok(ServerCertVerified::assertion());
         };
-        // The name is looked at last, so this error says that the rest is right.
+        // The name is checked last, so this error means that the rest is right.
         match chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },

@@ -1,4 +1,4 @@
-//! Where the ensemble is, from its URL.
+//! The address of an ensemble, parsed from its URL.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,14 +13,14 @@ const FORM: &str = "zookeeper://user:password@host[:port],host[:port],…/chroot
 /// The port for clients.
 const PORT: u16 = 2181;
 
-/// Where the directories of locks are, unless the URL says otherwise.
+/// Default path of the directories of locks, if the URL has none.
 const CHROOT: &str = "leasehold";
 
-/// The servers of an ensemble, and what to introduce oneself with. `Display` shows no credentials.
+/// The servers of an ensemble, and the credentials. `Display` shows no credentials.
 #[derive(Clone)]
 pub(crate) struct Address {
     members: Members,
-    /// The ensemble's `tickTime`, where the URL names it.
+    /// The ensemble's `tickTime`, if the URL specifies it.
     pub(super) tick: Option<Duration>,
 }
 
@@ -52,7 +52,7 @@ impl Address {
         Ok(Self { members, tick })
     }
 
-    /// The servers that the URL names, as a person reads them.
+    /// Returns the servers in the URL, each as `host:port`.
     pub(super) fn servers(&self) -> &[String] {
         &self.members.hosts
     }
@@ -72,7 +72,7 @@ impl Address {
         Names::new(&self.members.path)
     }
 
-    /// The first server where what is sent can be read on the way: not on this machine.
+    /// Returns the first server on another machine: plain text can be read on the way to it.
     pub(super) fn readable(&self) -> Option<&str> {
         self.members.readable()
     }

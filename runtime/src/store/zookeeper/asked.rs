@@ -1,4 +1,4 @@
-//! Requests of a connection without an answer, and its watches.
+//! Unanswered requests of a connection, and its watches.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,16 +11,16 @@ use super::error::Error;
 use super::jute::{In, Out};
 use crate::base::seeded::seeded;
 
-/// The code of a request that may watch a znode that is not there.
+/// The code of the request that can also watch a missing znode.
 pub(super) const EXISTS: i32 = 3;
 
-/// The number of a message about a watched path.
+/// The request number of notifications about watched paths.
 const NOTIFICATION: i32 = -1;
 
-/// Gets the answer to a request.
+/// Receives the answer to a request.
 pub(super) type Reply = oneshot::Sender<Result<Vec<u8>, Error>>;
 
-/// Gets the change of a watched path.
+/// Receives the change of a watched path.
 pub(super) type Change = oneshot::Sender<()>;
 
 /// A request without its number.
@@ -33,19 +33,19 @@ pub(super) struct Request {
     pub(super) watch: Option<(String, Change)>,
 }
 
-/// Requests without an answer, and watches.
+/// Unanswered requests, and watches.
 #[derive(Default)]
 pub(super) struct Asked {
     number: i32,
     answers: HashMap<i32, Asking>,
     watches: HashMap<String, Vec<(i32, Change)>>,
-    /// The last answer, or the first request after all were answered.
+    /// Time of the last answer, or of the first request after all earlier ones were answered.
     since: Option<Instant>,
 }
 
 struct Asking {
     code: i32,
-    /// None if nobody waits.
+    /// None if no caller waits.
     answer: Option<Reply>,
     watched: Option<String>,
 }
@@ -58,7 +58,7 @@ impl Asked {
         self.answers.insert(number, asking);
     }
 
-    /// Appends a request to what leaves next.
+    /// Appends a request to `frames`, which are sent next.
     pub(super) fn request(&mut self, request: Request, frames: &mut Vec<u8>) {
         self.number = self.number.checked_add(1).unwrap_or(1);
         let (number, code) = (self.number, request.code);
@@ -82,7 +82,8 @@ impl Asked {
         );
     }
 
-    /// Appends a request that nobody waits for.
+    /// Appends a request whose answer no caller waits for, unless one with this number is
+    /// unanswered.
     pub(super) fn signal(&mut self, number: i32, code: i32, frames: &mut Vec<u8>) {
         if self.answers.contains_key(&number) {
             return;
@@ -125,7 +126,7 @@ impl Asked {
         Ok(())
     }
 
-    /// The server refused to watch.
+    /// Removes a watch that the server refused.
     fn unwatch(&mut self, path: String, number: i32) {
         if let Entry::Occupied(mut watches) = self.watches.entry(path) {
             watches.get_mut().retain(|(asked, _)| *asked != number);
@@ -135,12 +136,12 @@ impl Asked {
         }
     }
 
-    /// Something has arrived.
+    /// Records that bytes have arrived.
     pub(super) fn heard(&mut self) {
         self.since = Some(Instant::now());
     }
 
-    /// The connection is over: each request fails, and each watch ends.
+    /// Ends the connection: each request fails, and each watch ends.
     pub(super) fn end(self, error: &Error) {
         let answers = self.answers.into_values();
         for answer in answers.filter_map(|asking| asking.answer) {
@@ -151,14 +152,14 @@ impl Asked {
         }
     }
 
-    /// The time that is left until the server counts as silent.
+    /// Returns the remaining time until the server counts as silent.
     pub(super) fn left(&self, silence: Duration) -> Duration {
         let since = self.since.filter(|_| !self.answers.is_empty());
         since.map_or(silence, |since| silence.saturating_sub(since.elapsed()))
     }
 }
 
-/// The number of the request, and its error.
+/// Returns the number of the request, and its error.
 pub(super) fn header(frame: &mut In<'_>) -> Result<(i32, Result<(), Error>), Error> {
     let (number, _transaction, code) = (frame.int()?, frame.long()?, frame.int()?);
     let outcome = if code == 0 {
@@ -173,7 +174,7 @@ pub(super) fn header(frame: &mut In<'_>) -> Result<(i32, Result<(), Error>), Err
 mod tests {
     use super::*;
 
-    /// The receivers of the answer to a request that watches `/a`, and of a change.
+    /// Returns the receivers of the answer to a request that watches `/a`, and of a change.
     fn watches(
         asked: &mut Asked,
         code: i32,

@@ -1,7 +1,7 @@
-//! Looks for what is wrong with an ensemble, or would go wrong later.
+//! Checks an ensemble for present and future problems.
 //!
-//! The check takes a lock of its own and gives it back, and asks each server that the URL names for
-//! a session. It runs when a pool connects, which logs the findings, and for `LockPool::check`.
+//! The check takes a trial lock and gives it back, and asks each server in the URL for a session.
+//! It runs for `LockPool::check`, and when a pool connects. The pool then logs the findings.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::store::options::Options;
 use crate::store::session::service::{Timeout, Trouble};
 use crate::store::session::trial::try_out;
 
-/// With fewer servers the loss of one is the loss of all.
+/// With fewer servers, the loss of one stops the whole ensemble.
 const FEWEST: usize = 3;
 
-/// All findings on the ensemble.
+/// Returns all findings on the ensemble.
 pub(super) async fn examine(
     ensemble: &ZooKeeper,
     options: &Options,
@@ -52,7 +52,7 @@ fn broken(trouble: Trouble) -> Finding {
     }
 }
 
-/// Whether one server gives sessions, within the bounds that all servers of the URL have in common.
+/// Checks that one server grants sessions, with the common bounds of all servers in the URL.
 async fn answers(ensemble: &ZooKeeper, server: &str, limit: Duration) -> Option<Finding> {
     let classes = ensemble.servers.classes();
     let known = (classes.shortest, classes.longest);

@@ -1,24 +1,24 @@
-//! Which ttls have a session in common, and how long a heartbeat takes to count.
+//! Classes of ttls that share a session, and the time until a heartbeat counts.
 
 use std::time::Duration;
 
 use crate::store::session::service::Timeout;
 
-/// How long sessions last, in ticks. A server takes those of 2 to 20 ticks, unless it is told
-/// otherwise; longer ones are doubled.
+/// Session lifetimes in ticks. By default a server allows 2 to 20 ticks. Above that, each lifetime
+/// is twice the one before.
 const TICKS: [u32; 7] = [2, 3, 5, 9, 13, 16, 20];
 
-/// Half a tick is at least this, unless the URL names the tick: `tickTime` is 2 s in the example
-/// that ZooKeeper comes with.
+/// Least value of half a tick, unless the URL specifies the tick. `tickTime` is 2 s in the example
+/// configuration of ZooKeeper.
 const LEAST_HALF_TICK: Duration = Duration::from_secs(1);
 
-/// How late a leader may ask its followers which sessions are alive.
+/// Least allowance for a leader that is late to ask its followers for the live sessions.
 const LEAST_LATENESS: Duration = Duration::from_millis(100);
 
-/// How long the writes of a heartbeat may take, so that leases are covered without waiting.
+/// Time that the writes of a heartbeat may take, so that leases are covered without waiting.
 const WRITES: Duration = Duration::from_millis(200);
 
-/// The bounds that a server has for sessions, and its tick.
+/// A server's bounds for sessions, and its tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Classes {
     pub(super) shortest: Duration,
@@ -27,8 +27,9 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// `tick` is the ensemble's, where the URL names it. Otherwise it is half of the shortest
-    /// session or a twentieth of the longest, whichever is more. A server has these by default.
+    /// `tick` is the ensemble's, if the URL specifies it. Otherwise it is half of the shortest
+    /// session or a twentieth of the longest, whichever is more. These are a server's default
+    /// bounds.
     pub(super) fn new(shortest: Duration, longest: Duration, tick: Option<Duration>) -> Self {
         let half_tick = match tick {
             Some(tick) => tick / 2,
@@ -41,7 +42,7 @@ impl Classes {
         }
     }
 
-    /// The same with the tick of `other`, if that is longer.
+    /// Returns these classes with the longer one of both ticks.
     pub(super) fn with_tick_of(self, other: Self) -> Self {
         Self {
             half_tick: self.half_tick.max(other.half_tick),
@@ -49,7 +50,7 @@ impl Classes {
         }
     }
 
-    /// How long sessions can be asked to last, the shortest first.
+    /// Returns the lifetimes that can be requested for sessions, the shortest first.
     pub(super) fn all(self) -> Vec<Timeout> {
         let wanted = TICKS.iter().map(|ticks| self.shortest * *ticks / 2);
         let doubled = (1..16).map(|times| self.shortest.saturating_mul(10 << times));
@@ -61,13 +62,13 @@ impl Classes {
         classes.into_iter().map(Timeout).collect()
     }
 
-    /// How long after a heartbeat the leader has heard of it.
+    /// Returns the time after a heartbeat at which the leader knows of it.
     pub(super) fn hearing(self) -> Duration {
         self.half_tick + LEAST_LATENESS.max(self.half_tick / 4)
     }
 
-    /// The longest ttl that such a session covers at any time between its heartbeats, which leave
-    /// when a third of the session has gone by.
+    /// Returns the longest ttl that such a session covers at any time between its heartbeats. They
+    /// are sent after a third of the session.
     pub(super) fn serves(self, timeout: Timeout) -> Duration {
         let least = timeout.usable() * 2 / 3;
         least.saturating_sub(self.hearing() + WRITES)
@@ -105,7 +106,7 @@ mod tests {
         }
     }
 
-    /// The table in docs/stores/zookeeper.md.
+    /// Compares the classes with the table in docs/stores/zookeeper.md.
     #[test]
     fn the_table_of_ttls_is_right() {
         let classes = Classes::new(Duration::from_secs(4), Duration::from_secs(40), None);

@@ -5,7 +5,7 @@ use super::live::Made;
 use super::names::{Number, number};
 use crate::store::session::service::Trouble;
 
-/// The znodes of a directory, the first of them first.
+/// The znodes of a directory, in the order of their numbers.
 pub(super) struct Directory {
     pub(super) path: String,
     pub(super) is_there: bool,
@@ -18,7 +18,7 @@ impl Directory {
         Some(name)
     }
 
-    /// Where the znode stands, from 0.
+    /// Returns the position of the znode, from 0.
     pub(super) fn place(&self, made: &Made) -> Option<usize> {
         self.znodes.iter().position(|(_, name)| *name == made.name)
     }
@@ -28,7 +28,8 @@ impl Directory {
     }
 }
 
-/// The znodes with these names. Fails where one is of another recipe, or the numbers are worn out.
+/// Returns the znodes with these names. Fails if one is of another recipe, or if the numbers are
+/// used up.
 pub(super) fn directory(path: &str, names: Vec<String>) -> Result<Directory, Trouble> {
     let mut znodes = Vec::with_capacity(names.len());
     for name in names {

@@ -1,13 +1,13 @@
-//! Making nodes: a znode at the end of its directory, and a look at which is the first.
+//! Creates nodes: adds a znode at the end of its directory, and looks up the first one.
 //!
-//! The order in a directory is that of the numbers that the server gives. A node that is the first
-//! once stays the first. A server carries the requests of a connection out in their order, so the
-//! list that is asked for behind a creation shows the created znode and all before it.
+//! The order in a directory is that of the numbers that the server gives. Once a node is the first,
+//! it stays the first. A server carries out the requests of a connection in order. So a list
+//! requested after a creation shows the created znode and all znodes before it.
 //!
-//! A creation without an answer may have made its znode or make it yet. Then a write to the
-//! session's own znode brings the server up to date. After it no earlier request of the session
-//! makes a znode: the leader refuses those of an older connection (`PrepRequestProcessor.java`,
-//! `checkSession`).
+//! An unanswered creation may have created its znode, or may still do so. In that case a write to
+//! the session's own znode brings the server up to date. After that write, no earlier request of
+//! the session can create a znode. The leader refuses requests of an older connection
+//! (`PrepRequestProcessor.java`, `checkSession`).
 
 use std::time::Duration;
 
@@ -25,10 +25,10 @@ use crate::base::seeded::seeded;
 use crate::owner::Owner;
 use crate::store::session::service::{Answer, Entered, EnteredAll, First, Node, Trouble};
 
-/// How many nodes are made in one step at most.
+/// Most nodes created in one step.
 const MOST: usize = 100;
 
-/// How often a creation is repeated whose directory the server removes meanwhile.
+/// Number of tries for a creation whose directory the server removes in the meantime.
 const TRIES: usize = 8;
 
 impl ZooKeeper {
@@ -67,7 +67,7 @@ impl ZooKeeper {
             };
             match found.place(&made) {
                 None => {
-                    // It was removed from outside.
+                    // Another client has removed it.
                     session.has_not(node.name);
                     Err(failure::unsettled().into())
                 }
@@ -128,7 +128,8 @@ impl ZooKeeper {
         })
     }
 
-    /// Makes the `missing` of `nodes`. Removes them again if not each node is the first then.
+    /// Creates the `missing` nodes of `nodes`. Removes them again unless each node is then the
+    /// first.
     async fn all_first(
         &self,
         session: &Session,
@@ -165,7 +166,7 @@ impl ZooKeeper {
         Ok(EnteredAll::First(fences.collect::<Result<_, _>>()?))
     }
 
-    /// The znode of the node, if there is one.
+    /// Returns the znode of the node, if there is one.
     pub(super) async fn own(
         &self,
         session: &Session,
@@ -208,7 +209,7 @@ impl ZooKeeper {
         Ok(own)
     }
 
-    /// Makes the node's znode, and lists its directory behind it.
+    /// Creates the node's znode, and then lists its directory.
     async fn create(
         &self,
         session: &Session,
@@ -222,7 +223,7 @@ impl ZooKeeper {
         let znode = format!("{path}/{prefix}");
         for _ in 0..TRIES {
             session.doubt(node.name);
-            // Both leave now, in this order.
+            // Both requests are sent now, in this order.
             let data = value.as_bytes();
             let creating = line.create(&znode, data, Kind::EphemeralSequential, self.users());
             let listing = line.children(&path);
@@ -252,8 +253,8 @@ impl ZooKeeper {
         Err(failure::unsettled().into())
     }
 
-    /// The directory of a node that was made. If it is refused, the node is removed: the users of
-    /// another recipe must not wait for it.
+    /// Returns the directory of a created node. If the directory is refused, removes the node: the
+    /// users of another recipe must not wait for it.
     async fn accepted(
         &self,
         session: &Session,
@@ -263,7 +264,7 @@ impl ZooKeeper {
     ) -> Answer<Directory> {
         let found = directory(&self.names.directory(&node.key), names);
         if found.is_err() {
-            // A removal that fails is tried again by the next request, or by the release.
+            // A failed removal is tried again by the next request, or by the release.
             if let Err(Trouble::Ended) = self.unmake(session, node, patience).await {
                 return Err(Trouble::Ended);
             }
@@ -271,7 +272,7 @@ impl ZooKeeper {
         found
     }
 
-    /// Makes the znodes of all nodes or none.
+    /// Creates the znodes of all nodes, or none.
     async fn create_all(
         &self,
         session: &Session,
@@ -310,7 +311,7 @@ impl ZooKeeper {
         Err(failure::unsettled().into())
     }
 
-    /// Makes the directory of a lock, and what is above it.
+    /// Creates the directory of a lock, and the znodes above it.
     pub(super) async fn prepare(&self, line: &Line, path: &str, patience: Duration) -> Answer<()> {
         let above = path.rsplit_once('/').map_or("", |(above, _)| above);
         for _ in 0..TRIES {
@@ -318,7 +319,7 @@ impl ZooKeeper {
             match answered(patience, creating).await {
                 Ok(_) | Err(Error::NodeExists) => return Ok(()),
                 Err(Error::NoNode) => {
-                    // The chroot is for every user to see.
+                    // Every user may use the chroot.
                     done(patience, line.make_path(above, Users::Anyone)).await?;
                 }
                 Err(error) => return Err(failure::trouble(&error)),
@@ -327,7 +328,7 @@ impl ZooKeeper {
         Err(failure::unsettled().into())
     }
 
-    /// The znodes of a directory, as the server of the connection knows them.
+    /// Returns the znodes of a directory, as the server of the connection knows them.
     pub(super) async fn list(
         &self,
         line: &Line,
@@ -344,7 +345,7 @@ impl ZooKeeper {
         }
     }
 
-    /// The names in a directory; none if there is no directory.
+    /// Returns the names in a directory. None if the directory does not exist.
     async fn list_names(
         &self,
         line: &Line,
@@ -391,7 +392,8 @@ impl ZooKeeper {
     }
 }
 
-/// What an error of a creation means. Where nothing was made for certain, the node is not there.
+/// Converts the error of a creation. If nothing was created for certain, records that the node is
+/// not there.
 fn not_made(session: &Session, node: &Node, error: &Error) -> Trouble {
     let trouble = failure::trouble(error);
     if matches!(&trouble, Trouble::Failed(failure) if !failure.executed) {
@@ -400,7 +402,7 @@ fn not_made(session: &Session, node: &Node, error: &Error) -> Trouble {
     trouble
 }
 
-/// The node is the first of the directory that was `found`.
+/// Describes the node as the first of the directory `found`.
 pub(super) fn first(made: &Made, found: &Directory) -> Result<First, Trouble> {
     Ok(First {
         fence: fence(made.transaction)?,

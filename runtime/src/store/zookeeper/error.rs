@@ -34,13 +34,13 @@ pub(super) enum Error {
     /// A request that the server refuses each time.
     #[error("error {0}")]
     Refused(i32),
-    /// An error that does not exclude that the request was carried out.
+    /// An error after which the request may have been carried out.
     #[error("error {0}")]
     Other(i32),
 }
 
 impl Error {
-    /// The meaning of a code that is not 0 (`KeeperException.java`).
+    /// Converts a nonzero error code (`KeeperException.java`).
     pub(super) fn of_code(code: i32) -> Self {
         match code {
             -6 => Self::Unimplemented,

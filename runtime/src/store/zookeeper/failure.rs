@@ -1,4 +1,4 @@
-//! What the errors of a server and of a connection mean.
+//! Meaning of the errors of a server and of a connection.
 
 use std::fmt::Display;
 
@@ -7,7 +7,7 @@ use crate::error::LockError;
 use crate::store::session::service::Trouble;
 use crate::store::{Failure, Retry};
 
-/// Why a request was not answered as it should be.
+/// Converts an error. An expired session has ended, and all other errors are failures.
 pub(super) fn trouble(error: &Error) -> Trouble {
     match error {
         Error::SessionExpired => Trouble::Ended,
@@ -93,7 +93,7 @@ pub(super) fn silent() -> Failure {
     )
 }
 
-/// Too many requests of this process before this one.
+/// The failure of a request behind too many others of this process.
 pub(super) fn busy() -> Failure {
     Failure::unavailable(
         "timeout",
@@ -104,7 +104,7 @@ pub(super) fn busy() -> Failure {
     )
 }
 
-/// An answer that cannot be read.
+/// The failure for an unreadable answer.
 pub(super) fn garbled() -> Failure {
     Failure::unavailable(
         "protocol",
@@ -115,7 +115,8 @@ pub(super) fn garbled() -> Failure {
     )
 }
 
-/// A znode in the directory of a lock that is not of Curator's recipe for an exclusive lock.
+/// The failure for a znode in a lock's directory that does not follow Curator's recipe for an
+/// exclusive lock.
 pub(super) fn foreign(directory: &str, name: &str) -> Failure {
     Failure::unavailable(
         "recipe",
@@ -127,7 +128,7 @@ pub(super) fn foreign(directory: &str, name: &str) -> Failure {
     )
 }
 
-/// Servers that are not of one ensemble, or not set alike.
+/// The failure for servers of different ensembles, or with different settings.
 pub(super) fn apart() -> Failure {
     Failure::unavailable(
         "session",
@@ -138,7 +139,7 @@ pub(super) fn apart() -> Failure {
     )
 }
 
-/// A directory whose numbers have no order any more.
+/// The failure for a directory whose numbers are no longer in order.
 pub(super) fn worn_out(directory: &str) -> Failure {
     Failure::unavailable(
         "numbers",
@@ -150,7 +151,7 @@ pub(super) fn worn_out(directory: &str) -> Failure {
     )
 }
 
-/// What fails after a node was made, or may have been.
+/// Marks a failure as possibly executed, because a node was created or may have been.
 pub(super) fn after_making(trouble: Trouble) -> Trouble {
     match trouble {
         Trouble::Failed(failure) => Trouble::Failed(Failure {
@@ -161,7 +162,7 @@ pub(super) fn after_making(trouble: Trouble) -> Trouble {
     }
 }
 
-/// A request that met other changes again and again.
+/// The failure of a request that met other changes again and again.
 pub(super) fn unsettled() -> Failure {
     Failure::unavailable(
         "conflict",
@@ -172,7 +173,7 @@ pub(super) fn unsettled() -> Failure {
     )
 }
 
-/// A znode is kept by its session only.
+/// The failure for a kept lock: a znode exists only as long as its session.
 pub(super) fn cannot_keep() -> Failure {
     Failure {
         error: LockError::config(
@@ -183,7 +184,7 @@ pub(super) fn cannot_keep() -> Failure {
     }
 }
 
-/// `failure`, as the answer to a request that never left.
+/// Returns `failure` as the answer to an unsent request.
 pub(super) fn not_sent(failure: Failure) -> Failure {
     Failure {
         executed: false,
@@ -195,7 +196,7 @@ pub(super) fn not_sent(failure: Failure) -> Failure {
 mod tests {
     use super::*;
 
-    /// Fails if a request is taken for refused by an error that may come after it.
+    /// Fails if an error counts as a refusal although the request may have been carried out.
     #[test]
     fn what_is_certain() {
         let executed = |error| of(&error).executed;

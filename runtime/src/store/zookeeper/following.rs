@@ -1,4 +1,4 @@
-//! The connection of a session, and the one after it.
+//! Keeps a session connected: replaces each ended connection.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::handshake::Granted;
 use super::line::Line;
 use super::servers::{Resumed, Servers};
 
-/// The connection of a session now.
+/// The current connection of a session.
 pub(super) enum Current {
     Up(Arc<Line>),
     /// The last one has ended, and the next one is not there yet.
@@ -19,8 +19,8 @@ pub(super) enum Current {
     Over,
 }
 
-/// Gives a session a connection after the other, until it is over or `closing`. A dropped sender
-/// closes it as well.
+/// Gives a session one connection after another, until it is over or `closing` is true. A dropped
+/// sender of `closing` closes it as well.
 pub(super) async fn follow(
     servers: Arc<Servers>,
     (granted, own): (Granted, String),

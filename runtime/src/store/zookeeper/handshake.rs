@@ -1,7 +1,7 @@
-//! The handshake that opens or resumes a session, and reads the bounds that a server has for it.
+//! The handshake that opens or resumes a session, and reads a server's bounds for sessions.
 //!
-//! A client asks for a time-out, and the server answers with the nearest that it allows. ZooKeeper
-//! has no request for the bounds.
+//! A client requests a time-out, and the server answers with the nearest allowed one. ZooKeeper has
+//! no request for the bounds.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use super::jute::{In, Out};
 /// The length of a session's password.
 const PASSWORD: usize = 16;
 
-/// More than any answer to a handshake is long.
+/// Bound on the length of an answer to a handshake. No real answer is that long.
 const LONGEST: u32 = 1_024;
 
 /// The code of a request that closes the session.
 pub(super) const CLOSE: i32 = -11;
 
-/// Names a session to a server.
+/// Identifies a session to a server.
 #[derive(Debug, Clone)]
 pub(super) struct Ticket {
     pub(super) id: i64,
@@ -36,7 +36,7 @@ pub(super) struct Granted {
     pub(super) ticket: Ticket,
 }
 
-/// The shortest and the longest session that the server allows now.
+/// Returns the shortest and the longest session that the server allows now.
 pub(super) async fn bounds(
     server: &str,
     patience: Duration,
@@ -48,13 +48,13 @@ pub(super) async fn bounds(
     Ok((shortest?, longest?))
 }
 
-/// The time-out that the server allows in place of `asked`. The session is closed again.
+/// Returns the time-out that the server allows instead of `asked`. Closes the session again.
 async fn allowed(server: &str, asked: i32) -> Result<Duration, Error> {
     let mut stream = connected(server).await?;
     let granted = shake(&mut stream, asked, None).await?;
     let mut close = Vec::new();
     Out::default().int(1).int(CLOSE).frame_to(&mut close);
-    // Without this the session ends after its time.
+    // If this fails, the session ends after its time-out.
     let _ = stream.write_all(&close).await;
     let _ = stream.read_u32().await;
     Ok(granted.lasts)
@@ -63,12 +63,12 @@ async fn allowed(server: &str, asked: i32) -> Result<Duration, Error> {
 pub(super) async fn connected(server: &str) -> Result<TcpStream, Error> {
     let stream = TcpStream::connect(server).await;
     let stream = stream.map_err(|error| Error::disconnected(&error))?;
-    // Delayed requests are late, and not wrong.
+    // Without this, requests are late, but not wrong.
     let _ = stream.set_nodelay(true);
     Ok(stream)
 }
 
-/// Opens a session that lasts `asked` milliseconds, or resumes one.
+/// Opens a session that should last `asked` milliseconds, or resumes one.
 pub(super) async fn shake(
     stream: &mut TcpStream,
     asked: i32,
@@ -78,7 +78,7 @@ pub(super) async fn shake(
         Some(ticket) => (ticket.id, ticket.password.as_slice()),
         None => (0, &[0; PASSWORD][..]),
     };
-    // The protocol's version, no last transaction, and a server that can write.
+    // Protocol version 0, no last transaction, and a server that can write.
     let request = Out::default().int(0).long(0).int(asked).long(id);
     exchange(stream, &request.bytes(password).flag(false))
         .await
@@ -115,7 +115,7 @@ fn granted(answer: &[u8]) -> Result<Granted, Error> {
     })
 }
 
-/// Reads an answer of any bytes.
+/// True if the bytes of an answer grant a session. Accepts any bytes.
 #[cfg(feature = "__test")]
 pub(crate) fn grants(answer: &[u8]) -> bool {
     granted(answer).is_ok()

@@ -1,8 +1,8 @@
-//! ZooKeeper's encoding: numbers in big-endian order, and texts behind their lengths.
+//! ZooKeeper's encoding: numbers in big-endian order, and texts after their lengths.
 
 use super::error::Error;
 
-/// A frame that is being written.
+/// A frame under construction.
 #[derive(Debug, Default)]
 pub(super) struct Out(Vec<u8>);
 
@@ -37,19 +37,19 @@ impl Out {
         self
     }
 
-    /// Appends the frame behind its length.
+    /// Appends the length of the frame, and the frame.
     pub(super) fn frame_to(&self, frames: &mut Vec<u8>) {
         frames.extend(length(self.0.len()));
         frames.extend(&self.0);
     }
 }
 
-/// Keys and owners have bounds, so no length is near 2³¹.
+/// Keys and owners are bounded, so no length is near 2³¹.
 fn length(bytes: usize) -> [u8; 4] {
     i32::try_from(bytes).unwrap_or(i32::MAX).to_be_bytes()
 }
 
-/// The rest of a frame that is being read.
+/// The unread rest of a frame.
 #[derive(Debug)]
 pub(super) struct In<'a>(pub(super) &'a [u8]);
 
@@ -108,11 +108,11 @@ impl<'a> In<'a> {
 /// Facts about a znode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stat {
-    /// The transaction that made it.
+    /// The transaction that created it.
     pub(super) czxid: i64,
-    /// The time of that, in milliseconds.
+    /// Time of its creation, in milliseconds.
     pub(super) ctime: i64,
-    /// The session that it ends with, or 0.
+    /// The session that the znode ends with, or 0.
     pub(super) ephemeral_owner: i64,
 }
 

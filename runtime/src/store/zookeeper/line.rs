@@ -1,8 +1,8 @@
 //! One connection to a server: requests with their answers, and watches.
 //!
-//! Requests leave in the order in which they are asked for, and the server carries them out in that
-//! order. A connection ends once, with all of its requests and watches. Nothing is sent again: the
-//! next connection of the session begins without them, however many there were.
+//! Requests are sent in the order of the calls, and the server carries them out in that order. A
+//! connection ends once, with all of its requests and watches. Nothing is sent again: the next
+//! connection of the session begins without them, no matter how many there were.
 
 use std::future::pending;
 use std::pin::pin;
@@ -25,20 +25,20 @@ use super::jute::{In, Out};
 const PING: i32 = 11;
 const AUTH: i32 = 100;
 
-/// Numbers of requests that have no number of their own.
+/// Fixed numbers of pings and logins, outside the sequence of the other requests.
 const PING_NUMBER: i32 = -2;
 const AUTH_NUMBER: i32 = -4;
 
-/// Further requests wait for the next write once this many bytes leave.
+/// Further requests wait for the next write once a write has this many bytes.
 const BATCH: usize = 64 * 1_024;
 
-/// The space for each read.
+/// The space for each read, in bytes.
 const READ: usize = 16 * 1_024;
 
-/// The longest answer: a list of a few million names.
+/// The longest accepted answer, in bytes: a list of a few million names.
 const LONGEST: usize = 256 * 1_024 * 1_024;
 
-/// A connection. The session is closed when the last owner of its connection drops that.
+/// A connection. When the last owner of a session's connection drops it, the session is closed.
 #[derive(Debug)]
 pub(super) struct Line {
     requests: UnboundedSender<Request>,
@@ -56,8 +56,8 @@ impl Watch {
 }
 
 impl Line {
-    /// Connects to a server and opens a session, or resumes one. A server that is silent for
-    /// `silence` loses the connection.
+    /// Connects to a server and opens a session. The connection ends if the server is silent for
+    /// `silence`.
     pub(super) async fn open(
         server: &str,
         digest: Option<&str>,
@@ -101,7 +101,7 @@ impl Line {
         self.requests.closed().await;
     }
 
-    /// Sends a request before this returns, and returns its answer.
+    /// Sends a request at once, before the future is polled. The future returns the answer.
     pub(super) fn ask(
         &self,
         code: i32,
@@ -110,7 +110,7 @@ impl Line {
         self.send(code, body, None)
     }
 
-    /// The same for a request that watches a path.
+    /// Like `ask`, for a request that watches a path.
     pub(super) fn watch(
         &self,
         code: i32,
@@ -138,7 +138,7 @@ impl Line {
             answer,
             watch,
         };
-        // On a connection that is over the request is dropped, and the answer with it.
+        // On an ended connection, the request is dropped together with its answer.
         let _ = self.requests.send(request);
         async move {
             let lost = || Error::Disconnected("it had ended before".to_owned());
@@ -162,7 +162,7 @@ async fn serve(stream: TcpStream, mut requests: UnboundedReceiver<Request>, sile
             Either::Left((error, _)) | Either::Right((error, _)) => error,
         }
     };
-    // Whoever gets an error finds the connection over.
+    // A caller that gets an error must find the connection over.
     requests.close();
     while let Ok(request) = requests.try_recv() {
         let _ = request.answer.send(Err(error.clone()));
@@ -213,7 +213,7 @@ async fn read(mut reading: OwnedReadHalf, asked: &Mutex<Asked>, silence: Duratio
             Ok(Ok(0)) => return Error::Disconnected("the server closed it".to_owned()),
             Ok(Ok(_)) => locked(asked).heard(),
             Ok(Err(error)) => return Error::disconnected(&error),
-            // A request may have left after the wait began.
+            // A request may have been sent after the wait began.
             Err(_) if locked(asked).left(silence).is_zero() => {
                 return Error::Disconnected("the server was silent".to_owned());
             }
@@ -225,7 +225,7 @@ async fn read(mut reading: OwnedReadHalf, asked: &Mutex<Asked>, silence: Duratio
     }
 }
 
-/// Takes the whole frames out of the buffer.
+/// Takes all complete frames out of the buffer.
 fn receive(buffer: &mut Vec<u8>, asked: &Mutex<Asked>) -> Result<(), Error> {
     let mut rest = buffer.as_slice();
     while let Some((length, behind)) = rest.split_first_chunk() {

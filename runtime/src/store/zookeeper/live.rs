@@ -1,4 +1,4 @@
-//! A session as the server knows it, with the znodes that it has made.
+//! A session as the server knows it, with the znodes that it has created.
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
@@ -19,19 +19,19 @@ use crate::base::seeded::seeded;
 use crate::base::token::Token;
 use crate::store::session::service::{Answer, Trouble};
 
-/// The most calls of a session that ask for their locks or look for their turns at once. A renewal
-/// waits behind their requests only, however many calls there are, and a slow server gets no
+/// Most calls of a session that ask for their locks or look for their turns at once. A renewal
+/// waits only behind their requests, no matter how many calls there are. A slow server gets no
 /// request whose caller has given up.
 const AT_ONCE: usize = 64;
 
 /// A session of the ensemble.
 ///
-/// The requests of a connection are carried out in the order in which they are asked for. A new
-/// connection ends what an old one has not carried out: the server closes the old one, and another
-/// server refuses its requests, because the session has moved.
+/// The requests of a connection are carried out in the order of the calls. A new connection ends
+/// the unfinished requests of the old one. The server closes the old connection, or another server
+/// refuses its requests, because the session has moved.
 pub(crate) struct Session {
     current: watch::Receiver<Current>,
-    /// Closes the session, also when it is dropped.
+    /// Closes the session when set to true, or when dropped.
     closing: watch::Sender<bool>,
     pub(super) id: i64,
     /// The path of the session's own znode.
@@ -43,17 +43,17 @@ pub(crate) struct Session {
 #[derive(Default)]
 struct State {
     made: HashMap<Token, Made>,
-    /// Nodes that a request without an answer may have made.
+    /// Nodes that an unanswered request may have created.
     doubts: HashSet<Token>,
 }
 
-/// A znode that the session has made.
+/// A znode created by the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Made {
     /// Its name in its directory.
     pub(super) name: String,
     pub(super) number: Number,
-    /// The transaction that made it.
+    /// The transaction that created it.
     pub(super) transaction: i64,
 }
 
@@ -80,7 +80,8 @@ impl Session {
         }
     }
 
-    /// A place for one such call, in the order in which they ask. Renewals and releases need none.
+    /// Waits for one of `AT_ONCE` places, in the order of the calls. Renewals and releases need
+    /// none.
     pub(super) async fn place(&self, patience: Duration) -> Answer<SemaphorePermit<'_>> {
         match timeout(patience, self.places.acquire()).await {
             Ok(place) => place.map_err(|_| Trouble::Ended),
@@ -88,7 +89,7 @@ impl Session {
         }
     }
 
-    /// The connection of the session. Between two of them this waits for the next.
+    /// Returns the connection of the session. Between two connections, waits for the next one.
     pub(super) async fn line(&self, patience: Duration) -> Answer<Arc<Line>> {
         let mut current = self.current.clone();
         let waiting = async {
@@ -113,7 +114,7 @@ impl Session {
     /// Waits until the session is over for certain, or is closed.
     pub(super) async fn over(&self) {
         let mut current = self.current.clone();
-        // Without its task the session gets no further connection.
+        // An error means that the task is gone, so the session gets no further connection.
         let _ = current.wait_for(|now| matches!(now, Current::Over)).await;
     }
 
@@ -122,12 +123,12 @@ impl Session {
         self.closing.send_replace(true);
     }
 
-    /// Whether a znode with this owner is one of the session.
+    /// True if a znode with this owner belongs to the session.
     pub(super) fn is_owner(&self, owner: i64) -> bool {
         owner == self.id || (owner != 0 && seeded!(NodesOfAnySession))
     }
 
-    /// Makes sure that the next look at the node is at the ensemble's newest state.
+    /// Marks the node, so that the next look at it reads the ensemble's newest state.
     pub(super) fn doubt(&self, name: Token) {
         self.state().doubts.insert(name);
     }
@@ -136,7 +137,7 @@ impl Session {
         self.state().doubts.contains(&name)
     }
 
-    /// Whether the node may be there.
+    /// True if the node may be there.
     pub(super) fn may_have(&self, name: Token) -> bool {
         let state = self.state();
         state.made.contains_key(&name) || state.doubts.contains(&name)
@@ -146,14 +147,14 @@ impl Session {
         self.state().made.get(&name).cloned()
     }
 
-    /// The node is known to be `made`.
+    /// Records that the node is the znode `made`.
     pub(super) fn has_made(&self, name: Token, made: Made) {
         let mut state = self.state();
         state.doubts.remove(&name);
         state.made.insert(name, made);
     }
 
-    /// The znode is known not to be there any more.
+    /// Records that the znode `lost` no longer exists.
     pub(super) fn has_lost(&self, name: Token, lost: &Made) {
         let mut state = self.state();
         if state.made.get(&name) == Some(lost) {
@@ -161,7 +162,7 @@ impl Session {
         }
     }
 
-    /// The node is known not to be there.
+    /// Records that the node is not there.
     pub(super) fn has_not(&self, name: Token) {
         let mut state = self.state();
         state.doubts.remove(&name);
@@ -173,7 +174,8 @@ impl Session {
     }
 }
 
-/// The answer to a request that has been sent. Without one in time the request may be carried out.
+/// Returns the answer to a sent request. Without an answer in time, the request may still be
+/// carried out.
 pub(super) async fn answered<T>(
     patience: Duration,
     asking: impl Future<Output = Result<T, Error>>,
@@ -182,7 +184,7 @@ pub(super) async fn answered<T>(
     answer.unwrap_or(Err(Error::Timeout))
 }
 
-/// Like [`answered`], where each error is in the way.
+/// Like [`answered`], but converts each error to a `Trouble`.
 pub(super) async fn done<T>(
     patience: Duration,
     asking: impl Future<Output = Result<T, Error>>,

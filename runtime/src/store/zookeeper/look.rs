@@ -1,4 +1,4 @@
-//! Looks at the locks of an ensemble.
+//! Inspects the locks of an ensemble.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -25,16 +25,16 @@ use crate::store::session::look::{Directories, Look, Seen};
 use crate::store::session::service::{Answer, Service, Trouble};
 use crate::store::source::{MOST_TOLD, PAGE, Place};
 
-/// How long the session of a look lasts without a heartbeat.
+/// Lifetime of a look's session without a heartbeat.
 const SESSION: Duration = Duration::from_secs(10);
 
-/// How often a znode is made again whose directory the server removes meanwhile.
+/// Number of tries for a znode whose directory the server removes in the meantime.
 const TRIES: usize = 8;
 
-/// How many directories are looked at at once.
+/// Number of directories looked at concurrently.
 const AT_ONCE: usize = 16;
 
-/// Looks at the locks of an ensemble in a session of its own.
+/// Inspects the locks of an ensemble in a dedicated session.
 pub(crate) struct ZooKeeperLook {
     address: Address,
     names: Names,
@@ -52,7 +52,8 @@ impl ZooKeeperLook {
         }
     }
 
-    /// A connection with a session of its own. Each server gets its turn within the limit.
+    /// Returns a connection with a dedicated session. Each server gets its turn within the time
+    /// limit.
     async fn line(&mut self) -> Answer<Arc<Line>> {
         if let Some(line) = self.line.as_ref().filter(|line| !line.is_over()) {
             return Ok(Arc::clone(line));
@@ -74,15 +75,15 @@ impl ZooKeeperLook {
         Err(reason)
     }
 
-    /// Brings the server of the connection up to date, and goes on with `then`, whose requests
-    /// leave behind that.
+    /// Brings the server of the connection up to date, and returns the answer of `then`. The
+    /// requests of `then` are sent after the sync.
     async fn synced<T>(&self, line: &Line, then: impl Future<Output = Answer<T>>) -> Answer<T> {
         let syncing = line.sync(&self.names.above());
         let (synced, answer) = join(done(self.limit, syncing), then).await;
         synced.and(answer)
     }
 
-    /// The names in a directory; none without one.
+    /// Returns the names in a directory. A missing directory has none.
     async fn list(&self, line: &Line, path: &str) -> Result<Vec<String>, Error> {
         match answered(self.limit, line.children(path)).await {
             Err(Error::NoNode) => Ok(Vec::new()),
@@ -90,8 +91,8 @@ impl ZooKeeperLook {
         }
     }
 
-    /// The nodes of a directory, the first of them first. Znodes of other recipes are left out:
-    /// they are no locks of this kind.
+    /// Returns the nodes of a directory, in the order of the queue. Leaves out znodes of other
+    /// recipes: they are not locks of this kind.
     async fn directory(&self, line: &Line, path: &str) -> Answer<Vec<Seen>> {
         let names = self.list(line, path).await;
         self.nodes_among(line, path, names).await
@@ -114,7 +115,8 @@ impl ZooKeeperLook {
             match answered(self.limit, line.data(&znode)).await {
                 Ok((data, stat)) => seen(znode, token(name), &data, &stat).map(Some),
                 Err(Error::NoNode) => Ok(None),
-                // Another client's znode, which this one may not read. It hides no other lock.
+                // This client may not read the znode of another client. The znode must not hide
+                // other locks.
                 Err(Error::NoAuth) => self.unreadable(line, znode).await,
                 Err(error) => Err(failure::trouble(&error)),
             }
@@ -123,8 +125,8 @@ impl ZooKeeperLook {
         Ok(seen?.into_iter().flatten().collect())
     }
 
-    /// A znode whose data this client may not read. Servers since ZOOKEEPER-2590 refuse its `Stat`,
-    /// too.
+    /// Returns a znode whose data this client may not read. Servers since ZOOKEEPER-2590 refuse its
+    /// `Stat`, too.
     async fn unreadable(&self, line: &Line, znode: String) -> Answer<Option<Seen>> {
         match answered(self.limit, line.stat(&znode)).await {
             Ok(Some(stat)) => seen(znode, None, &[], &stat).map(Some),
@@ -134,7 +136,7 @@ impl ZooKeeperLook {
         }
     }
 
-    /// The same for a list. A directory that this client may not read hides no other lock.
+    /// Like `directory`, for a list. An unreadable directory must not hide other locks.
     async fn listed(&self, line: &Line, path: String) -> Answer<Vec<Seen>> {
         match self.list(line, &path).await {
             Err(Error::NoAuth) => Ok(vec![foreign(path)]),
@@ -143,7 +145,7 @@ impl ZooKeeperLook {
     }
 }
 
-/// The node of another client, of which nothing else is known.
+/// Returns a node of another client, without any details.
 fn foreign(path: String) -> Seen {
     Seen {
         path,
@@ -157,7 +159,7 @@ fn foreign(path: String) -> Seen {
 }
 
 fn seen(path: String, name: Option<Token>, data: &[u8], stat: &Stat) -> Answer<Seen> {
-    // The clients of other libraries write something else, or nothing.
+    // Clients of other libraries write other data, or none.
     let owner = std::str::from_utf8(data).ok().and_then(Owner::read);
     let made = u64::try_from(stat.ctime).map(Duration::from_millis);
     Ok(Seen {
@@ -171,7 +173,7 @@ fn seen(path: String, name: Option<Token>, data: &[u8], stat: &Stat) -> Answer<S
         since: made
             .ok()
             .and_then(|made| SystemTime::UNIX_EPOCH.checked_add(made)),
-        // The server does not tell.
+        // The server does not report it.
         ends: None,
     })
 }
@@ -204,7 +206,7 @@ impl Look for ZooKeeperLook {
         names.sort_unstable();
         let keys = names.into_iter().filter_map(|name| {
             let key = percent_decoded(&name)?;
-            // One key has one directory.
+            // Each lock's key has one directory, so other encodings are skipped.
             let is_its_own = self.names.directory(&key) == format!("{above}/{name}");
             (is_its_own && wanted(&key)).then_some((name, key))
         });
@@ -222,7 +224,7 @@ impl Look for ZooKeeperLook {
         Ok(Directories { found, next })
     }
 
-    /// The revocation goes with the session of this look.
+    /// The revocation ends with the session of this look.
     async fn revoke(&mut self, node: &Seen, session: i64, name: Token) -> Answer<bool> {
         let line = self.line().await?;
         let own = self.names.session(session);
@@ -280,7 +282,7 @@ impl Look for ZooKeeperLook {
     }
 }
 
-/// Whether the znode is still the one that was seen.
+/// True if the found znode is still the same as `node`.
 fn is_it(node: &Seen, found: Option<&Stat>) -> bool {
     found.is_some_and(|stat| fence(stat.czxid).is_ok_and(|fence| fence == node.fence))
 }

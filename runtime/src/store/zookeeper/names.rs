@@ -1,11 +1,11 @@
-//! Which znode is which node.
+//! Maps nodes to znodes.
 //!
-//! `/<chroot>/<lock's key>/_c_<name>-lock-<number>`: the lock's key percent-encoded, the node's
-//! name as a UUID, and the number that the server gives. Curator's `InterProcessMutex` on the path
-//! `/<chroot>/<lock's key>` names its znodes so. A session has a znode of its own,
-//! `/<chroot>/%/<session>`, in a directory that no lock has. Beside it,
-//! `/<chroot>/%/<session>-revoked` has a child for each node of the session that is wanted back by
-//! force.
+//! A node has the path `/<chroot>/<lock's key>/_c_<name>-lock-<number>`. The lock's key is
+//! percent-encoded, the name is a UUID, and the server gives the number. Curator's
+//! `InterProcessMutex` on the path `/<chroot>/<lock's key>` uses the same names. A session has its
+//! own znode `/<chroot>/%/<session>`, in a directory that no lock has. Beside it,
+//! `/<chroot>/%/<session>-revoked` has a child for each of the session's nodes that another process
+//! takes away by force.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use crate::base::token::Token;
 use crate::fence::Fence;
 use crate::store::session::service::Trouble;
 
-/// What stands before the number in Curator's names.
+/// Text before the number in Curator's names.
 const LOCK: &str = "lock-";
 
 /// The names below one path.
@@ -28,21 +28,21 @@ pub(crate) struct Names {
 pub(crate) struct Number(i32);
 
 impl Number {
-    /// Whether the directory has no further numbers: the server gives the last one again and again,
-    /// or goes on with negative ones (ZOOKEEPER-3249).
+    /// True if the directory has used up its numbers. The server then repeats the last one, or goes
+    /// on with negative ones (ZOOKEEPER-3249).
     pub(crate) fn is_worn_out(self) -> bool {
         self.0 < 0 || self.0 == i32::MAX
     }
 }
 
 impl Names {
-    /// Below a path without slashes around it.
+    /// Returns the names below `chroot`, a path without leading and trailing slashes.
     pub(crate) fn new(chroot: &str) -> Self {
         let chroot = chroot.to_owned();
         Self { chroot }
     }
 
-    /// The directory of the lock's key.
+    /// Returns the directory of the lock's key.
     pub(crate) fn directory(&self, key: &str) -> String {
         let mut directory = format!("/{}/", self.chroot);
         let is_dots = matches!(key, "." | "..");
@@ -58,45 +58,45 @@ impl Names {
         directory
     }
 
-    /// Where the directories of all locks are.
+    /// Returns the parent path of the directories of all locks.
     pub(super) fn above(&self) -> String {
         format!("/{}", self.chroot)
     }
 
-    /// The directory of the sessions' own znodes.
+    /// Returns the directory of the sessions' own znodes.
     pub(super) fn sessions(&self) -> String {
         format!("/{}/%", self.chroot)
     }
 
-    /// A session's own znode.
+    /// Returns the path of a session's own znode.
     pub(super) fn session(&self, id: i64) -> String {
         format!("/{}/%/{id:016x}", self.chroot)
     }
 
-    /// The directory that tells a session which of its nodes are wanted back.
+    /// Returns the directory with the revocations of a session's nodes.
     pub(super) fn revocations(&self, id: i64) -> String {
         format!("{}-revoked", self.session(id))
     }
 }
 
-/// The name there of the znode that means this node.
+/// Returns the name of the znode that revokes this node.
 pub(crate) fn revoked(name: Token, fence: Fence) -> String {
     format!("{}-{fence}", name.hex(), fence = fence.get())
 }
 
-/// The name and the fence of the node that such a znode means.
+/// Returns the name and the fence of the node that such a znode revokes.
 pub(crate) fn read_revoked(znode: &str) -> Option<(Token, Fence)> {
     let (name, fence) = znode.split_once('-')?;
     Some((Token::parse(name)?, Fence::new(fence.parse().ok()?)))
 }
 
-/// The node's name in the name of its znode, if that is [`prefix`] and a number.
+/// Returns the node's name from the name of its znode, if that starts with its [`prefix`].
 pub(crate) fn token(znode: &str) -> Option<Token> {
     let (name, _) = znode.strip_prefix("_c_")?.split_once("-lock-")?;
     Token::parse(&name.replace('-', ""))
 }
 
-/// What the names of the znodes begin with that are the node of this name.
+/// Returns the text that the names of all znodes for the node `name` start with.
 pub(crate) fn prefix(name: Token) -> String {
     let hex = name.hex();
     let parts = [
@@ -109,25 +109,25 @@ pub(crate) fn prefix(name: Token) -> String {
     format!("_c_{}-{LOCK}", parts.join("-"))
 }
 
-/// The number of a znode with one of Curator's names for an exclusive lock.
+/// Returns the number of a znode with one of Curator's names for an exclusive lock.
 pub(crate) fn number(name: &str) -> Option<Number> {
     let (_, number) = name.rsplit_once(LOCK)?;
     number.parse().ok().map(Number)
 }
 
-/// Whether ZooKeeper takes the path, which has no slashes around it.
+/// True if ZooKeeper accepts the path, which has no leading or trailing slashes.
 pub(crate) fn is_path(path: &str) -> bool {
     let is_name = |name: &str| !matches!(name, "" | "." | "..") && name.chars().all(is_plain);
     path.split('/').all(is_name) && path.split('/').next() != Some("zookeeper")
 }
 
-/// Whether ZooKeeper takes the character in a path. It looks at UTF-16, where characters above the
+/// True if ZooKeeper accepts the character in a path. It checks UTF-16, where characters above the
 /// first 65,536 are surrogates.
 fn is_plain(c: char) -> bool {
     !matches!(u32::from(c), 0..=0x1f | 0x7f..=0x9f | 0xd800..=0xf8ff | 0xfff0..)
 }
 
-/// The transaction that made a znode, as a fence.
+/// Converts the transaction that created a znode to a fence.
 pub(super) fn fence(transaction: i64) -> Result<Fence, Trouble> {
     let transaction = u64::try_from(transaction).map_err(|_| failure::garbled())?;
     Ok(Fence::new(transaction))

@@ -1,4 +1,4 @@
-//! Removing nodes, and waiting for turns.
+//! Removes nodes, and waits for turns.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::base::seeded::seeded;
 use crate::store::session::service::{Answer, Node, Turn};
 
 impl ZooKeeper {
-    /// Removes a node, so that no earlier request makes it any more.
+    /// Removes a node. Once this succeeds, no earlier request can create it.
     pub(super) async fn unmake(
         &self,
         session: &Session,
@@ -44,9 +44,9 @@ impl ZooKeeper {
         }
     }
 
-    /// Waits until the node is the first of its directory, or is gone. It watches the znode before
-    /// it, so that the end of a lock wakes one waiter. The end of a connection wakes all, and each
-    /// looks again on the next one.
+    /// Waits until the node is the first of its directory, or is gone. Watches only the znode
+    /// before it, so that the end of a lock wakes one waiter. The end of a connection wakes all
+    /// waiters, and each looks again on the next one.
     pub(super) async fn turn_of(&self, session: &Session, node: &Node) -> Answer<Turn> {
         let path = self.names.directory(&node.key);
         loop {

@@ -1,4 +1,4 @@
-//! The requests of a connection. Each leaves before its future is returned.
+//! The requests of a connection. Each is sent before its future is returned.
 
 use super::asked::EXISTS;
 use super::error::Error;
@@ -15,10 +15,10 @@ const MULTI: i32 = 14;
 const CREATE_WITH_STAT: i32 = 15;
 const CREATE_CONTAINER: i32 = 19;
 
-/// The type of an entry of a multi-request that failed, or is the last.
+/// The type of a failed entry of a multi-request, and of the last entry.
 const NO_ENTRY: i32 = -1;
 
-/// The error of an entry after another one failed.
+/// The error of an entry after a failed one.
 const AFTER_A_FAILURE: i32 = -2;
 
 /// Any version of a znode.
@@ -41,11 +41,10 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Users {
     Anyone,
-    /// The user who has made it.
+    /// The user that created it.
     Creator,
 }
 
-/// A znode that was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Created {
     pub(super) name: String,
@@ -87,7 +86,7 @@ impl Line {
         }
     }
 
-    /// Makes all of the znodes or none.
+    /// Creates all of the znodes, or none.
     pub(super) fn create_all(
         &self,
         paths: &[String],
@@ -104,7 +103,7 @@ impl Line {
         async move { all_made(&asking.await?) }
     }
 
-    /// Makes the znode and what is above it.
+    /// Creates the znode and those above it.
     pub(super) async fn make_path(&self, path: &str, users: Users) -> Result<(), Error> {
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1);
         for end in ends.chain([path.len()]) {
@@ -143,7 +142,7 @@ impl Line {
         async move { found(asking.await) }
     }
 
-    /// The same, with a watch for the next change.
+    /// Like `stat`, with a watch for the next change.
     pub(super) fn watch_stat(
         &self,
         path: &str,
@@ -164,7 +163,7 @@ impl Line {
         }
     }
 
-    /// A watch for the next change of a znode that is there.
+    /// Watches for the next change of an existing znode.
     pub(super) fn watch_data(
         &self,
         path: &str,
@@ -206,7 +205,7 @@ fn found(answer: Result<Vec<u8>, Error>) -> Result<Option<Stat>, Error> {
     }
 }
 
-/// The error of the entry that failed, if one did: then nothing was made.
+/// Returns the error of the failed entry, if there is one. In that case nothing was created.
 fn all_made(answer: &[u8]) -> Result<(), Error> {
     let mut answer = In(answer);
     loop {
@@ -219,7 +218,8 @@ fn all_made(answer: &[u8]) -> Result<(), Error> {
             continue;
         }
         match answer.int()? {
-            // Entries before the failed one have no error of their own.
+            // Entries before the failed one have no error, and those after it have
+            // `AFTER_A_FAILURE`.
             0 | AFTER_A_FAILURE => {}
             code => return Err(Error::of_code(code)),
         }

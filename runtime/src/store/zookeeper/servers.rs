@@ -1,9 +1,9 @@
-//! Connections to the servers of an ensemble, and what the servers allow.
+//! Connections to the servers of an ensemble, and the bounds of the servers.
 //!
-//! What a server has granted once counts until the connection ends: it may have been restarted with
-//! other settings. So the bounds are read again before each connection counts. A session is resumed
-//! on a connection that was open before that, so that the process that is asked to resume it is the
-//! one that has told its bounds. Otherwise a lost answer could shorten the session.
+//! A grant of a server counts only until the connection ends, because the server may be restarted
+//! with other settings. So the bounds are read again before each connection is used. A session is
+//! resumed on a connection opened before that. So the server process that resumes the session is
+//! the one that has reported the bounds. Otherwise a lost answer could shorten the session.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -21,11 +21,11 @@ use crate::base::seeded::seeded;
 /// The least time that a server gets for an answer to the handshake.
 pub(super) const LEAST_HANDSHAKE: Duration = Duration::from_millis(500);
 
-/// The pause before the servers are asked again. Without a leader they hang up at once.
+/// The pause before the servers are asked again. Without a leader they close connections at once.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
-/// Bounds of the time that a server may be silent before a session goes on with another: a fifth of
-/// the session.
+/// Bounds of the time that a server may be silent before a session moves to another. Within the
+/// bounds, it is a fifth of the session.
 const LEAST_SILENCE: Duration = Duration::from_secs(1);
 const MOST_SILENCE: Duration = Duration::from_secs(3);
 
@@ -37,7 +37,7 @@ pub(super) struct Servers {
     next: AtomicUsize,
 }
 
-/// A session of this process that goes on with another connection.
+/// A session of this process that continues on another connection.
 pub(super) struct Resumed<'a> {
     pub(super) ticket: &'a Ticket,
     pub(super) lasts: Duration,
@@ -72,7 +72,7 @@ impl Servers {
         *self.classes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a session at the first server that grants one. Tries until this is dropped.
+    /// Opens a session at the first server that grants one. Retries until this future is dropped.
     pub(super) async fn open(&self, asked: Duration) -> Result<(Line, Granted), Error> {
         loop {
             for _ in 0..self.address.servers().len() {
@@ -86,10 +86,10 @@ impl Servers {
         }
     }
 
-    /// Resumes a session. None if it is over, or no server that answers grants its time.
+    /// Resumes a session. None if the session is over, or if no answering server grants its time.
     pub(super) async fn resume(&self, session: &Resumed<'_>) -> Option<Line> {
         let begun = Instant::now();
-        // The servers have ended it by then.
+        // After this time the servers have ended it.
         while begun.elapsed() < session.lasts * 2 {
             let mut shorter = false;
             for _ in 0..self.address.servers().len() {
@@ -132,14 +132,14 @@ impl Servers {
             if granted.lasts < session.lasts && !seeded!(GrantedTimeReadOnce) {
                 return Err(Refusal::Shorter);
             }
-            // The server may be behind the one before. This brings it up to date.
+            // The server may be behind the previous one. This brings it up to date.
             let touching = timeout(silence, line.touch(session.own));
             touching.await.map_err(|_| Error::Timeout)??;
         }
         Ok((line, granted))
     }
 
-    /// The tick of a server may be longer than before its restart.
+    /// Records the tick of a server, which may be longer than before its restart.
     fn learn(&self, shortest: Duration, longest: Duration) {
         let tick = self.address.tick;
         let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! What the session store asks of ZooKeeper.
+//! Implements the session store's interface for ZooKeeper.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -27,19 +27,19 @@ use crate::store::session::service::{
 };
 use crate::store::{Failure, StoreEvent};
 
-/// An ensemble of ZooKeeper.
+/// A ZooKeeper ensemble.
 pub(crate) struct ZooKeeper {
     pub(super) servers: Arc<Servers>,
     pub(super) names: Names,
-    /// How long a look gets that no request waits for.
+    /// Time limit of a look that no request waits for.
     pub(super) patience: Duration,
     events: UnboundedSender<StoreEvent>,
-    /// Whether requests have failed for want of a server.
+    /// True if requests have failed because no server could be reached.
     out: AtomicBool,
 }
 
 impl ZooKeeper {
-    /// Asks the servers that the URL names for their bounds.
+    /// Asks the servers in the URL for their bounds.
     pub(super) async fn reach(
         address: Address,
         options: &Options,
@@ -61,7 +61,8 @@ impl ZooKeeper {
         users(&self.servers.address)
     }
 
-    /// Hears which nodes are wanted back by force, and waits until that list changes.
+    /// Calls `revoked` for the nodes that another process takes away by force. Waits until their
+    /// list changes.
     async fn hears_revocations(
         &self,
         session: &Session,
@@ -76,8 +77,8 @@ impl ZooKeeper {
                 nodes.for_each(|(name, fence)| revoked(name, fence));
                 change
             }
-            // None is wanted back. Or another user made the list, and that user cannot remove our
-            // nodes.
+            // No node is taken away. Or another user created the list, and that user cannot remove
+            // our nodes.
             Err(absent @ (Error::NoNode | Error::NoAuth)) => {
                 let watching = line.watch_stat(&directory);
                 let (found, change) = done(self.patience, watching).await?;
@@ -88,7 +89,7 @@ impl ZooKeeper {
             }
             Err(error) => return Err(failure::trouble(&error)),
         };
-        // A session that is given up ends with the last owner of its connection.
+        // An abandoned session ends with the last owner of its connection.
         drop(line);
         change.changed().await;
         Ok(())
@@ -112,14 +113,14 @@ impl ZooKeeper {
         Ok((session, lasts))
     }
 
-    /// Notes whether the ensemble can be reached, and tells the engine when it can again.
+    /// Tracks if the ensemble can be reached, and notifies the engine when it can be reached again.
     fn heard<T>(&self, answer: Answer<T>) -> Answer<T> {
         match &answer {
             Ok(_) => {
                 if self.out.swap(false, Ordering::Relaxed) {
                     let server = self.servers.address.to_string();
                     reporter::log(move || tracing::info!(server, "connected again"));
-                    // Without a store there is no engine to tell.
+                    // Without a store there is no engine to notify.
                     let _ = self.events.send(StoreEvent::Connected);
                 }
             }
@@ -139,7 +140,7 @@ impl ZooKeeper {
     }
 }
 
-/// The users of the znodes.
+/// Returns the users of the znodes.
 pub(super) fn users(address: &Address) -> Users {
     if address.digest().is_some() {
         Users::Creator
@@ -148,8 +149,8 @@ pub(super) fn users(address: &Address) -> Users {
     }
 }
 
-/// The bounds that all servers have in common that answer, so that a session keeps its length when
-/// the client goes on with another server. Asks again until one answers or the time is over.
+/// Returns the common bounds of all servers that answer, so that a session keeps its length when
+/// the client moves to another server. Asks again until one answers or the time is over.
 async fn common_bounds(
     servers: &[String],
     patience: Duration,
@@ -207,7 +208,7 @@ impl Service for ZooKeeper {
         let opening = timeout(patience, self.opened(lasts)).await;
         let opened = opening.unwrap_or_else(|_| Err(failure::silent().into()));
         self.heard(opened).map_err(|trouble| match trouble {
-            // The request for a lock did not leave.
+            // The request for a lock was not sent.
             Trouble::Failed(failure) => failure::not_sent(failure),
             Trouble::Ended => failure::not_sent(failure::unsettled()),
         })

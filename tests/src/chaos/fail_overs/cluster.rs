@@ -1,5 +1,5 @@
-//! Faults of a cluster's masters: those of Sentinel deployments, network partitions, and slots that
-//! move.
+//! Faults of a cluster's masters: those of a Sentinel deployment, network partitions, and moving
+//! slots.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::{Failing, Hazard, KEYS, PAUSE};
 use crate::chaos::faults::kill_clients;
 use crate::cluster::{Cluster, Setup};
 
-/// How many slots move in one resharding.
+/// Number of slots that move in one resharding.
 const SLOTS: u64 = 3;
 
 impl Failing for Cluster {
@@ -52,12 +52,12 @@ impl Failing for Cluster {
     }
 }
 
-/// The master loses its replica, goes on for a while, and dies.
+/// Cuts the master off from its replica, and kills it after a while.
 fn kill_behind(cluster: &mut Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
     hazard.fault("partition of a master from its replica, then SIGKILL");
     let replica = cluster.replica_of(master);
     cluster.pause(replica);
-    // Bytes in flight to a stopped process wait for it; so its connection is closed too.
+    // Bytes in flight wait for the stopped replica, so its connection is closed too.
     cluster.cut_replication(master);
     hazard.wait_up_to(Duration::from_millis(900));
     cluster.kill(master);
@@ -73,7 +73,8 @@ fn back(cluster: &mut Cluster, dead: usize, hazard: &mut Hazard<'_>) -> u64 {
     1
 }
 
-/// The old master believes that it is the master when it goes on, until another node corrects it.
+/// Stops the master beyond a fail-over. When it goes on, it acts as the master until another node
+/// corrects it.
 fn hang(cluster: &mut Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
     hazard.fault("SIGSTOP of a master beyond a fail-over");
     let successor = cluster.replica_of(master);
@@ -85,7 +86,7 @@ fn hang(cluster: &mut Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
     1
 }
 
-/// The master goes on granting locks until it notices that it is alone. No replica receives them.
+/// Isolates the master, which grants locks until it notices that. No replica receives them.
 fn isolate(cluster: &Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
     hazard.fault("partition of a master from all other nodes");
     let successor = cluster.replica_of(master);
@@ -107,7 +108,7 @@ fn stop_a_replica(cluster: &mut Cluster, master: usize, hazard: &mut Hazard<'_>)
     0
 }
 
-/// Slots of held locks move to other masters.
+/// Moves slots of held locks to other masters.
 fn reshard(cluster: &Cluster, hazard: &mut Hazard<'_>) -> u64 {
     let masters = cluster.masters();
     for _ in 0..SLOTS {

@@ -8,29 +8,29 @@ use crate::random::Random;
 mod cluster;
 mod sentinel;
 
-/// The longest pause between two faults: calls take locks, and lost leases end.
+/// The longest pause between two faults, in which calls take locks and lost leases end.
 const PAUSE: Duration = Duration::from_secs(4);
 
-/// The names of the locks, and how many there are of each.
+/// The kinds of locks by name, with the number of locks of each.
 pub(super) const KEYS: [(&str, u32); 2] = [("short", 20), ("long", 40)];
 
 /// Masters that can be made to fail.
 pub(super) trait Failing {
-    /// How many kinds of faults there are. Kind 0 loses the most.
+    /// Number of kinds of faults. Kind 0 loses the most.
     const KINDS: u64;
 
     /// Starts the servers.
     fn start() -> Self;
 
-    /// The URL of the deployment, without options.
+    /// Returns the URL of the deployment, without options.
     fn url(&self) -> String;
 
-    /// Plays one fault, which is over when this returns. Returns how many times another server
+    /// Injects one fault, which is over on return. Returns the number of times that another server
     /// became master.
     fn strike(&mut self, kind: u64, hazard: &mut Hazard<'_>) -> u64;
 }
 
-/// The history for the faults, and how long they last.
+/// Notes faults in the history, and makes random choices for them.
 pub(super) struct Hazard<'a> {
     crew: &'a Crew,
     random: Random,
@@ -55,8 +55,9 @@ impl<'a> Hazard<'a> {
         all[usize::try_from(self.random.below(count)).unwrap_or(0)]
     }
 
-    /// Plays one fault after the other for as long as `goes_on` says, which is given how many times
-    /// another server became master. The last fault is over when this returns. Returns that number.
+    /// Injects one fault after another while `goes_on` returns true. Its argument is the number of
+    /// times that another server became master. Returns that number after the end of the last
+    /// fault.
     pub(super) fn run<D: Failing>(
         &mut self,
         deployment: &mut D,

@@ -1,4 +1,4 @@
-//! More waiting calls than a server answers at once, whose connection is cut.
+//! A cut of a connection with more waiting calls than a server answers at once.
 
 use std::net::SocketAddr;
 use std::thread::sleep;
@@ -15,12 +15,13 @@ use crate::pipe::Pipe;
 pub(super) const SCENE: &str = "many calls wait, and the connection is cut";
 
 const TENANTS: usize = 20;
-/// The ttl beside a crowd, which needs a while to ask again.
+/// The ttl beside a crowd, whose calls need a while to ask again.
 const CROWDED: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(60);
 
-/// Cuts the connection of a process with so many waiting calls twice. Its leases must last, and each
-/// call must get its lock in the end. `url` reaches the server through a pipe, and `direct` without.
+/// Cuts the connection of a process with `many` waiting calls twice. Its leases must last, and each
+/// call must get its lock in the end. `url` reaches the server through a pipe, and `direct` without
+/// one.
 pub(super) fn is_cut(
     sheet: &Sheet,
     server: SocketAddr,
@@ -39,20 +40,20 @@ pub(super) fn is_cut(
     crowd.let_in(&tenants, sheet);
 }
 
-/// Names of 480 bytes.
+/// Returns names of 480 bytes.
 fn long_names(many: u64) -> Vec<String> {
     let name = |number| format!("{number:05}-{}", "w".repeat(474));
     (0..many).map(name).collect()
 }
 
-/// Calls of the tenants' process that wait for locks which another process has.
+/// Calls of the tenants' process that wait for the locks of another process.
 struct Crowd {
     held: Vec<LockGuard>,
     waits: JoinSet<Option<LockError>>,
     _other: LockPool,
 }
 
-/// Lets a call wait for each of these names.
+/// Lets one call wait for each of these names.
 fn crowd(tenants: &Tenants, url: &str, names: &[String]) -> Crowd {
     let ttl = LONG * 2;
     tenants.runtime.block_on(async {
@@ -73,7 +74,7 @@ fn crowd(tenants: &Tenants, url: &str, names: &[String]) -> Crowd {
             let asks = tenants.pool.lock(name).ttl(TTL).wait(ttl);
             waits.spawn(async move { asks.acquire().await.err() });
         }
-        // Each has asked by then.
+        // Each call has asked by then.
         tokio::time::sleep(TTL).await;
         Crowd {
             held,
@@ -84,7 +85,7 @@ fn crowd(tenants: &Tenants, url: &str, names: &[String]) -> Crowd {
 }
 
 impl Crowd {
-    /// Fails unless each call that waits gets its lock when the other process gives it up.
+    /// Fails unless each waiting call gets its lock after the other process gives it up.
     fn let_in(self, tenants: &Tenants, sheet: &Sheet) {
         let many = self.held.len();
         let mut waits = self.waits;
@@ -99,7 +100,7 @@ impl Crowd {
                     }
                 }
             };
-            // Those that are still missing then are counted.
+            // Calls without a lock by then show in the count.
             let _ = tokio::time::timeout(LONG, all).await;
             (let_in, refused)
         });

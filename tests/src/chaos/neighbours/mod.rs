@@ -21,7 +21,7 @@ use super::store::Store;
 /// A scene, and its name in the results.
 type Scene = (&'static str, fn(&Ground, &Sheet));
 
-/// The scenes of a store.
+/// Returns the scenes of a store.
 pub(super) fn of(store: Store) -> &'static [Scene] {
     match store {
         Store::Postgres => postgres::SCENES,

@@ -1,4 +1,4 @@
-//! Roles with few rights, locked rows and tables, and a role that is given other settings.
+//! Roles with few rights, locked rows and tables, and a role with other settings.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -25,13 +25,13 @@ pub(super) const SCENES: &[Scene] = &[
 ];
 
 const TENANTS: usize = 20;
-/// The numbers of leasehold's own advisory locks, as its source shows them.
+/// Statements for leasehold's own advisory locks, with the numbers from its source.
 const SWEEPING: &str = "SELECT pg_try_advisory_lock(1818583923, 1)";
 const MIGRATING: &str = "SELECT pg_try_advisory_lock(1818583923, 2)";
 /// Waits for every advisory lock that any role can see.
 const ALL: &str = "SELECT pg_advisory_lock((classid::bigint << 32 >> 32)::int, (objid::bigint - CASE WHEN objid::bigint > 2147483647 THEN 4294967296 ELSE 0 END)::int) FROM pg_locks JOIN pg_database d ON d.oid = database WHERE locktype = 'advisory' AND objsubid = 2 AND d.datname = current_database() AND pid <> pg_backend_pid()";
 const END_POOLS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'leasehold:%' AND datname = current_database()";
-/// A setting that a session of ours does not keep for itself would refuse or cut everything.
+/// Settings that would refuse or cut everything, unless leasehold's sessions set their own values.
 const SETTINGS: &[&str] = &[
     "statement_timeout = '1ms'",
     "lock_timeout = '1ms'",
@@ -70,12 +70,12 @@ impl House {
         }
     }
 
-    /// A client of the owner.
+    /// Connects a client of the owner.
     fn owner(&self) -> Client {
         self.tenants.runtime.block_on(self.database.client())
     }
 
-    /// A client of a role that nothing was granted to.
+    /// Creates a role without any grant, and connects a client of it.
     fn stranger(&self) -> Client {
         self.run(&self.owner(), "CREATE ROLE stranger LOGIN");
         self.tenants.runtime.block_on(client(&self.database))
@@ -94,7 +94,8 @@ async fn client(database: &Database) -> Client {
     client
 }
 
-/// Renewals of the locked rows' leases are sent again and again, together with the others.
+/// Locks the rows of some leases. Their renewals are sent again and again, together with the
+/// others.
 fn row(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "some rows are locked";
     let house = House::open(TENANTS);
@@ -116,7 +117,7 @@ fn row(_ground: &Ground, sheet: &Sheet) {
     drop(attacked);
 }
 
-/// A lease survives an outage of 0.4 of its ttl.
+/// Locks the table for 0.3 of a ttl. A lease survives an outage of 0.4 of its ttl.
 fn table(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "the table is locked for a moment";
     let house = House::open(TENANTS);
@@ -137,10 +138,10 @@ fn advisory_locks(_ground: &Ground, sheet: &Sheet) {
     let owner = house.owner();
     let stranger = house.stranger();
     house.run(&stranger, SWEEPING);
-    // It waits in line for every beacon.
+    // This client waits in line for every beacon.
     let waits = house.tenants.runtime.block_on(client(&house.database));
     let waits = house.tenants.runtime.spawn(async move {
-        // It ends with the server.
+        // The wait ends with the server.
         let _ = waits.batch_execute(ALL).await;
     });
     sleep(TTL / 4);
@@ -186,7 +187,7 @@ fn high_fence(_ground: &Ground, sheet: &Sheet) {
     let guard = house.tenants.take("guarded", TTL);
     let fence = guard.fence().map_or(0, Fence::as_i64);
     for high in [i64::MAX, fence + 10_i64.pow(15)] {
-        // It may be refused, and must not stay.
+        // The high fence may be refused. It must not stay in any case.
         let sql = format!("SELECT leasehold.guard('lock:guarded', {high})");
         let _ = house.tenants.runtime.block_on(stranger.batch_execute(&sql));
         let sql = format!("SELECT leasehold.guard('lock:guarded', {fence})");
@@ -198,7 +199,7 @@ fn high_fence(_ground: &Ground, sheet: &Sheet) {
     house.tenants.last(sheet, SCENE);
 }
 
-/// The settings of a role count from its next connection on.
+/// Changes the settings of the role. They take effect with its next connection.
 fn settings(_ground: &Ground, sheet: &Sheet) {
     let house = House::open(TENANTS);
     // Its own session is older than the settings.
@@ -208,7 +209,7 @@ fn settings(_ground: &Ground, sheet: &Sheet) {
         let set = format!("ALTER ROLE leasehold SET {setting}");
         house.run(&owner, &set);
         house.run(&owner, END_POOLS);
-        // The pool connects again before the next one.
+        // The pool connects again before the next setting.
         let began = Instant::now();
         house.tenants.turn(sheet, &scene, "turn");
         sleep((TTL / 2).saturating_sub(began.elapsed()));
@@ -221,7 +222,8 @@ fn settings(_ground: &Ground, sheet: &Sheet) {
         .last(sheet, "the role of the pool has other settings");
 }
 
-/// A message of the server has 8,000 bytes at most, and a key 512.
+/// Uses keys of 512 bytes, the longest possible ones. A message of the server has 8,000 bytes at
+/// most.
 fn long_keys(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "keys are as long as they may be";
     let house = House::open(1);

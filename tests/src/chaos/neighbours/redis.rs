@@ -59,7 +59,7 @@ fn noise(_ground: &Ground, sheet: &Sheet) {
                 while !over.load(Ordering::Relaxed) {
                     let mut set = cmd("SET");
                     set.arg(format!("other:{number}")).arg(&large);
-                    // Slow commands of the others may cost it its connection.
+                    // Slow commands of the other clients may cost this one its connection.
                     let _ = probe.try_run::<()>(&set);
                     let _ = probe.try_run::<String>(cmd("GET").arg(format!("other:{number}")));
                     let _ = probe.try_run::<i64>(cmd("EVAL").arg(SLOW).arg(0));
@@ -77,7 +77,8 @@ fn noise(_ground: &Ground, sheet: &Sheet) {
     tenants.last(sheet, SCENE);
 }
 
-/// Its locks are not taken from it: messages are, and they only make things faster.
+/// Takes the channels from the pool's user. It must keep its locks, since messages only make things
+/// faster.
 fn channels(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "the user of the pool loses its channels";
     let server = Server::start();

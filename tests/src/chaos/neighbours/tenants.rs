@@ -1,4 +1,4 @@
-//! Renewed leases of one process, which must last whatever a neighbour does.
+//! Renewed leases of one process, which must last beside any neighbour.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,9 @@ use crate::chaos::sheet::Sheet;
 use crate::lateness::Excuse;
 
 pub(super) const TTL: Duration = Duration::from_secs(2);
-/// Longer than any lease that is not renewed.
+/// Longer than any lease without renewals.
 pub(super) const LONG_FOR_A_LEASE: Duration = Duration::from_secs(5);
-/// A waiting process whose message is lost or refused asks again before this.
+/// Time in which a waiting process asks again after a lost or refused message.
 const TURN: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_secs(30);
 
@@ -30,7 +30,7 @@ impl Tenants {
         Self::move_in_for(TTL, url, many)
     }
 
-    /// The same with another ttl.
+    /// Like `move_in`, but with another ttl.
     pub(super) fn move_in_for(ttl: Duration, url: &str, many: usize) -> Self {
         let runtime = runtime(2);
         let pool = runtime.block_on(connect(url));
@@ -53,14 +53,14 @@ impl Tenants {
         tenants
     }
 
-    /// Takes a further lock, which is renewed.
+    /// Takes another renewed lock.
     pub(super) fn take(&self, key: &str, ttl: Duration) -> LockGuard {
         let asked = self.pool.lock(key).ttl(ttl).wait(LONG).watchdog();
         let taken = self.runtime.block_on(asked.acquire());
         taken.unwrap_or_else(|error| panic!("{key}: {error}"))
     }
 
-    /// A pool of another process.
+    /// Connects a pool that stands for another process.
     pub(super) fn other(&self) -> LockPool {
         self.runtime.block_on(connect(&self.url))
     }
@@ -77,7 +77,7 @@ impl Tenants {
         });
     }
 
-    /// Fails if a process that waits is not let in soon after the release.
+    /// Fails if a waiting process does not get the lock soon after the release.
     pub(super) fn turn(&self, sheet: &Sheet, scene: &str, key: &str) {
         let other = self.other();
         let guard = self.take(key, TTL);

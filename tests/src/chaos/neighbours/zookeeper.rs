@@ -23,8 +23,8 @@ pub(super) const SCENES: &[Scene] = &[
 const TENANTS: usize = 20;
 const LONG: Duration = Duration::from_secs(60);
 
-/// A restarted server grants less. A holder that is cut off then must leave before the next one
-/// comes.
+/// Restarts the server with shorter sessions, and then cuts a holder off. It must leave before the
+/// next holder comes.
 fn shorter(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "sessions become shorter";
     let mut server = Settings::new()
@@ -36,7 +36,7 @@ fn shorter(_ground: &Ground, sheet: &Sheet) {
     let held = tenants.take("held", Duration::from_secs(20));
     server.set_longest_session(Duration::from_secs(6));
     server.restart();
-    // It has renewed its session with the new server, or has given it up.
+    // By now the holder has renewed its session with the new server, or has given it up.
     tenants.turn(sheet, SCENE, "turn");
     sleep(TTL);
     pipe.set(Flow::BlackHole);
@@ -62,7 +62,8 @@ fn shorter(_ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// More than a packet carries: a client sends its watched paths again when it has connected again.
+/// Watches more paths than a packet carries. A client sends its watched paths again after it has
+/// reconnected.
 fn crowd(ground: &Ground, sheet: &Sheet) {
     let server = Settings::new().longest_session(LONG).start();
     let url = |pipe: &Pipe| Zookeeper::url_of_all([pipe.address()], "crowd");

@@ -10,13 +10,13 @@ use super::{
 use crate::chaos::crew::Crew;
 use crate::oracle::{Kind, Report};
 
-/// A bug of the resource and not of the lock: the table takes every write.
+/// A bug of the resource instead of the lock: the table takes every write.
 pub const UNCHECKED: &str = "FenceUnchecked";
 
 /// A bug, and the scenario that finds it.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
-    /// Its name, as `leasehold::__test::bugs` has it.
+    /// Its name in `leasehold::__test::bugs`.
     pub bug: &'static str,
     /// The kind of violation that the oracle must report.
     pub kind: Kind,
@@ -441,12 +441,12 @@ const fn case(bug: &'static str, kind: Kind, what: &'static str, scenario: fn(&S
 }
 
 impl Case {
-    /// As a row of the documentation's table.
+    /// Returns the case as a row of the documentation's table.
     pub fn row(&self) -> String {
         format!("| `{}` | {} | {} |", self.bug, self.kind, self.what)
     }
 
-    /// Plays the scenario, with the bug or without, and says what the oracle found.
+    /// Runs the scenario, with the bug or without, and returns the oracle's report.
     pub fn play(&self, program: &Path, folder: &Path, with_bug: bool) -> Report {
         let kind = if with_bug { "with" } else { "without" };
         let folder = folder.join(format!("{}-{kind}", self.bug));

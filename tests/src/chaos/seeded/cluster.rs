@@ -7,11 +7,11 @@ use crate::chaos::job::Lane;
 use crate::cluster::Setup;
 use crate::oracle::Note;
 
-/// So many keys that each master has some.
+/// Enough keys that each master has some.
 const KEYS: u32 = 12;
 
-/// One process holds locks on every master, and renews them in one batch. Then one master refuses
-/// its renewals.
+/// Lets one process hold locks on every master, and renew them in one batch. Then one master
+/// refuses its renewals.
 pub(super) fn refused_by_one(scene: &Scene) {
     let cluster = Setup::new().start();
     let mut user = cmd("ACL");
@@ -26,8 +26,8 @@ pub(super) fn refused_by_one(scene: &Scene) {
     scene.await_entries(KEYS.into());
     let refusing = cluster.probe_of("lock:k0");
     refusing.run::<()>(cmd("ACL").arg("SETUSER").arg("first").arg("-evalsha"));
-    // A process that connects anew renews all its locks at once. From then on all are due at the
-    // same time, however far apart they were taken.
+    // After a reconnect a process renews all its locks at once. Afterwards all are due at the same
+    // time, even if they were taken far apart.
     let mut kill = cmd("CLIENT");
     kill.arg("KILL").arg("USER").arg("first");
     cluster.run_everywhere(&kill);
@@ -36,8 +36,8 @@ pub(super) fn refused_by_one(scene: &Scene) {
     finish(first);
 }
 
-/// One process holds many locks on one master and a few on the other masters, and renews them in
-/// one batch. One of the many is deleted.
+/// Lets one process hold many locks on one master and a few on the other masters, and renew them in
+/// one batch. Then one of the many is deleted.
 pub(super) fn one_deleted(scene: &Scene) {
     const MANY: usize = 10;
     let cluster = &Setup::new().start();
@@ -58,7 +58,8 @@ pub(super) fn one_deleted(scene: &Scene) {
     lane.in_turn = true;
     let mut hand = scene.start(&cluster.url(), lane);
     scene.await_entries(keys.len() as u64);
-    // Standing still, it renews nothing alone between the deletion and the end of its connections.
+    // While stopped, it renews nothing separately between the deletion and the end of its
+    // connections.
     hand.process().pause();
     cluster.probe(0).delete(&format!("lock:{gone}"));
     let mut kill = cmd("CLIENT");

@@ -1,4 +1,4 @@
-//! Scenarios of a process of the version before this one.
+//! Scenarios of a process of the previous version.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::server::Server;
 
 const TURNS: u32 = 5;
 
-/// The process is granted its turns at once. A lock that it does not recognise as its own stays
-/// claimed for it for a second.
+/// Checks that the process gets its turns without delay. A lock that it does not recognise as its
+/// own would stay claimed for it for a second.
 pub(super) fn queues(scene: &Scene) {
     const WITHIN: Duration = Duration::from_secs(3);
     let server = Server::start();

@@ -3,17 +3,17 @@
 /// A bug that no scenario shows, and the test that fails with it.
 #[derive(Debug, Clone, Copy)]
 pub struct Elsewhere {
-    /// Its name, as `leasehold::__test::bugs` has it.
+    /// Its name in `leasehold::__test::bugs`.
     pub bug: &'static str,
     /// The test program: of this package, or `leasehold` for the unit tests of that crate.
     pub program: &'static str,
     /// The test.
     pub test: &'static str,
-    /// What the test does, in words.
+    /// A description of the test.
     pub what: &'static str,
 }
 
-/// All bugs without a scenario. Each program sees for itself that its test fails with the bug.
+/// All bugs without a scenario. Each program verifies that its test fails with the bug.
 pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "LatestEndTold",
@@ -396,7 +396,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
 ];
 
 impl Elsewhere {
-    /// As a row of the documentation's table.
+    /// Returns the bug as a row of the documentation's table.
     pub fn row(&self) -> String {
         let Self {
             bug,

@@ -25,7 +25,7 @@ pub(super) fn split(scene: &Scene) {
     finish(first);
 }
 
-/// A worker that connects to all nodes and loses some of them before its first call.
+/// Starts a worker that connects to all nodes and loses some of them before its first call.
 fn cut_off_from(
     scene: &Scene,
     nodes: &Quorum,
@@ -46,7 +46,7 @@ fn cut_off_from(
     (hand, proxies)
 }
 
-/// A renewing holder is left with one node of three.
+/// Leaves a renewing holder with one node of three.
 pub(super) fn left_with_one(scene: &Scene) {
     scene.crew.note(&Note::Unfenced);
     let nodes = Quorum::older_than(3, Duration::from_secs(2));

@@ -1,4 +1,4 @@
-//! Scenarios of results that are kept.
+//! Scenarios of kept results.
 
 use super::scene::{LONG, Scene, finish};
 use crate::chaos::job::{Form, Lane, Work};
@@ -7,7 +7,7 @@ use crate::probe::Probe;
 use crate::server::Server;
 use crate::wait;
 
-/// A call whose body takes no time. Its result outlives the scenario.
+/// Returns a call with a body that takes no time, and with a result that outlives the scenario.
 fn click(requests: u64) -> Lane {
     Lane::stays("k", 2_000, 0).as_form(Form::Replayed {
         ms: 60_000,
@@ -15,15 +15,15 @@ fn click(requests: u64) -> Lane {
     })
 }
 
-/// From here on the store keeps every result.
+/// Notes that the store keeps every result from now on.
 fn all_kept(scene: &Scene) {
     scene.crew.note(&Note::AllKept {
         key: "k".to_owned(),
     });
 }
 
-/// A body blocks its thread past the end of its lease. Another call runs meanwhile, and a third one
-/// comes when the first is done.
+/// Lets a body block its thread past the end of its lease. Another call runs meanwhile, and a third
+/// one comes when the first is done.
 pub(super) fn late(scene: &Scene) {
     all_kept(scene);
     let server = Server::start();
@@ -37,7 +37,7 @@ pub(super) fn late(scene: &Scene) {
     scene.run(&server.url(), click(1));
 }
 
-/// Two different requests have one key.
+/// Makes different requests for one key.
 pub(super) fn requests(scene: &Scene) {
     all_kept(scene);
     let server = Server::start();

@@ -42,7 +42,7 @@ pub(super) fn deleted(scene: &Scene) {
     finish(hand);
 }
 
-/// The same, and only the loss wakes the body.
+/// Like `deleted`, but only the loss wakes the body.
 pub(super) fn deleted_while_it_waits(scene: &Scene) {
     let server = Server::start();
     let mut lane = Lane::stays("k", 3_000, 0).watched();
@@ -54,8 +54,8 @@ pub(super) fn deleted_while_it_waits(scene: &Scene) {
     finish(hand);
 }
 
-/// One of two leases that are renewed in one batch is taken away. A process that connects anew
-/// renews all its locks at once.
+/// Deletes one of two leases that a process renews in one batch. After a reconnect it renews all
+/// its locks at once.
 pub(super) fn one_of_two_deleted(scene: &Scene) {
     let server = Server::start();
     scene.crew.note(&Note::Undisturbed {
@@ -71,7 +71,7 @@ pub(super) fn one_of_two_deleted(scene: &Scene) {
     finish(hand);
 }
 
-/// A guard that has lost its key is released.
+/// Deletes the key of a guard before its release.
 pub(super) fn gone(scene: &Scene) {
     let server = Server::start();
     let lane = Lane::stays("k", 60_000, 500).as_form(Form::ByHand);
@@ -105,7 +105,7 @@ pub(super) fn dropped(scene: &Scene) {
     scene.comes_free(&probe, "k", Duration::from_secs(2));
 }
 
-/// Some of the calls are dropped while their bodies run.
+/// Drops some of the calls while their bodies run.
 pub(super) fn dropped_inside(scene: &Scene) {
     const TASKS: u32 = 8;
     let server = Server::start();
@@ -123,7 +123,7 @@ pub(super) fn dropped_inside(scene: &Scene) {
     scene.free("k", due, now(), within);
 }
 
-/// A release is lost in flight, and its connection ends.
+/// Loses a release in flight, and ends its connection.
 pub(super) fn release_cut_off(scene: &Scene) {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
@@ -138,7 +138,7 @@ pub(super) fn release_cut_off(scene: &Scene) {
     finish(hand);
 }
 
-/// A release is lost in flight, the program ends in an orderly way, and the network heals.
+/// Loses a release in flight, ends the program in an orderly way, and heals the network.
 pub(super) fn ends_while_it_releases(scene: &Scene) {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
@@ -285,7 +285,7 @@ pub(super) fn handed_over(scene: &Scene) {
     scene.run(&server.url(), lane);
 }
 
-/// The third call continues the second one's lease, and stays for longer than its ttl.
+/// Lets the third call continue the second one's lease, and stay for longer than its ttl.
 pub(super) fn handed_over_for_long(scene: &Scene) {
     let server = Server::start();
     scene.crew.note(&Note::Undisturbed {
@@ -306,7 +306,7 @@ pub(super) fn second_process(scene: &Scene) {
     finish(first);
 }
 
-/// A call waits for the lock of another client.
+/// Lets a call wait for the lock of another client.
 pub(super) fn comes_free(scene: &Scene) {
     let server = Server::start();
     let probe = server.probe();
@@ -347,7 +347,7 @@ pub(super) fn stopped_waiter(scene: &Scene) {
     drop((stopped, next));
 }
 
-/// The one scenario with a bug in the resource and not in the lock.
+/// The only scenario with a bug in the resource instead of the lock.
 pub(super) fn resumed(scene: &Scene) {
     let mut shifts = Shifts::start(&scene.crew, Store::Redis, scene.bug.is_none());
     shifts.change();

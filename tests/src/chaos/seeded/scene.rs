@@ -14,14 +14,14 @@ use crate::proxy::{Mode, Proxy};
 use crate::redis_probe::RedisProbe;
 use crate::wait;
 
-/// How long to wait for an event that is bound to come.
+/// Time limit for an event that must come.
 pub(super) const LONG: Duration = Duration::from_secs(15);
 
 /// The stage of a scenario.
 pub(super) struct Scene {
     pub(super) crew: Crew,
     pub(super) bug: Option<&'static str>,
-    /// How many commands a gated worker's set-up took.
+    /// Number of commands in the set-up of a gated worker.
     set_up: Cell<u64>,
 }
 
@@ -40,12 +40,12 @@ impl Scene {
         self.crew.job(url, vec![lane])
     }
 
-    /// A worker with the bug.
+    /// Starts a worker with the bug.
     pub(super) fn start(&self, url: &str, lane: Lane) -> Hand {
         self.crew.spawn(&self.job(url, lane), self.bug)
     }
 
-    /// A worker with the bug; its calls take at least `least` in each direction.
+    /// Starts a worker with the bug, whose calls take at least `least` in each direction.
     pub(super) fn delayed(&self, proxy: &Proxy, lane: Lane, least: Duration) -> Hand {
         let job = self.job(&proxy.url(), lane);
         self.crew.spawn_gated(job, self.bug, || {
@@ -57,12 +57,12 @@ impl Scene {
         })
     }
 
-    /// How many commands connecting took, before the call of a [`delayed`](Self::delayed) worker.
+    /// Returns the number of commands before the call of a [`delayed`](Self::delayed) worker.
     pub(super) fn set_up(&self) -> u64 {
         self.set_up.get()
     }
 
-    /// A worker with the bug that is inside its lock.
+    /// Starts a worker with the bug, and waits until it is inside its lock.
     pub(super) fn enter(&self, url: &str, lane: Lane) -> Hand {
         let entered = self.entered();
         let hand = self.start(url, lane);
@@ -82,7 +82,7 @@ impl Scene {
         finish(self.start(url, lane));
     }
 
-    /// Notes that a body inside `key` must leave in time, as the key is taken away now. The next
+    /// Takes the key away, and notes that the body inside `key` must leave in time. The next
     /// renewal of a lease of 3 s comes within a second.
     pub(super) fn must_leave(&self, key: &str, take_away: impl FnOnce()) {
         let at = now();
@@ -103,10 +103,10 @@ impl Scene {
         );
     }
 
-    /// Notes when `key`, without a holder since now, came free.
+    /// Notes if `key`, whose holder ends now, is free after `within`.
     pub(super) fn comes_free(&self, probe: &RedisProbe, key: &str, within: Duration) {
         let due = now();
-        // By then delayed requests have arrived, and a key that was to be removed is gone, or will
+        // By then delayed requests have arrived. A key that should be removed is gone, or will
         // stay.
         wait::try_until(within * 2, || {
             now() > due + nanos(within) && !probe.exists(key)
@@ -115,7 +115,7 @@ impl Scene {
         self.free(key, due, at, within);
     }
 
-    /// Notes when `k`, which is released now, has its next holder.
+    /// Releases `k`, and notes the time at which it has its next holder.
     pub(super) fn is_entered(&self, release: impl FnOnce()) {
         const WITHIN: Duration = Duration::from_secs(4);
         let entered = self.entered();

@@ -19,7 +19,7 @@ fn pair(ttl_ms: u64, stay_ms: u64) -> Lane {
     lane.on(&["a", "b"])
 }
 
-/// The body waits for another event; only the loss can wake it.
+/// Deletes the second key while the body waits for another event, so only the loss can wake it.
 pub(super) fn second_key_lost(scene: &Scene) {
     let server = Server::start();
     let mut lane = pair(3_000, 0).watched();
@@ -31,11 +31,12 @@ pub(super) fn second_key_lost(scene: &Scene) {
     finish(hand);
 }
 
-/// The lease on the first key is older, as the call waited for the second one. The process is
-/// stopped from before that lease's end until after it.
+/// Stops a process from before the end of the lease on its first key until after it. That lease is
+/// older, as the call waited for the second key.
 pub(super) fn first_key_ends(scene: &Scene) {
-    // The second lease is told to be lost before it ends. Until then the stopped process has to go
-    // on: 2.2 s, and 0.8 s with a ttl of 6 s, which a busy machine has used up.
+    // The loss of the second lease is signalled before its end, and the stopped process must go on
+    // by then. That leaves it 2.2 s. With a ttl of 6 s it has 0.8 s, which a busy machine has used
+    // up.
     const TTL: Duration = Duration::from_secs(16);
     let server = Server::start();
     let probe = server.probe().namespace("lock:");

@@ -74,7 +74,7 @@ pub(super) fn dead_beside_living(scene: &Scene) {
 
 pub(super) fn without_a_gap(scene: &Scene) {
     let server = Server::start();
-    // Some readers are inside at any time. Those of one lane may come and go at once, and no two
+    // Some readers are inside at any time. Readers of one lane may come and go at once, but no two
     // lanes go at the same time for long.
     let readers = [110, 290, 530, 710].map(|stay_ms| {
         let lane = Lane {
@@ -107,7 +107,7 @@ pub(super) fn one_leaves(scene: &Scene) {
     finish(long);
 }
 
-/// How many scripts the server has run.
+/// Returns the number of scripts that the server has run.
 fn scripts(probe: &RedisProbe) -> u64 {
     let info: String = probe.run(cmd("INFO").arg("commandstats"));
     let line = info

@@ -10,10 +10,10 @@ use crate::probe::Probe;
 use crate::server::Server;
 use crate::wait;
 
-/// How often the client tries. That is often enough to meet each pause of 300 ms, and seldom enough
+/// Interval of the client's tries. It is short enough to meet each pause of 300 ms, and long enough
 /// to hardly ever meet the moment between two sections.
 const POLL: Duration = Duration::from_millis(250);
-/// The client may meet such a moment all the same, but not so many times in a row.
+/// Number of rounds. The client may still meet such a moment, but not so many times in a row.
 const TIMES: usize = 6;
 const WITHIN: Duration = Duration::from_secs(6);
 
@@ -24,7 +24,8 @@ fn busy(copies: u32) -> Lane {
     lane
 }
 
-/// Notes when another client, which tries from now on, got the key, until it got the key late.
+/// Lets another client try for the key in each round, and notes when it got the key. A late success
+/// is the last.
 fn another_client(scene: &Scene, server: &Server) {
     let probe = server.probe().namespace("lock:");
     for _ in 0..TIMES {

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::{Began, CANARY, expect, impostor};
 
-/// What is wrong, the URL, the variants that fit, and what the text has to say.
+/// The mistake, the URL, the accepted variants, and the fragments that the text must contain.
 type Case = (
     &'static str,
     String,
@@ -20,14 +20,14 @@ type Case = (
     &'static [&'static str],
 );
 
-/// A server that is silent for so long does not answer: the default.
+/// The default: a server that is silent for this long does not answer.
 const SILENT: Duration = Duration::from_secs(1);
 
 async fn refuse_all(cases: Vec<Case>) {
     refuse_all_within(cases, SILENT).await;
 }
 
-/// The same where the answer counts, and may be late on a busy machine.
+/// Like `refuse_all`, for cases that need the server's answer, which may be late on a busy machine.
 async fn refuse_all_within(cases: Vec<Case>, io_timeout: Duration) {
     let mut tasks = JoinSet::new();
     for (what, url, variants, says) in cases {
@@ -209,8 +209,8 @@ async fn servers_that_are_no_redis() {
     refuse_all(cases).await;
 }
 
-/// Fails if a reply that has no end keeps a caller, or is kept itself. Of 200 MB in one line, a
-/// call with a budget of 4 s once waited for 167 s.
+/// Fails if an endless reply blocks a caller, or is kept in memory. With 200 MB in one line, a call
+/// with a budget of 4 s once waited for 167 s.
 #[tokio::test]
 async fn servers_that_do_not_end() {
     const MOST: usize = 200_000_000;
@@ -246,7 +246,7 @@ async fn servers_that_do_not_end() {
         let error = builder.connect().await.expect_err(what);
         let variants = &["Unavailable/protocol"];
         expect(what, &error, variants, &[says, "127.0.0.1"], started);
-        // What the systems between the two keep is a few MB.
+        // The systems between the two ends buffer a few MB.
         let sent = sent.load(Ordering::Relaxed);
         assert!(sent < MOST / 4, "{what}: {sent} bytes were taken");
     }
@@ -257,7 +257,7 @@ async fn credentials_and_databases() {
     refuses_credentials(&ServerOptions::new()).await;
 }
 
-/// Fails if the log-in of RESP2 leaves out the user, the password or the database.
+/// Fails if the RESP2 log-in leaves out the user, the password or the database.
 #[tokio::test]
 async fn credentials_and_databases_without_hello() {
     let old = ServerOptions::new().option("rename-command", &["HELLO", "OLDHELLO"]);
@@ -313,7 +313,7 @@ async fn refuses_credentials(options: &ServerOptions) {
     refuse_all_within(cases, NO_OUTAGE).await;
 }
 
-/// Fails if a pool shows the URL that it was made from.
+/// Fails if a pool shows its URL.
 #[tokio::test]
 async fn a_pool_that_works_keeps_its_password() {
     let server = ServerOptions::new().password(CANARY).start();

@@ -1,4 +1,4 @@
-//! `init_from_env`, in processes of its own because the environment is the process's.
+//! `init_from_env`, in separate processes because the environment belongs to the process.
 
 use std::time::{Duration, Instant};
 

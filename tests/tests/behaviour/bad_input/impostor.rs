@@ -1,4 +1,4 @@
-//! Servers that are no Redis.
+//! Servers that are not Redis.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::net::TcpSocket;
 
-/// Answers whatever it is asked with `answer`, on a port of its own, until the test ends.
+/// Answers every request with `answer`, on a new port, until the test ends.
 pub(crate) fn says(answer: &'static [u8]) -> u16 {
     let (listener, port) = listen();
     std::thread::spawn(move || {
@@ -25,8 +25,8 @@ pub(crate) fn says(answer: &'static [u8]) -> u16 {
     port
 }
 
-/// Answers the first question with `begin`, and then with `more` again and again. It ends when the
-/// client closes the connection or `most` bytes were sent, and counts the bytes.
+/// Answers the first request with `begin`, and then sends `more` again and again. Stops when the
+/// client closes the connection or after `most` bytes, and counts the bytes.
 pub(crate) fn floods(begin: &'static [u8], more: u8, most: usize) -> (u16, Arc<AtomicUsize>) {
     let (listener, port) = listen();
     let sent = Arc::new(AtomicUsize::new(0));
@@ -60,12 +60,12 @@ pub(crate) fn closes() -> u16 {
     port
 }
 
-/// Takes connections and never answers, as long as the listener lives.
+/// Accepts connections and never answers, as long as the listener lives.
 pub(crate) fn is_silent() -> (TcpListener, u16) {
     listen()
 }
 
-/// A port that refuses connections. No other test gets it as long as the socket lives.
+/// Returns a port that refuses connections. No other test gets it as long as the socket lives.
 pub(crate) fn is_not_there() -> (TcpSocket, u16) {
     let socket = TcpSocket::new_v4().expect("a socket");
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));

@@ -23,7 +23,7 @@ async fn refusal(pool: &LockPool, key: &str) -> LockError {
     refused.expect_err("it cannot be locked")
 }
 
-/// Runs of bodies that one test asks for, most of which must not run.
+/// Bodies run by one test. Most of its calls must not run one.
 static RUNS: AtomicU32 = AtomicU32::new(0);
 
 #[distributed_lock(key = "order:<id>", ttl = "20s", pool = pool)]
@@ -43,7 +43,7 @@ async fn lasting(pool: &LockPool, id: u32, ttl: Duration) -> Result<(), LockErro
     Ok(())
 }
 
-/// Fails if calls with an empty or cut key share one lock.
+/// Fails if calls with an empty or truncated key share one lock.
 #[tokio::test]
 async fn keys() {
     let started = Began::now();
@@ -100,8 +100,8 @@ async fn keys() {
         .expect("512 bytes are fine");
 }
 
-/// Fails if a call can lock what leasehold keeps about another lock: a fence counter would be
-/// overwritten, or a lock deleted.
+/// Fails if a call can lock one of leasehold's own keys: a fence counter would be overwritten, or a
+/// lock deleted.
 #[tokio::test]
 async fn names_of_our_own() {
     let server = Server::start();
@@ -167,7 +167,7 @@ async fn a_grant_without_a_fence() {
     ];
     for (number, answer) in answers.into_iter().enumerate() {
         for kind in ["alone", "share"] {
-            // A key of its own, as the removal of the one before may still be on its way.
+            // A separate key, because the removal of the previous one may still be on its way.
             let key = format!("{kind}{number}");
             proxy.lose_replies(&format!("lock:{key}"), 1, After::Instead(answer));
             let started = Began::now();
@@ -180,7 +180,7 @@ async fn a_grant_without_a_fence() {
             let error = request.acquire().await.expect_err("no grant");
             let variants = &["Unavailable/protocol"];
             expect(answer, &error, variants, &["Redis"], started);
-            // What the server did carry out is removed.
+            // The lock that the server did set is removed.
             let again = pool.lock(&key).ttl(TTL).wait(TTL / 2).acquire().await;
             again.expect("free").release().await.expect("held");
         }
@@ -191,7 +191,7 @@ async fn a_grant_without_a_fence() {
     assert!(all.is_err(), "{all:?}");
 }
 
-/// Fails if a ttl that is no lease is sent to the server, or waits for it.
+/// Fails if an invalid duration is sent to the server, or waits for it.
 #[tokio::test]
 async fn durations() {
     let started = Began::now();
@@ -227,7 +227,7 @@ async fn durations() {
     ] {
         expect(what, &ended.expect_err(what), &["Config"], says, started);
     }
-    // A budget that never ends is fine.
+    // A wait without end is fine.
     request()
         .wait(Duration::MAX)
         .acquire()
@@ -257,7 +257,7 @@ async fn ttls(pool: &LockPool, started: Began) {
         );
     }
     let least = lasting(pool, 1, Duration::from_millis(100)).await;
-    // On a busy machine so short a lease may be over before its body begins.
+    // On a busy machine such a short lease may be over before its body begins.
     assert!(
         matches!(least, Ok(()) | Err(LockError::Lost { .. })),
         "{least:?}"
@@ -342,7 +342,7 @@ async fn a_server_that_is_a_replica() {
     );
 }
 
-/// Fails if an answer that makes no sense is taken for one that does, or spoils the pool for good.
+/// Fails if a garbled answer is accepted as a valid one, or spoils the pool for good.
 #[tokio::test]
 async fn a_server_that_begins_to_talk_nonsense() {
     let server = Server::start();
@@ -364,8 +364,8 @@ async fn a_server_that_begins_to_talk_nonsense() {
     guard.release().await.expect("still held");
 }
 
-/// Fails if a server that was sound until now keeps a caller by a line that does not end, or spoils
-/// the pool for good.
+/// Fails if an endless line from a previously sound server blocks a caller, or spoils the pool for
+/// good.
 #[tokio::test]
 async fn a_server_that_does_not_end_its_answer() {
     let server = Server::start();
@@ -389,7 +389,7 @@ async fn a_server_that_does_not_end_its_answer() {
     guard.release().await.expect("still held");
 }
 
-/// Fails if an error that will not go away is tried again until the budget ends.
+/// Fails if a permanent error is retried until the budget ends.
 #[tokio::test]
 async fn what_will_not_change_is_not_waited_for() {
     let server = Server::start();

@@ -1,5 +1,5 @@
-//! Whatever is wrong, the answer is a typed error that says what to do: soon, without a panic, and
-//! without the password.
+//! Every mistake gets a typed error that names the remedy: soon, without a panic, and without the
+//! password.
 
 mod connecting;
 mod environment;
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use leasehold::LockError;
 use leasehold_tests::lateness::Excuse;
 
-/// In every URL; no text may show it.
+/// Part of every URL. No text may show it.
 const CANARY: &str = "canary-hunter2";
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// When a call began; a busy machine has an excuse for what it adds.
+/// Start of a call. The delays of a busy machine extend its limit.
 #[derive(Debug, Clone, Copy)]
 struct Began {
     at: Instant,
@@ -30,7 +30,7 @@ impl Began {
         }
     }
 
-    /// The answer came within `limit`.
+    /// Fails unless the answer came within `limit`.
     #[track_caller]
     fn expect_within(self, limit: Duration, what: &str) {
         let took = self.at.elapsed();
@@ -38,7 +38,7 @@ impl Began {
     }
 }
 
-/// The variant, and for an unavailable store its code, as `Unavailable/io`.
+/// Returns the variant, and for an unavailable store also its code, as in `Unavailable/io`.
 fn kind(error: &LockError) -> String {
     if let LockError::Unavailable { source } = error {
         return format!("Unavailable/{}", source.code());
@@ -46,8 +46,8 @@ fn kind(error: &LockError) -> String {
     leasehold_tests::variant::of(error).to_owned()
 }
 
-/// Checks the variant, that the text says what to do, that it came in time, and that it keeps
-/// secrets.
+/// Checks the variant and that the text names the remedy. Checks also that the error came in time
+/// and keeps secrets.
 #[track_caller]
 fn expect(what: &str, error: &LockError, variants: &[&str], says: &[&str], started: Began) {
     started.expect_within(LIMIT, what);

@@ -74,7 +74,7 @@ async fn tasks_lose_no_update_in_memory() {
     tasks_lose_no_update(&[url.clone(), url]).await;
 }
 
-/// Two pools on one server: as two processes, with an oracle in one place.
+/// Two pools on one server stand for two processes, and share one oracle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_lose_no_update_in_redis() {
     let server = Server::start();
@@ -88,7 +88,7 @@ fn connects(worker: &mut Worker) -> bool {
     event == Event::Ready
 }
 
-/// Fails if the lock only holds within one process.
+/// Fails if the lock works only within one process.
 #[test]
 fn processes_lose_no_update() {
     const TIMES: u32 = 40;

@@ -1,5 +1,5 @@
 //! Two versions of a program side by side, as in a rolling deploy. The table in
-//! `docs/production.md` has what each call gets.
+//! `docs/production.md` shows the result of each call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,8 +22,8 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const OLD_TTL: Duration = Duration::from_secs(10);
 const NEW_TTL: Duration = Duration::from_secs(20);
 
-/// Lets six callers of each version take the lock again and again, each with its own request.
-/// Returns how many were inside together at most.
+/// Lets six callers of each version take the lock repeatedly, each with the request of its version.
+/// Returns the maximum number of callers inside at one time.
 async fn load(
     store: &Store,
     old: fn(&LockPool) -> LockRequest,
@@ -71,7 +71,7 @@ async fn other_permits_and_ttls_under_load(store: &Store) {
     assert_eq!(most.await, 1);
 }
 
-/// Fails if the page is wrong: locks with other keys are other locks.
+/// Fails if locks with different keys exclude each other, contrary to the page.
 async fn another_key_template(store: &Store) {
     let (old, new) = (store.pool().await, store.pool().await);
     let id = 7;
@@ -82,7 +82,7 @@ async fn another_key_template(store: &Store) {
         .acquire()
         .await;
     other.expect("another lock").release().await.expect("held");
-    // The version between the two takes both, and excludes either.
+    // The version between the two takes both keys, and excludes each of the others.
     let both = [format!("order:{id}"), format!("shop:order:{id}")];
     let refused = new.lock_all(both.clone()).ttl(NEW_TTL).acquire().await;
     assert!(refused.expect_err("the old one is held").is_contention());
@@ -121,7 +121,7 @@ where
         .await?
 }
 
-/// Fails if a version runs an order again, or reads another one from a kept result.
+/// Fails if a version runs an order again, or reads a different order from a kept result.
 async fn another_result_type(store: &Store) {
     let (old, new) = (store.pool().await, store.pool().await);
     let first = OldOrder { id: 1 };
@@ -151,7 +151,7 @@ async fn another_result_type(store: &Store) {
     };
     assert_eq!(create(&new, "b", made.clone()).await, Ok(made));
     assert_eq!(create(&old, "b", second).await, Ok(OldOrder { id: 3 }));
-    // A type that cannot read it.
+    // A type that cannot be read from the kept result.
     let other = OtherOrder {
         number: "4".to_owned(),
     };

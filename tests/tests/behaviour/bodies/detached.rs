@@ -20,13 +20,13 @@ use tokio::time::{sleep, timeout};
 use super::{begun, is_released};
 
 const TTL: Duration = Duration::from_secs(20);
-/// Longer than any call here may take that does not hang.
+/// Longer than any call here takes unless it hangs.
 const HANG: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
 type Result<T = ()> = std::result::Result<T, LockError>;
 
-/// What a body and its test tell each other.
+/// Signals between a body and its test.
 #[derive(Default)]
 struct Order {
     entered: Notify,
@@ -39,7 +39,7 @@ impl Order {
         self.done.load(Ordering::SeqCst)
     }
 
-    /// `self` and the arguments are owned; so is everything that the body needs.
+    /// `self` and the arguments are owned, like everything that the body needs.
     #[distributed_lock(key = "k", ttl = "20s", detach, guard = lock, pool = pool)]
     async fn place(self: Arc<Self>, pool: LockPool, id: u32) -> Result<u32> {
         self.entered.notify_one();
@@ -50,7 +50,7 @@ impl Order {
     }
 }
 
-/// Fails if the body is dropped with its caller, or goes on without the lock.
+/// Fails if the body is dropped with its caller, or continues without the lock.
 async fn the_body_outlives_its_caller(store: &Store) {
     let pool = store.pool().await;
     let order = Arc::new(Order::default());
@@ -79,7 +79,7 @@ async fn the_caller_gets_the_result(store: &Store) {
     assert_eq!(sum.await, Ok(2));
 }
 
-/// Fails if a call that is dropped while it waits runs all the same, or leaves the lock behind.
+/// Fails if a body runs, or its lock stays, although its call was dropped while it waited.
 async fn dropped_while_waiting_nothing_runs(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("k", TTL));
@@ -103,7 +103,7 @@ async fn fails(pool: LockPool, order: Arc<Order>) -> Result {
     panic!("the body's own");
 }
 
-/// Fails if a panic is swallowed, comes as an error, or keeps the lock.
+/// Fails if a panic is swallowed, becomes an error, or keeps the lock.
 async fn a_panic_resumes_in_the_caller(store: &Store) {
     let pool = store.pool().await;
     let order = Arc::new(Order::default());
@@ -124,7 +124,7 @@ async fn a_panic_resumes_in_the_caller(store: &Store) {
     wait::until_async("the release", HANG, || !store.probe.exists("k")).await;
 }
 
-/// Fails if the gate does not stand before a detached body.
+/// Fails if the gate does not drop a detached body whose lease is lost.
 async fn a_lost_lease_drops_the_body(store: &Store) {
     let pool = store.pool().await;
     let dropped = Arc::new(());
@@ -188,12 +188,12 @@ async fn scoped_and_detached(depth: u32) -> Result<u32> {
     }
 }
 
-/// Says `Send`, which cannot be seen through a recursion.
+/// Declares the future `Send`, which the compiler cannot infer through a recursion.
 fn deeper(depth: u32) -> Pin<Box<dyn Future<Output = Result<u32>> + Send>> {
     Box::pin(scoped_and_detached(depth))
 }
 
-/// Fails if the scope, or the path of the body's own lock, does not reach into its task. No pool is
+/// Fails if the scope, or the call path of the body's own lock, does not reach its task. No pool is
 /// installed here.
 async fn the_scope_and_the_path_follow(store: &Store) {
     let pool = store.pool().await;
@@ -203,8 +203,8 @@ async fn the_scope_and_the_path_follow(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if a detached call that entered a body's lock runs on when that body is gone. Fails also
-/// if a task that can outlive the caller enters the caller's locks.
+/// Fails if a detached call that entered a body's lock continues after that body is gone. Also
+/// fails if a task that can outlive the caller enters the caller's locks.
 async fn nested_in_another_lock(store: &Store) {
     let pool = store.pool().await;
     let ends = Arc::new(());
@@ -269,7 +269,7 @@ on_stores!(sentinel cluster redlock: (
     a_lost_lease_drops_the_body,
 ));
 
-/// A handler whose client hangs up in the middle of the order.
+/// A handler whose client disconnects in the middle of the order.
 #[tokio::test]
 async fn a_client_that_disconnects() {
     use axum::Router;
@@ -332,8 +332,7 @@ fn runtime() -> Runtime {
     builder.build().expect("a runtime starts")
 }
 
-/// Fails if the caller waits for ever, or believes in a result, when the runtime of the body is
-/// gone.
+/// Fails if the caller waits forever, or gets a result, although the runtime of the body is gone.
 #[test]
 fn the_runtime_shuts_down() {
     let other = runtime();
@@ -347,7 +346,7 @@ fn the_runtime_shuts_down() {
         pending::<()>().await;
     }));
     {
-        // What this thread polls belongs to the other runtime.
+        // Futures polled on this thread belong to the other runtime here.
         let _inside = other.enter();
         wait::until("the body", HANG, || {
             assert!((&mut call).now_or_never().is_none());
@@ -361,7 +360,7 @@ fn the_runtime_shuts_down() {
     assert!(here.block_on(free).is_ok());
 }
 
-/// Fails if there is a panic, or a lock that stays, where nothing can be spawned.
+/// Fails if a call panics, or leaves its lock behind, where no task can be spawned.
 #[test]
 fn outside_of_a_runtime_it_is_an_error() {
     let here = runtime();

@@ -1,4 +1,4 @@
-//! Locks that stay for a while after the work is done: for a second click that comes after the
+//! Locks that stay for a while after the work is done, against a second click that comes after the
 //! first one has finished.
 
 use std::future::pending;
@@ -18,7 +18,7 @@ use super::{RELEASE, is_released};
 
 const TTL: Duration = Duration::from_secs(20);
 const HOLD: Duration = Duration::from_secs(6);
-/// Longer than any call here may take that does not hang.
+/// Longer than any call here takes unless it hangs.
 const HANG: Duration = Duration::from_secs(10);
 
 type Result<T = ()> = std::result::Result<T, LockError>;
@@ -64,13 +64,13 @@ fn refused<T: std::fmt::Debug>(ended: std::result::Result<T, ClickError>) -> Dur
     }
 }
 
-/// Fails if a click that comes after the first is done gets in, or is told the ttl instead of the
-/// hold.
+/// Fails if a click after the end of the first one gets in, or if its `retry_after` is the ttl
+/// instead of the hold.
 async fn a_late_double_click_is_refused(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let started = Instant::now();
     assert_eq!(click(&pool, Outcome::Paid).await, Ok(7));
-    // On a busy machine the hold may begin after the call's end, and the ttl counts until then.
+    // On a busy machine the hold may begin after the call's end. Until then, the ttl counts.
     let answered = started.elapsed() < RELEASE;
     for pool in [&pool, &other] {
         let retry_after = refused(click(pool, Outcome::Paid).await);
@@ -113,7 +113,7 @@ async fn after_a_failure_the_retry_gets_in(store: &Store) {
     assert_eq!(click(&pool, Outcome::Paid).await, Ok(7));
 }
 
-/// Fails if a call that queues is let in while the lock is kept, or sleeps on when it is free.
+/// Fails if a queued call gets in while the lock is kept, or keeps sleeping after it is free.
 async fn who_waits_gets_in_when_the_hold_ends(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let (hold, excuse) = (Duration::from_millis(500), Excuse::begin());
@@ -125,7 +125,7 @@ async fn who_waits_gets_in_when_the_hold_ends(store: &Store) {
         Ok::<_, LockError>(at)
     };
     let release = async {
-        // So that both are asleep until much later by then.
+        // Before the release, both calls must already sleep until a much later time.
         sleep(Duration::from_millis(300)).await;
         let at = Instant::now();
         guard.release_after(hold).await?;
@@ -135,12 +135,12 @@ async fn who_waits_gets_in_when_the_hold_ends(store: &Store) {
     let (released, here, there) = wait::within("all", HANG, all).await.expect("all get in");
     let (first, second) = (here.min(there) - released, here.max(there) - released);
     assert!(first >= hold, "in after {first:?} of {hold:?}");
-    // A slow machine is slow; a poll that was missed would be the rest of the ttl.
+    // A busy machine adds some delay. A missed poll would add the rest of the ttl.
     let most = HANG / 2 + excuse.so_far();
     assert!(second < most, "in after {second:?}");
 }
 
-/// Fails if a lock that is to be kept is passed on inside the process instead.
+/// Fails if a lock that should be kept is passed on inside the process instead.
 async fn a_kept_lock_is_not_passed_on(store: &Store) {
     let pool = store.pool().await;
     let hold = Duration::from_millis(500);
@@ -150,7 +150,7 @@ async fn a_kept_lock_is_not_passed_on(store: &Store) {
         guard.release_after(hold).await?;
         Ok::<_, LockError>(at)
     };
-    // From the second on, further calls wait when the lock is taken.
+    // From the second grant on, other calls already wait when the lock is taken.
     let all = async { tokio::try_join!(waits(), waits(), waits()) };
     let (first, second, third) = wait::within("all", HANG, all).await.expect("all get in");
     let mut times = [first, second, third];
@@ -212,7 +212,7 @@ async fn by_hand(store: &Store) {
             matches!(refused, Err(LockError::Config { .. })),
             "{refused:?}"
         );
-        // Released all the same.
+        // The lock is released nevertheless.
         is_released(&*store.probe, "k", asked).await;
     }
 }
@@ -274,7 +274,7 @@ on_every_store_of_leases! {
     several_keys_detached_and_nested,
 }
 
-// It does not know when a lock ends.
+// etcd does not report when a lock ends.
 on_etcd! {
     after_a_failure_the_retry_gets_in,
     who_waits_gets_in_when_the_hold_ends,
@@ -291,7 +291,7 @@ on_stores!(sentinel cluster redlock: (
     a_kept_lock_is_not_passed_on,
 ));
 
-/// Fails if the hold is counted by a timer of ours: it must outlive the process.
+/// Fails if a timer of the process ends the hold: it must outlive the process.
 #[tokio::test]
 async fn the_server_counts() {
     let server = Server::start();

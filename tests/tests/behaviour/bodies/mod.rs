@@ -1,4 +1,4 @@
-//! What happens to the body of a locked call: it is alone, and each way out of it frees the lock.
+//! The body of a locked call: it is alone, and each way out of it frees the lock.
 
 mod at_least;
 mod concurrency;
@@ -15,14 +15,14 @@ use leasehold::LockError;
 use leasehold_tests::probe::Probe;
 use leasehold_tests::wait;
 
-/// A call waits for so long for the answer to its release, with a ttl of ten seconds or more.
+/// Time that a call waits for the answer to its release, with a ttl of ten seconds or more.
 const RELEASE: Duration = Duration::from_secs(1);
 
-/// Less than the ttl of each lock whose release is waited for.
+/// Less than the ttl of each lock whose release is awaited.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Fails if `key` is locked after a call that released it, and that began at `asked`. On a busy
-/// machine the release may have no answer in time. The engine then repeats it in the background.
+/// Fails if `key` is still locked after a call that released it and began at `asked`. On a busy
+/// machine, the release may have no answer in time. The engine then repeats it in the background.
 pub(crate) async fn is_released(probe: &dyn Probe, key: &str, asked: Instant) {
     let answered = asked.elapsed() < RELEASE;
     let locked = probe.exists(key);
@@ -30,7 +30,7 @@ pub(crate) async fn is_released(probe: &dyn Probe, key: &str, asked: Instant) {
     wait::until_async(key, SOON, || !probe.exists(key)).await;
 }
 
-/// Calls until a body has begun: on a busy machine a short lease may be over before.
+/// Repeats the call until a body has begun. On a busy machine, a short lease may end before that.
 async fn begun<T>(call: impl AsyncFn() -> Result<T, LockError>) -> Result<T, LockError> {
     loop {
         match call().await {

@@ -20,14 +20,14 @@ use tokio::time::sleep;
 use super::{begun, is_released};
 
 const TTL: Duration = Duration::from_secs(20);
-/// Longer than any call here may take that does not hang.
+/// Longer than any call here takes unless it hangs.
 const HANG: Duration = Duration::from_secs(10);
-/// Time for what must not happen to happen.
+/// Time given to events that must not happen.
 const PAUSE: Duration = Duration::from_millis(20);
 
 type Result<T = ()> = std::result::Result<T, LockError>;
 
-/// Fences, from the outermost call inwards.
+/// Returns the fences, from the outermost call inwards.
 #[distributed_lock(key = "k", ttl = "20s", reentrant, guard = lock, pool = pool)]
 async fn nest(pool: &LockPool, depth: u32) -> Result<Vec<Option<Fence>>> {
     lock.check()?;
@@ -41,7 +41,7 @@ async fn nest(pool: &LockPool, depth: u32) -> Result<Vec<Option<Fence>>> {
     Ok(fences)
 }
 
-/// Fails if a nested call takes the lock anew, or if an inner end releases it.
+/// Fails if a nested call takes the lock again, or if the end of an inner call releases it.
 async fn a_recursive_call_enters(store: &Store) {
     let (pool, asked) = (store.pool().await, Instant::now());
     let fences = wait::within("a recursion", HANG, nest(&pool, 5)).await;
@@ -52,7 +52,7 @@ async fn a_recursive_call_enters(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if the inner call's end releases the lock that the outer call goes on to need.
+/// Fails if the inner call's end releases the lock that the outer call still needs.
 async fn only_the_outermost_call_releases(store: &Store) {
     let (pool, asked) = (store.pool().await, Instant::now());
     let request = || pool.lock("k").ttl(TTL).reentrant();
@@ -103,8 +103,8 @@ impl Ledger for Outer {
     }
 }
 
-/// Fails if the path is lost in a trait object or across an await that moves the task to another
-/// thread.
+/// Fails if the call path is lost in a trait object, or across an await that moves the task to
+/// another thread.
 async fn through_trait_objects_and_awaits(store: &Store) {
     let pool = store.pool().await;
     let ledger: Box<dyn Ledger + Send + Sync> = Box::new(Outer(Box::new(Inner)));
@@ -114,7 +114,7 @@ async fn through_trait_objects_and_awaits(store: &Store) {
     }
 }
 
-/// Says which call is inside.
+/// Counts the calls inside, and asserts that there is at most one.
 #[derive(Default)]
 struct Inside(AtomicU32);
 
@@ -126,8 +126,8 @@ impl Inside {
     }
 }
 
-/// Fails if branches of a `join!` overlap, or if a nested call takes turns with the calls it is
-/// nested in.
+/// Fails if branches of a `join!` overlap, or if a nested call takes turns with the calls around
+/// it.
 async fn branches_take_turns(store: &Store) {
     let (pool, asked) = (store.pool().await, Instant::now());
     let (all, within_two) = (Inside::default(), Inside::default());
@@ -162,8 +162,8 @@ async fn branches_take_turns(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if a branch waits for its turn for longer than its `wait`, or takes a turn that comes too
-/// late. Fails also if a branch waits although it is to try once.
+/// Fails if a branch waits for its turn longer than its `wait`, or takes a turn that comes too
+/// late. Also fails if a branch waits although it must try only once.
 async fn a_turn_has_a_budget(store: &Store) {
     let (pool, asked) = (store.pool().await, Instant::now());
     let request = || pool.lock("k").ttl(TTL).reentrant();
@@ -186,7 +186,7 @@ async fn a_turn_has_a_budget(store: &Store) {
         let patient = async {
             sleep(PAUSE).await;
             let ended = request().wait(HANG).run(async {}).await;
-            // A turn that is free is taken, whatever the budget.
+            // A free turn is taken with any budget.
             request().wait(Duration::ZERO).run(async {}).await?;
             ended
         };
@@ -209,7 +209,7 @@ async fn a_turn_has_a_budget(store: &Store) {
             }
             other => panic!("{other:?}"),
         }
-        // The other branch has its turn for as long as this one waits.
+        // The other branch keeps its turn as long as this one waits.
         assert!(took < 5 * budget + excuse.so_far(), "{took:?}");
         patient.expect("its turn comes");
         assert!(store.probe.exists("k"), "released by a branch");
@@ -220,7 +220,7 @@ async fn a_turn_has_a_budget(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if a branch that was dropped while it waited, or in its turn, keeps the turn.
+/// Fails if a branch dropped while it waits, or during its turn, keeps the turn.
 async fn a_dropped_branch_gives_its_turn_back(store: &Store) {
     let pool = store.pool().await;
     let request = || pool.lock("k").ttl(TTL).reentrant();
@@ -251,8 +251,7 @@ async fn a_dropped_branch_gives_its_turn_back(store: &Store) {
     outer.expect("free").expect("all turns came back");
 }
 
-/// Fails if a spawned task inherits the path: it would run beside the body that it was spawned
-/// from.
+/// Fails if a spawned task inherits the call path: it would run beside the body that spawned it.
 async fn a_spawned_task_is_not_inside(store: &Store) {
     let pool = store.pool().await;
     let mut spawned = None;
@@ -273,7 +272,7 @@ async fn a_spawned_task_is_not_inside(store: &Store) {
     assert_eq!(waited.expect("no panic"), Ok(1));
 }
 
-/// Locks the same key again, without the flag.
+/// Locks the same key again, without the flag `reentrant`.
 #[distributed_lock(key = "k", ttl = "20s", wait = "10s", pool = pool)]
 async fn plain(pool: &LockPool) -> Result {
     Ok(())
@@ -307,15 +306,15 @@ async fn without_the_flag_it_is_a_deadlock(store: &Store) {
         expect_deadlock(&again().acquire().await.expect_err("nested"), held_at);
         expect_deadlock(&again().run(async {}).await.expect_err("nested"), held_at);
         expect_deadlock(&plain(&pool).await.expect_err("nested"), held_at);
-        // What entered holds it as well, and the place is still that of the lock.
+        // An entered call holds the lock as well, and the reported place is still that of the lock.
         let deeper = again()
             .reentrant()
             .run(plain(&pool))
             .await
             .expect("it enters");
         expect_deadlock(&deeper.expect_err("nested"), held_at);
-        // Shorter than a round trip to anywhere: the shortest of many, so that a busy machine does
-        // not count.
+        // The answer takes less than any round trip. Only the shortest of many counts, so that a
+        // busy machine does not matter.
         let mut shortest = HANG;
         for _ in 0..100 {
             let started = Instant::now();
@@ -328,8 +327,7 @@ async fn without_the_flag_it_is_a_deadlock(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if another key, or the same key of another pool's namespace, is taken for the one that is
-/// held.
+/// Fails if another key, or the same key in another pool's namespace, is taken for the held one.
 async fn other_keys_and_pools_are_locked_anew(store: &Store) {
     let pool = store.pool().await;
     let other = LockPool::connect("memory://reentrant-other")
@@ -339,7 +337,7 @@ async fn other_keys_and_pools_are_locked_anew(store: &Store) {
         let asked = Instant::now();
         let inner = pool.lock("j").ttl(TTL).reentrant().run(async {
             assert!(store.probe.exists("j"), "locked on its own");
-            // Around the other key, into the first.
+            // Enters the first key from inside the other one.
             nest(&pool, 1).await?;
             nest(&other, 0).await
         });
@@ -350,7 +348,7 @@ async fn other_keys_and_pools_are_locked_anew(store: &Store) {
     });
     let fences = outer.await.expect("free");
     assert_eq!(fences.len(), 1);
-    // Another pool on the same store is another process: it is refused.
+    // Another pool on the same store counts as another process: its call is refused.
     let twin = store.pool().await;
     let refused = pool
         .lock("k")
@@ -364,7 +362,7 @@ async fn other_keys_and_pools_are_locked_anew(store: &Store) {
     );
 }
 
-/// Fails if a guard puts its key on the path. A guard can be sent to another task, and what runs
+/// Fails if a guard puts its key on the call path. A guard can be sent to another task, and code
 /// beside it is not inside of it.
 async fn a_guard_is_not_a_body(store: &Store) {
     let pool = store.pool().await;
@@ -377,31 +375,32 @@ async fn a_guard_is_not_a_body(store: &Store) {
     guard.release().await.expect("held until now");
 }
 
-/// The shortest lease.
+/// Runs with the shortest lease.
 #[distributed_lock(key = "k", ttl = "100ms", on_lost = "continue", pool = pool)]
 async fn outlive(pool: &LockPool) -> Result<[Result; 3]> {
-    // The turn of the first never ends, and the second waits for it, until both are told.
+    // The first call's turn never ends, and the second waits for it, until both are notified of the
+    // loss.
     let endless = pool
         .lock("k")
         .ttl(TTL)
         .reentrant()
         .run(std::future::pending());
     let waiting = pool.lock("k").ttl(TTL).reentrant().run(async {});
-    // In a join of its own, each branch is only polled when it is woken itself.
+    // `woken` polls each branch only when the branch itself is woken.
     let (first, second) = tokio::join!(woken(endless), woken(waiting));
     let late = pool.lock("k").ttl(TTL).reentrant().run(async {}).await;
-    // What is no part of this body any more takes the lock like any other.
+    // A call that is no longer part of this body takes the lock like any other.
     plain(pool).await?;
     Ok([first, second, late])
 }
 
-/// Polls the future only when its own waker was called.
+/// Polls the future only after its own waker was called.
 async fn woken<T>(future: impl Future<Output = T>) -> T {
     let mut only: FuturesUnordered<_> = std::iter::once(future).collect();
     only.next().await.expect("there is one")
 }
 
-/// Fails if nested calls go on when the lease that they share is lost.
+/// Fails if nested calls continue after their shared lease is lost.
 async fn a_lost_lease_is_seen_inside(store: &Store) {
     let pool = store.pool().await;
     let results = wait::within("the lost lease", HANG, begun(|| outlive(&pool))).await;
@@ -410,8 +409,8 @@ async fn a_lost_lease_is_seen_inside(store: &Store) {
     }
 }
 
-/// Fails if a call waits on for a turn that does not come: the guard that has it does not let go
-/// when the lease is lost.
+/// Fails if a call keeps waiting for a turn that never comes: the guard that has the turn keeps it
+/// after the lease is lost.
 async fn a_lost_lease_ends_the_wait_for_a_turn(store: &Store) {
     let pool = store.pool().await;
     let body = async || {
@@ -432,7 +431,7 @@ async fn outlived<T>(pool: &LockPool, body: impl Future<Output = T>) -> Result<T
     Ok(body.await)
 }
 
-/// Fails if the inner body of a lost lease is polled, where the outer body is dropped.
+/// Fails if the inner body of a lost lease is polled although the outer body is dropped.
 async fn a_lost_lease_drops_the_inner_body(store: &Store) {
     let pool = store.pool().await;
     let request = |ttl| pool.lock("k").ttl(ttl).reentrant();
@@ -464,13 +463,13 @@ on_stores!(sentinel cluster: (
     a_lost_lease_is_seen_inside,
 ));
 
-// Its locks have no fences.
+// Redlock's locks have no fences.
 on_stores!(redlock: (
     only_the_outermost_call_releases,
     a_lost_lease_is_seen_inside,
 ));
 
-/// Fails if entering sends anything: nothing comes through here.
+/// Fails if entering sends a request: the proxy lets nothing through here.
 #[tokio::test]
 async fn entering_needs_no_store() {
     let server = Server::start();
@@ -491,7 +490,7 @@ async fn entering_needs_no_store() {
     assert_eq!(outer.await.expect("free").expect("it enters").len(), 4);
 }
 
-/// Fails if two tasks that hold different keys see each other's path, on one thread.
+/// Fails if two tasks on one thread, which hold different keys, see each other's call path.
 #[tokio::test]
 async fn tasks_on_one_thread_have_their_own_paths() {
     let pool = LockPool::connect("memory://reentrant-threads")

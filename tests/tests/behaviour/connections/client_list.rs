@@ -1,4 +1,4 @@
-//! What operators see of a pool in `CLIENT LIST`.
+//! Connections of a pool, as operators see them in `CLIENT LIST`.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use redis::cmd;
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// The names of the connections that have one.
+/// Returns the names of the named connections.
 fn names(probe: &RedisProbe) -> Vec<String> {
     let list: String = probe.run(cmd("CLIENT").arg("LIST"));
     let names = list.lines().filter_map(|line| {
@@ -28,7 +28,7 @@ fn is_ours(name: &str) -> bool {
     name.starts_with("leasehold:") && name.ends_with(&end) && name.matches(':').count() == 2
 }
 
-/// Each of these servers has so many connections of ours, and no other that has a name.
+/// Fails unless each of these servers has `count` connections of ours, and no other named ones.
 #[track_caller]
 fn expect<'a>(probes: impl IntoIterator<Item = &'a RedisProbe>, count: usize) {
     for probe in probes {
@@ -41,7 +41,7 @@ fn expect<'a>(probes: impl IntoIterator<Item = &'a RedisProbe>, count: usize) {
     }
 }
 
-/// Fails if a connection has no name, if it loses it when it is replaced, or if the password shows.
+/// Fails if a connection has no name, loses it when it is replaced, or shows the password.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_connection_of_a_pool_is_named() {
     let server = ServerOptions::new().password("hunter2").start();
@@ -83,7 +83,7 @@ async fn nodes_of_a_quorum_and_of_a_cluster_see_the_name() {
     drop(pool);
 }
 
-/// Fails if a server that does not know the commands is of no use.
+/// Fails if the pool cannot use a server that does not know the commands.
 #[tokio::test]
 async fn a_server_without_the_commands_serves() {
     let server = ServerOptions::new()

@@ -1,5 +1,5 @@
-//! Threads and executors out of the ordinary harm no other caller. The engine does a part of its
-//! work on callers' threads.
+//! Unusual threads and executors harm no other caller. The engine does a part of its work on
+//! callers' threads.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -17,7 +17,7 @@ use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
 
 const TTL: Duration = Duration::from_secs(60);
-/// Longer than any call here may take that does not hang.
+/// Longer than any call here may take without hanging.
 const LIMIT: Duration = Duration::from_secs(20);
 
 type Acquire = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
@@ -36,8 +36,8 @@ async fn is_free(pool: &LockPool, key: &str) {
     guard.expect("free").release().await.expect("held");
 }
 
-/// Fails if a guard that is dropped at its thread's very end is kept, or takes the pool's engine
-/// with it. The thread cannot enter a runtime any more.
+/// Fails if a guard dropped at the very end of its thread is kept, or takes the pool's engine with
+/// it. The thread can no longer enter a runtime.
 async fn a_guard_that_a_thread_keeps_to_its_very_end_is_released(store: &Store) {
     thread_local! {
         static KEPT: RefCell<Option<LockGuard>> = const { RefCell::new(None) };
@@ -46,10 +46,10 @@ async fn a_guard_that_a_thread_keeps_to_its_very_end_is_released(store: &Store) 
     let other = acquire(&pool, "other").await.expect("free");
     let guarded = pool.clone();
     let ended = tokio::task::spawn_blocking(move || {
-        // A thread that knows of no runtime.
+        // A thread outside of any runtime.
         let thread = thread::spawn(move || {
             KEPT.with(|kept| {
-                // Begun before anything of the runtime's is, so ended after it.
+                // Initialized before the runtime's thread-locals, so destroyed after them.
                 let mut kept = kept.borrow_mut();
                 *kept = Some(without_executor(acquire(&guarded, "kept")).expect("free"));
             });
@@ -79,7 +79,7 @@ fn without_executor<T>(mut future: Pin<Box<dyn Future<Output = T> + Send>>) -> T
     }
 }
 
-/// A waker as of an executor that is gone.
+/// A waker that panics, like that of an ended executor.
 #[derive(Default)]
 struct Panics {
     woken: AtomicBool,
@@ -92,8 +92,8 @@ impl Wake for Panics {
     }
 }
 
-/// Fails if such a waker ends the call of another caller, keeps those behind it from being woken,
-/// or takes the engine with it.
+/// Fails if a panicking waker ends the call of another caller, keeps those behind it from being
+/// woken, or takes the engine with it.
 async fn a_waker_that_panics_harms_nobody_else(store: &Store) {
     let pool = store.pool().await;
     let first = acquire(&pool, "key").await.expect("free");
@@ -121,13 +121,13 @@ async fn a_waker_that_panics_harms_nobody_else(store: &Store) {
     is_free(&pool, "another").await;
 }
 
-/// Fails if calls wait for a call that is not polled again, or are not told.
+/// Fails if calls wait for a call that nobody polls again, or do not get their answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_waits_for_a_caller_that_is_not_polled_again() {
     const CALLS: usize = 8;
     let server = Server::start();
     let probe = server.probe();
-    // What is not sent at once is not sent again for long.
+    // If a request is not sent at once, it is not sent again for a long time.
     let builder = LockPool::builder().url(server.url()).io_timeout(2 * LIMIT);
     let pool = builder.connect().await.expect("it answers");
     for _ in 0..50 {
@@ -150,7 +150,7 @@ async fn nobody_waits_for_a_caller_that_is_not_polled_again() {
     }
 }
 
-/// Fails if calls that are answered before they have to wait keep the thread to themselves.
+/// Fails if calls with immediate answers keep the thread to themselves.
 #[tokio::test]
 async fn calls_that_are_answered_at_once_let_other_tasks_run() {
     for keys in [&["one"][..], &["one", "two"]] {
@@ -165,7 +165,7 @@ async fn others_run_beside_calls_for(keys: &[&str]) {
         .expect("a pool");
     let ran = Arc::new(AtomicUsize::new(0));
     let other = Arc::clone(&ran);
-    // There is one thread, and it is this task's unless that lets it go.
+    // There is only one thread, which this task must yield to the other.
     let other = tokio::spawn(async move {
         loop {
             other.fetch_add(1, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! A server that forgets its scripts again and again is sent their source.
+//! The source of the scripts is sent to a server that forgets them again and again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +38,7 @@ impl Storm {
         }
     }
 
-    /// Ends it; how often the scripts were flushed.
+    /// Ends the storm. Returns the number of flushes.
     fn end(mut self) -> u64 {
         self.over.store(true, Ordering::Relaxed);
         let thread = self.thread.take().expect("it is ended once");
@@ -52,7 +52,7 @@ impl Drop for Storm {
     }
 }
 
-/// How often a command was called.
+/// Returns the number of calls of a command.
 fn calls(probe: &RedisProbe, command: &str) -> u64 {
     let stats: String = probe.run(cmd("INFO").arg("commandstats"));
     let start = format!("cmdstat_{command}:calls=");
@@ -66,7 +66,7 @@ async fn single(pool: &LockPool, id: u32) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if a lock is to be had only by luck while another client flushes all scripts, or if a
+/// Fails if a lock is available only by luck while another client flushes all scripts, or if a
 /// lease is lost by it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storm_of_flushes_costs_no_lock_and_no_lease() {
@@ -96,7 +96,7 @@ async fn a_storm_of_flushes_costs_no_lock_and_no_lease() {
     assert!(sources > 10, "the source was sent {sources} times only");
 }
 
-/// The bytes that the server has received from a pool that connects.
+/// Returns the number of bytes that the server receives from a connecting pool.
 async fn bytes_to_connect(server: &Server) -> u64 {
     let received = || -> u64 {
         let stats: String = server.probe().run(cmd("INFO").arg("stats"));
@@ -125,7 +125,7 @@ async fn scripts_are_sent_to_a_server_without_them() {
     );
 }
 
-/// Fails if the source is sent for good, or after a single flush, which costs its length each time.
+/// Fails if the source is sent for good, or after a single flush. Each time costs its whole length.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_flush_is_answered_by_loading_the_scripts() {
     let server = Server::start();
@@ -142,7 +142,7 @@ async fn one_flush_is_answered_by_loading_the_scripts() {
     assert_eq!(calls(&probe, "eval"), 0);
 }
 
-/// Fails if a user that may not send the source is out for good after a storm.
+/// Fails if a user without the right to send the source is locked out for good after a storm.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_without_eval_gets_its_locks_back_after_the_storm() {
     let server = Server::start();
@@ -157,7 +157,7 @@ async fn a_user_without_eval_gets_its_locks_back_after_the_storm() {
     let pool = wait::connected(LockPool::builder().url(&url)).await;
     let storm = Storm::begin(&server);
     for id in 0..3 {
-        // By luck, or not; never refused for good.
+        // The lock may be available by luck. If not, the refusal must not be final.
         if let Err(error) = single(&pool, id).await {
             let LockError::Unavailable { source } = &error else {
                 panic!("{error:?}");

@@ -1,7 +1,7 @@
-//! Whichever runtime hears of answers, and whatever becomes of it: all calls are told.
+//! All calls get their answers, no matter which runtime reads them and what becomes of it.
 //!
-//! A task on the runtime of one caller hears of the answers to all. These tests block that runtime,
-//! end it, or call from places that have none.
+//! A task on the runtime of one caller reads the answers to all. These tests block that runtime,
+//! end it, or call from places without a runtime.
 
 use std::future::Future;
 use std::pin::pin;
@@ -21,16 +21,16 @@ use redis::cmd;
 use tokio::runtime::{Builder, Runtime};
 
 const TTL: Duration = Duration::from_secs(60);
-/// Longer than any call here may take that does not hang.
+/// Longer than any call here may take without hanging.
 const LIMIT: Duration = Duration::from_secs(20);
 
 async fn pool(server: &Server) -> LockPool {
     pool_at(&server.url()).await
 }
 
-/// A pool on any store.
+/// Returns a pool on any store.
 pub(crate) async fn pool_at(url: &str) -> LockPool {
-    // What is left lying is not asked again for long.
+    // An unread answer is not requested again for a long time.
     let builder = LockPool::builder().url(url).io_timeout(2 * LIMIT);
     builder.connect().await.expect("it answers")
 }
@@ -41,18 +41,19 @@ async fn pair(pool: &LockPool, key: &str) {
     guard.expect("free").release().await.expect("held");
 }
 
-/// A runtime whose only thread is the one that calls it.
+/// Returns a runtime whose only thread is the calling one.
 pub(crate) fn small() -> Runtime {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime")
 }
 
-/// From now on the present thread has a lower priority than the keeper, which then works for it.
+/// Lowers the priority of this thread below that of the keeper, which then works for it.
 fn lower_this_thread() {
     rustix::process::nice(1).expect("each thread may be nicer");
 }
 
-/// Fails if threads of low priority wait for ever, make usual ones wait, or leave something behind.
+/// Fails if threads of low priority wait for ever, make normal ones wait, or leave something
+/// behind.
 #[test]
 fn threads_of_low_priority_are_served_beside_usual_ones() {
     let server = Server::start();
@@ -88,20 +89,20 @@ fn threads_of_low_priority_are_served_beside_usual_ones() {
     });
 }
 
-/// Fails if a thread of low priority waits for the listener of a runtime that nothing drives.
+/// Fails if a thread of low priority waits for the listener of an idle runtime.
 #[test]
 fn a_thread_of_low_priority_waits_for_no_idle_listener() {
-    /// The keeper looks each 20 ms after what it asks for other threads. Without that the
-    /// connection's own timers go off first, after more than a second for each pair.
+    /// The keeper checks every 20 ms the requests that it has sent for other threads. Without these
+    /// checks the connection's own timers go off first, after more than a second for each pair.
     const SLOW: Duration = Duration::from_secs(4);
     let server = Server::start();
     let idle = small();
     let pool = idle.block_on(pool(&server));
-    // From now on that runtime listens, and does nothing more.
+    // From now on that runtime is the listener, and does nothing more.
     idle.block_on(pair(&pool, "first"));
     let (mut took, excuse) = (Duration::ZERO, Excuse::begin());
     for _ in 0..5 {
-        // The keeper looks no more when nothing is under way.
+        // The keeper stops its checks when no request is under way.
         thread::sleep(Duration::from_millis(200));
         thread::scope(|scope| {
             let low = scope.spawn(|| {
@@ -116,7 +117,7 @@ fn a_thread_of_low_priority_waits_for_no_idle_listener() {
     assert!(took < SLOW + excuse.so_far(), "{took:?}");
 }
 
-/// Fails if the keeper begins a call that is over: a thread of low priority began it, and a usual
+/// Fails if the keeper begins an abandoned call: a thread of low priority began it, and a normal
 /// thread has given it up.
 #[test]
 fn a_call_that_changes_threads_is_given_up_in_its_turn() {
@@ -141,18 +142,18 @@ fn a_call_that_changes_threads_is_given_up_in_its_turn() {
     });
 }
 
-/// Fails if callers of one runtime wait for another that hears of answers, when all its workers are
+/// Fails if callers of one runtime wait while all workers of the runtime that reads the answers are
 /// blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_a_runtime_that_is_blocked() {
-    /// A release that hears nothing ends after a second.
+    /// A release without an answer ends after a second.
     const SLOW: Duration = Duration::from_millis(800);
     let server = Server::start();
     let blocked = Duration::from_millis(1500);
     calls_go_on_beside_a_blocked_runtime(&pool(&server).await, blocked, SLOW).await;
 }
 
-/// Fails as the test above, on any store. The other runtime is blocked for `length`. A call that
+/// Fails like the test above, on any store. The other runtime is blocked for `length`. A call that
 /// takes longer than `slow` meanwhile counts as late.
 pub(crate) async fn calls_go_on_beside_a_blocked_runtime(
     pool: &LockPool,
@@ -170,7 +171,7 @@ pub(crate) async fn calls_go_on_beside_a_blocked_runtime(
     }
     let end = Arc::new(AtomicBool::new(false));
     let other = Runtime::new().expect("a runtime");
-    // The first call's runtime hears.
+    // The runtime of the first call reads the answers.
     let first = pool.clone();
     let heard = other.spawn(async move { pair(&first, "first").await });
     heard.await.expect("no panic");
@@ -186,7 +187,7 @@ pub(crate) async fn calls_go_on_beside_a_blocked_runtime(
                 tokio::spawn(pairs(pool, format!("a{number}"), end))
             })
             .collect();
-        // Both are in full swing.
+        // Both runtimes are busy by then.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let (blocked, excuse) = (Blocked::all(&other), Excuse::begin());
         tokio::time::sleep(length).await;
@@ -198,7 +199,7 @@ pub(crate) async fn calls_go_on_beside_a_blocked_runtime(
         }
         late += usize::from(slow + excuse.so_far() < longest);
     }
-    // The machine may have stood still once.
+    // The machine may have stalled once.
     assert!(late <= 1, "{late} of 5 times");
     end.store(true, Ordering::SeqCst);
     for task in theirs {
@@ -207,7 +208,7 @@ pub(crate) async fn calls_go_on_beside_a_blocked_runtime(
     other.shutdown_background();
 }
 
-/// Fails if callers wait for a worker of their runtime that is blocked, while another is not.
+/// Fails if callers wait for one blocked worker of their runtime while another is free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_one_worker_that_is_blocked() {
     const TASKS: usize = 8;
@@ -240,7 +241,7 @@ async fn nobody_waits_for_one_worker_that_is_blocked() {
     }
 }
 
-/// Fails if the requests of a runtime that ends stay on the server, or if the next runtime waits.
+/// Fails if the requests of an ending runtime stay on the server, or if the next runtime waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_runtime_that_ends_in_mid_request_leaves_nothing() {
     const RUNTIMES: usize = 100;
@@ -252,8 +253,8 @@ async fn a_runtime_that_ends_in_mid_request_leaves_nothing() {
         let (pool, asked) = (pool.clone(), Arc::clone(&asked));
         let ended = tokio::task::spawn_blocking(move || {
             let runtime = small();
-            // The first call's runtime hears. After so many polls all calls that were begun are
-            // dropped.
+            // The runtime of the first call reads the answers. All started calls are dropped after
+            // `number % 8` polls.
             runtime.block_on(pair(&pool, "first"));
             for task in 0..16 {
                 let (pool, asked) = (pool.clone(), Arc::clone(&asked));
@@ -274,14 +275,14 @@ async fn a_runtime_that_ends_in_mid_request_leaves_nothing() {
     }
     let asked = asked.load(Ordering::SeqCst);
     assert!(RUNTIMES < asked, "{asked} calls are too few");
-    // The first is removed long before the ttl is over.
+    // The first one must be gone long before its ttl is over.
     wait::until_async("nothing is left", LIMIT, || {
         probe.keys("lock:*-*").is_empty()
     })
     .await;
 }
 
-/// Fails if the calls of short runtimes on one pool wait for those that have ended.
+/// Fails if the calls of short-lived runtimes on one pool wait for ended runtimes.
 #[test]
 fn short_runtimes_share_a_pool() {
     let server = Server::start();
@@ -294,7 +295,7 @@ fn short_runtimes_share_a_pool() {
                 pair(&pool, &format!("{}", number % 3)).await;
             }
         });
-        // A call that waits for the keeper to look waits for a second.
+        // A call that waits for the next check of the keeper waits for a second.
         let most = Duration::from_millis(500) + excuse.so_far();
         slow += usize::from(most < began.elapsed());
     }
@@ -308,7 +309,7 @@ fn runtimes_at_once_share_a_pool() {
     runtimes_at_once(&small().block_on(pool(&server)));
 }
 
-/// Fails as the test above, on any store.
+/// Fails like the test above, on any store.
 pub(crate) fn runtimes_at_once(pool: &LockPool) {
     const RUNTIMES: usize = 4;
     const PAIRS: usize = 300;
@@ -354,14 +355,14 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Fails if calls need a runtime to be told.
+/// Fails if calls need a runtime to get their answers.
 #[test]
 fn threads_without_a_runtime_are_told() {
     let server = Server::start();
     calls_without_a_runtime(&small().block_on(pool(&server)));
 }
 
-/// Fails as the test above, on any store.
+/// Fails like the test above, on any store.
 pub(crate) fn calls_without_a_runtime(pool: &LockPool) {
     thread::scope(|scope| {
         for number in 0..4 {
@@ -376,14 +377,14 @@ pub(crate) fn calls_without_a_runtime(pool: &LockPool) {
     });
 }
 
-/// Fails if calls need a runtime that can hear of sockets.
+/// Fails if calls need a runtime with an I/O driver.
 #[test]
 fn a_runtime_without_sockets_will_do() {
     let server = Server::start();
     calls_without_sockets(&small().block_on(pool(&server)));
 }
 
-/// Fails as the test above, on any store.
+/// Fails like the test above, on any store.
 pub(crate) fn calls_without_sockets(pool: &LockPool) {
     let runtime = Builder::new_current_thread().enable_time().build();
     runtime.expect("a runtime").block_on(async {
@@ -391,11 +392,11 @@ pub(crate) fn calls_without_sockets(pool: &LockPool) {
             pair(pool, "key").await;
         }
     });
-    // The keeper is still told where further calls come later.
+    // The keeper must still be notified of later calls from another runtime.
     small().block_on(pair(pool, "key"));
 }
 
-/// How many connections the server has taken since it began.
+/// Returns the number of connections that the server has accepted since it began.
 fn connections(probe: &RedisProbe) -> u64 {
     let info: String = probe.run(cmd("INFO").arg("stats"));
     let mut lines = info.lines();
@@ -405,20 +406,21 @@ fn connections(probe: &RedisProbe) -> u64 {
         .expect("a number")
 }
 
-/// Fails if a connection counts as silent because the runtime that hears of its answers does not
-/// run. The answer to the `PING` of an idle connection then lies unread.
+/// Fails if a connection counts as silent because the runtime that reads its answers does not run.
+/// The answer to the `PING` of an idle connection then lies unread.
 #[test]
 fn an_idle_runtime_costs_no_connection() {
-    /// A connection is asked after 15 s, and is silent after an `io_timeout` more.
+    /// An idle connection gets a `PING` after 15 s, and counts as silent after another
+    /// `io_timeout`.
     const IDLE: Duration = Duration::from_secs(20);
-    /// A busy machine answers sooner.
+    /// Even a busy machine answers sooner.
     const SILENT: Duration = Duration::from_secs(3);
     let server = Server::start();
     let probe = server.probe();
     let runtime = small();
     let builder = LockPool::builder().url(server.url()).io_timeout(SILENT);
     let pool = runtime.block_on(builder.connect()).expect("it answers");
-    // The machine may stand still once.
+    // The machine may stall once.
     let replaced = (0..2).all(|_| {
         runtime.block_on(pair(&pool, "key"));
         let before = connections(&probe);
@@ -428,8 +430,8 @@ fn an_idle_runtime_costs_no_connection() {
     assert!(!replaced, "each time");
 }
 
-/// Fails if the pool does not notice that an idle connection has ended, where the server has no
-/// push for it.
+/// Fails if the pool does not notice the end of an idle connection to a server without push
+/// messages.
 #[test]
 fn an_ended_connection_is_replaced_at_once() {
     let server = ServerOptions::new()
@@ -444,14 +446,14 @@ fn an_ended_connection_is_replaced_at_once() {
     kill.arg("KILL").arg("TYPE").arg("NORMAL");
     let killed: u32 = probe.run(kill.arg("SKIPME").arg("YES"));
     assert_eq!(killed, 1, "the pool's");
-    // Long before it is asked whether it still works.
+    // Long before the next test of the connection.
     runtime.block_on(wait::until_async("it is replaced", LIMIT / 2, || {
         before < connections(&probe)
     }));
     runtime.block_on(pair(&pool, "key"));
 }
 
-/// Fails if a task that takes one lock after the other keeps its runtime from its timers.
+/// Fails if a task that takes one lock after the other blocks the timers of its runtime.
 #[test]
 fn timers_go_off_beside_a_hot_loop() {
     async fn ticks(hot: impl Future<Output = ()>) -> usize {
@@ -472,7 +474,7 @@ fn timers_go_off_beside_a_hot_loop() {
         let mutex = tokio::sync::Mutex::new(());
         let long = Duration::from_millis(300);
         let mut least = (0, usize::MAX);
-        // Other tests may have the processors during one half.
+        // Other tests may use the processors during one of the two halves.
         for _ in 0..5 {
             let locks = async {
                 let began = Instant::now();

@@ -1,4 +1,4 @@
-//! The pool comes back by itself, and what it held is still held.
+//! The pool reconnects automatically, and still holds its locks.
 
 use std::time::{Duration, Instant};
 
@@ -12,9 +12,9 @@ use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
 use redis::cmd;
 
-/// Of a lease that is renewed.
+/// The ttl of a renewed lease.
 const TTL: Duration = Duration::from_secs(6);
-/// Of a lease that is not, or that lasts over restarts.
+/// The ttl of a lease without renewal, or of one that outlasts restarts.
 const LEASE: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -22,7 +22,7 @@ async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url)).await
 }
 
-/// Takes and releases a lock; the pool may need a moment to come back.
+/// Takes and releases a lock. The pool may need a moment to reconnect.
 async fn works(pool: &LockPool, key: &str) {
     let request = pool.lock(key).ttl(LEASE).wait(PATIENCE);
     let acquired = request.acquire().await;
@@ -31,26 +31,27 @@ async fn works(pool: &LockPool, key: &str) {
     released.unwrap_or_else(|error| panic!("{key}: {error}"));
 }
 
-/// A lock that is renewed.
+/// Takes a lock with a watchdog.
 async fn hold(pool: &LockPool, key: &str, ttl: Duration) -> LockGuard {
     let request = pool.lock(key).ttl(ttl).watchdog().wait(PATIENCE);
     request.acquire().await.expect("free")
 }
 
-/// Gives it back. Fails if it was lost.
+/// Releases the lock. Fails if it was lost.
 async fn leave(held: LockGuard, what: &str) {
     let ended = held.check().and(held.release().await);
     assert_eq!(ended, Ok(()), "{what}");
 }
 
-/// Kills all connections but the probe's, once there are some: the pool may just replace its own.
+/// Kills all connections except the probe's, after waiting for the first: the pool may be replacing
+/// its own.
 async fn kill_all(probe: &RedisProbe) {
     let killed = || kill_clients(probe) >= 1;
     wait::until_async("the pool is connected", PATIENCE, killed).await;
 }
 
 fn kill_clients(probe: &RedisProbe) -> u32 {
-    // A pool that listens for its turn counts as a subscriber.
+    // A pool that waits for its turn counts as a subscriber.
     let kill = |kind: &str| -> u32 {
         let mut kill = cmd("CLIENT");
         kill.arg("KILL").arg("TYPE").arg(kind);
@@ -59,7 +60,7 @@ fn kill_clients(probe: &RedisProbe) -> u32 {
     kill("NORMAL") + kill("PUBSUB")
 }
 
-/// Fails if a broken connection is kept, or if a call fails that has time to try again.
+/// Fails if a broken connection is kept, or if a call with time for another try fails.
 #[tokio::test]
 async fn killed_connections_are_replaced() {
     let server = Server::start();
@@ -73,7 +74,7 @@ async fn killed_connections_are_replaced() {
     leave(held, "killed connections").await;
 }
 
-/// The first ttl. It doubles until the machine was quiet enough for the outage to be judged.
+/// The first ttl. It doubles until the machine is quiet enough for a verdict.
 const SHORT: Duration = Duration::from_secs(2);
 
 /// While an attempt to connect hangs, the next one begins after a quarter of the `io_timeout`.
@@ -110,7 +111,7 @@ async fn a_lease_survives_an_outage_of_two_fifths_of_its_ttl() {
     }
 }
 
-/// Whether the machine was quiet enough to judge the outage.
+/// Returns true if the machine was quiet enough for a verdict on the outage.
 async fn outage(
     pool: &LockPool,
     proxy: &Proxy,
@@ -122,7 +123,7 @@ async fn outage(
     let length = ttl * 2 / 5;
     let (started, excuse) = (Instant::now(), Excuse::begin());
     let held = hold(pool, key, ttl).await;
-    // The lease counts from when it was asked for.
+    // The lease counts from the time of its request.
     let asked_before = started.elapsed();
     tokio::time::sleep(phase).await;
     let began = Instant::now();
@@ -130,17 +131,17 @@ async fn outage(
     tokio::time::sleep(length).await;
     proxy.pass();
     let longer = began.elapsed().saturating_sub(length);
-    // Long enough that a lost lease would show.
+    // Long enough to reveal a lost lease.
     tokio::time::sleep(ttl).await;
     // A third of the ttl lies between two renewals. A connection and a renewal are a chain of some
-    // twenty wakes, and few of them are the latest.
+    // twenty wakes, and few of them are as late as the latest.
     let planned = ttl / 3 + length + NEXT_ATTEMPT;
     let judged = planned + asked_before + longer + excuse.longest() * 8 < ttl;
     if judged {
         let what = format!("{key}: outage {kind} after {phase:?} of a ttl of {ttl:?}");
         leave(held, &what).await;
     } else {
-        // Well or not.
+        // The lock may be lost.
         let _ = held.release().await;
     }
     judged
@@ -160,7 +161,7 @@ fn begin_outage(proxy: &Proxy, kind: u64) {
     }
 }
 
-/// Fails if the pool needs to be made anew after a restart, or loses a lease that survived on disk.
+/// Fails if a new pool is needed after a restart, or if a lease that survived on disk is lost.
 #[tokio::test]
 async fn a_restarted_server_is_found_again() {
     let mut server = ServerOptions::new().append_only().start();
@@ -187,7 +188,7 @@ async fn a_restarted_server_is_found_again() {
     works(&pool, "up-again").await;
 }
 
-/// Fails if a lock that a restart has lost is believed to be held, or is set again.
+/// Fails if a lock that a restart has lost still counts as held, or is set again.
 #[tokio::test]
 async fn a_lock_that_the_server_forgot_is_lost() {
     let mut server = Server::start();
@@ -201,7 +202,7 @@ async fn a_lock_that_the_server_forgot_is_lost() {
     assert!(!probe.exists("forgotten"), "a renewal made it anew");
 }
 
-/// Fails if scripts are loaded once for good.
+/// Fails if scripts are loaded only once.
 #[tokio::test]
 async fn flushed_scripts_are_loaded_again() {
     let server = Server::start();
@@ -265,7 +266,7 @@ async fn an_old_server_without_hello_will_do() {
     leave(held, "an old server").await;
 }
 
-/// Fails if a new connection forgets the password, the database, or the socket.
+/// Fails if a new connection loses the password, the database, or the socket.
 #[tokio::test]
 async fn a_new_connection_is_as_the_first() {
     let guarded = ServerOptions::new().password("p@ss/wörd").databases(4);

@@ -1,5 +1,5 @@
-//! The connection is replaced when it is of no use, and only then. There is no storm, no lease is
-//! lost and no call fails.
+//! The connection is replaced only when it no longer works, without a storm of connections, a lost
+//! lease or a failed call.
 
 use std::time::{Duration, Instant};
 
@@ -12,9 +12,9 @@ use leasehold_tests::wait;
 use leasehold_tests::worker::{Event, Job, Scenario, Worker};
 use redis::cmd;
 
-/// Of a lease that is renewed.
+/// The ttl of a renewed lease.
 const TTL: Duration = Duration::from_secs(6);
-/// Of a lease that is not.
+/// The ttl of a lease without renewal.
 const LEASE: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(30);
 
@@ -22,7 +22,7 @@ async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url)).await
 }
 
-/// A pool for which a busy machine is no outage.
+/// Connects a pool that does not take a busy machine for an outage.
 async fn connect_patiently(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url).io_timeout(LEASE)).await
 }
@@ -39,7 +39,7 @@ fn code(error: &LockError) -> &'static str {
     }
 }
 
-/// The number behind `name` in a section of `INFO`; zero where it is not mentioned.
+/// Returns the number behind `name` in a section of `INFO`, or zero if it is missing.
 fn info(probe: &RedisProbe, section: &str, name: &str) -> u64 {
     let text: String = probe.run(cmd("INFO").arg(section));
     let (_, after) = text.split_once(name).unwrap_or_default();
@@ -55,14 +55,15 @@ fn replicate(probe: &RedisProbe, host: &str, port: &str) {
     probe.run::<()>(cmd("REPLICAOF").arg(host).arg(port));
 }
 
-/// The present connections end in nothing, without a word to the client; new ones work.
+/// Closes the server side of the present connections without notifying the client. New connections
+/// work.
 async fn swallow(proxy: &Proxy, probe: &RedisProbe) {
     proxy.half_open();
     let gone = || info(probe, "clients", "connected_clients:") == 1;
     wait::until_async("only the probe is left", LONG, gone).await;
 }
 
-/// Fails if a connection to a server that became a replica is replaced as fast as connecting goes.
+/// Fails if a connection to a server that became a replica is replaced without a pause.
 #[tokio::test]
 async fn a_demoted_master_is_not_stormed() {
     let primary = ServerOptions::new().option("repl-diskless-sync-delay", &["0"]);
@@ -112,19 +113,19 @@ async fn a_lease_outlives_its_connection(lane: u32, phase: Duration) {
     swallow(&proxy, &probe).await;
     let other = take(&pool, "other", LONG).await;
     drop(other);
-    // Long enough that a lost lease would show.
+    // Long enough to reveal a lost lease.
     tokio::time::sleep(TTL + Duration::from_secs(1)).await;
     held.release()
         .await
         .unwrap_or_else(|error| panic!("lane {lane}, swallowed after {phase:?}: {error}"));
 }
 
-/// Fails if what was asked on a silent connection is not asked again on the next.
+/// Fails if requests on a silent connection are not repeated on the next one.
 #[tokio::test]
 async fn one_try_outlives_its_connection() {
     let server = Server::start();
     let (proxy, probe) = (Proxy::start(server.address()), server.probe());
-    // A quarter of it passes until the connection counts as silent.
+    // The connection counts as silent after a quarter of it.
     let pool = LockPool::builder().url(proxy.url()).io_timeout(TTL);
     let pool = wait::connected(pool).await;
     for number in 0..5 {
@@ -136,7 +137,7 @@ async fn one_try_outlives_its_connection() {
     }
 }
 
-/// Fails if only a caller finds out that an idle connection has ended in nothing.
+/// Fails if only a call detects that an idle connection is dead.
 #[tokio::test]
 async fn an_idle_connection_is_asked_and_replaced() {
     let server = Server::start();
@@ -161,14 +162,15 @@ async fn an_idle_connection_is_asked_and_replaced() {
     drop(pool);
 }
 
-/// Moves the clock of this runtime, and of the pool on it.
+/// Moves the clock of this runtime, and of its pool.
 async fn pass_time(span: Duration) {
     tokio::time::pause();
     tokio::time::advance(span).await;
     tokio::time::resume();
 }
 
-/// Fails if a time-out that no clock can count panics later, or one of zero fails every call.
+/// Fails if a time-out beyond the range of the clock panics later, or if one of zero fails every
+/// call.
 #[tokio::test]
 async fn a_time_out_that_makes_no_sense_is_refused() {
     for url in ["memory://", "redis://127.0.0.1:1/"] {
@@ -182,8 +184,8 @@ async fn a_time_out_that_makes_no_sense_is_refused() {
     }
 }
 
-/// Fails if the pool asks at the speed of the network for scripts that may not be loaded, or if no
-/// log says why.
+/// Fails if the pool requests forbidden scripts at the speed of the network, or if no log names the
+/// reason.
 #[tokio::test]
 async fn scripts_that_may_not_be_loaded_again() {
     let server = Server::start();
@@ -200,7 +202,7 @@ async fn scripts_that_may_not_be_loaded_again() {
     probe.run::<()>(cmd("SCRIPT").arg("FLUSH"));
     probe.run::<()>(cmd("CONFIG").arg("RESETSTAT"));
 
-    // Not refused by the first answer, so that the fault has its two seconds.
+    // Repeated after each refusal, so that the fault lasts two seconds.
     let end = Instant::now() + Duration::from_secs(2);
     while Instant::now() < end {
         let request = pool.lock("refused").ttl(TTL).wait(TTL);
@@ -214,7 +216,7 @@ async fn scripts_that_may_not_be_loaded_again() {
     let opened = connections(&probe);
     assert!(opened < 60, "{opened} connections in two seconds");
 
-    // What the last attempt to connect said stands until the next.
+    // The error of the last attempt to connect stands until the next attempt.
     allow("+script|load");
     let end = Instant::now() + LONG;
     while let Err(error) = pool.lock("allowed").ttl(TTL).wait(TTL).acquire().await {
@@ -223,7 +225,7 @@ async fn scripts_that_may_not_be_loaded_again() {
     }
 }
 
-/// Fails if a process that always has a next caller of its own never lets another process in.
+/// Fails if a process that always has another call waiting never lets another process in.
 #[tokio::test]
 async fn a_busy_process_lets_others_in() {
     let server = Server::start();

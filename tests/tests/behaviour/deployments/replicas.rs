@@ -1,4 +1,4 @@
-//! `replicas`: a lock counts only once so many replicas have it.
+//! `replicas`: a lock counts only when this many replicas have it.
 
 use std::time::{Duration, Instant};
 
@@ -17,10 +17,10 @@ use redis::cmd;
 const TTL: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// For an answer: a busy machine wakes each thread of a call up to two seconds late.
+/// Limit for an answer: a busy machine wakes each thread of a call up to two seconds late.
 const IO_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// For the replicas: an eighth of that.
+/// Limit for the replicas: an eighth of the limit for an answer.
 const ACKNOWLEDGED: Duration = Duration::from_millis(500);
 
 /// A master and two replicas in step with it.
@@ -70,7 +70,7 @@ fn code(error: &LockError) -> &str {
     }
 }
 
-/// Fails if a lock that counts is missing on a replica that had to confirm it.
+/// Fails if a counted lock is missing on a replica whose confirmation it needed.
 #[tokio::test(flavor = "multi_thread")]
 async fn with_enough_replicas_all_of_them_have_the_lock() {
     let group = Group::start();
@@ -91,8 +91,8 @@ async fn with_enough_replicas_all_of_them_have_the_lock() {
     }
 }
 
-/// Requirement 19. Fails if an acquisition counts that a replica has not confirmed, or if it leaves
-/// its key.
+/// Requirement 19. Fails if an acquire counts although a replica has not confirmed it, or if it
+/// leaves its key behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn too_few_replicas_are_an_error_every_time() {
     let group = Group::start();
@@ -112,7 +112,7 @@ async fn too_few_replicas_are_an_error_every_time() {
                 .expect("no panic")
                 .expect_err("it does not count");
             assert_eq!(code(&error), "replicas", "{error}");
-            // The other replica may be late too where the machine is.
+            // On a late machine the other replica may be late too.
             let is_late = ACKNOWLEDGED < excuse.so_far();
             let told = error.to_string().contains("1 replicas confirmed");
             assert!(told || is_late, "{error}");
@@ -120,15 +120,15 @@ async fn too_few_replicas_are_an_error_every_time() {
         let probe = group.master.probe();
         let left = || probe.keys("lock:[0-9]*").len();
         wait::until_async("the keys are removed", PATIENCE, || left() == 0).await;
-        // A removal that is known to be behind its acquire is final, and not repeated until the ttl
-        // is over.
+        // A removal known to come after its acquire is final. It is not repeated for the rest of
+        // the ttl.
         let scripts = || {
             let stats: String = probe.run(cmd("INFO").arg("commandstats"));
             let mut lines = stats.lines().map(str::to_owned);
             lines.find(|line| line.starts_with("cmdstat_evalsha"))
         };
         let mut is_quiet = false;
-        // On a busy machine a removal may be repeated because its answer is late. Those that go on
+        // On a busy machine a removal may be repeated because its answer is late. Endless removals
         // would leave no such pause.
         for _ in 0..4 {
             let before = scripts();
@@ -148,7 +148,7 @@ async fn too_few_replicas_are_an_error_every_time() {
         .expect("released");
 }
 
-/// Fails if `all` means none where there are none.
+/// Fails if `all` is satisfied when there are no replicas.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_any_replica_all_is_an_error() {
     let server = Server::start();
@@ -158,7 +158,7 @@ async fn without_any_replica_all_is_an_error() {
     assert_eq!(code(&error), "replicas");
     // The builder has precedence.
     let pool = wait::connected(builder(url).replicas(0)).await;
-    // The lock that did not count is being removed.
+    // The lock that did not count is still being removed.
     let guard = pool.lock("k").ttl(TTL).wait(PATIENCE).acquire().await;
     guard
         .expect("no replica is wanted")
@@ -167,7 +167,7 @@ async fn without_any_replica_all_is_an_error() {
         .expect("released");
 }
 
-/// Fails if a call that has time does not try again when the replica is back.
+/// Fails if a call with time left does not try again when the replica is back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_comes_back_in_time_is_waited_for() {
     let group = Group::start();
@@ -186,8 +186,8 @@ async fn a_replica_that_comes_back_in_time_is_waited_for() {
     guard.release().await.expect("released");
 }
 
-/// Fails if a renewal counts that the replicas do not have. The body would run on with a lease that
-/// a fail-over forgets.
+/// Fails if a renewal counts although the replicas do not have it. The body would run on with a
+/// lease that a fail-over forgets.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_that_too_few_have_does_not_count() {
     let group = Group::start();
@@ -196,7 +196,7 @@ async fn a_renewal_that_too_few_have_does_not_count() {
     let request = pool.lock("k").ttl(ttl).watchdog();
     let guard = request.wait(PATIENCE).acquire().await;
     let guard = guard.expect("free");
-    // Renewed once, so renewals work.
+    // One renewal shows that renewals work.
     let handle = guard.handle();
     let first = leasehold::__test::deadline(&handle);
     let deadline = || leasehold::__test::deadline(&handle);
@@ -211,7 +211,7 @@ async fn a_renewal_that_too_few_have_does_not_count() {
         "told {} ns after the pause",
         told - paused
     );
-    // On the master the renewals have taken place: the key is there, and is removed.
+    // The master has carried out the renewals: the key is there, and must be removed.
     drop(guard);
     let gone = || !group.has("lock:k");
     wait::until_async("the key is removed", ttl * 3 / 4, gone).await;
@@ -239,7 +239,7 @@ async fn the_permission_to_wait_is_asked_for() {
     wait::until_async("the key is removed", PATIENCE, || !group.has("lock:k")).await;
 }
 
-/// Fails if nonsense is taken, or the text does not say what to write.
+/// Fails if nonsense is accepted, or if the text does not name the valid values.
 #[tokio::test(flavor = "multi_thread")]
 async fn mistakes_are_told() {
     for (url, says) in [
@@ -259,8 +259,9 @@ async fn mistakes_are_told() {
     assert!(matches!(error, LockError::Config { .. }), "{error:?}");
 }
 
-/// Fails if a pool that connects while a replica is away takes the rest for all. In a fail-over the
-/// replica that is promoted leaves the old master, which serves on: its locks would be lost.
+/// Fails if a pool that connects while a replica is away takes the other ones for all. In a
+/// fail-over the promoted replica leaves the old master, which still serves: its locks would be
+/// lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_replicas_are_those_that_sentinels_know() {
     let _place = room::enter();
@@ -294,7 +295,7 @@ fn replicas_that_are_away_and_forgotten_are_found() {
     fails_with("ReplicasAwayForgotten", test);
 }
 
-/// A load during a fail-over. For a second before it, what is written reaches no replica.
+/// Runs a load during a fail-over. In the second before it, no write reaches a replica.
 async fn fail_over(replicas: &str, random: &mut Random) -> Ended {
     let _place = room::enter();
     let mut deployment = Deployment::start();
@@ -308,7 +309,7 @@ async fn fail_over(replicas: &str, random: &mut Random) -> Ended {
     for replica in deployment.replicas() {
         replica.pause();
     }
-    // What is under way to a paused process waits for it; so its connections go too.
+    // Data on its way to a paused process waits for it, so its connections are killed too.
     let mut cut = cmd("CLIENT");
     cut.arg("KILL").arg("TYPE").arg("REPLICA");
     assert_eq!(deployment.master().probe().run::<u32>(&cut), 2);
@@ -324,14 +325,15 @@ async fn fail_over(replicas: &str, random: &mut Random) -> Ended {
     load.stop().await
 }
 
-/// Counts the locks that a fail-over loses. Fails if one is lost that all replicas have confirmed.
+/// Counts the locks that a fail-over loses. Fails if a promise is broken that does not depend on
+/// replication.
 async fn overlaps(replicas: &str) -> usize {
     let mut random = Random::seeded("fail-over");
     let ended = fail_over(replicas, &mut random).await;
     ended.overlaps(&format!("replicas = {replicas}"))
 }
 
-/// The measure of the two below: without replicas locks are lost, and the oracle sees it.
+/// Baseline for the two tests below: without replicas locks are lost, and the oracle detects it.
 #[tokio::test(flavor = "multi_thread")]
 async fn overlaps_at_a_fail_over_with_no_replica() {
     for _ in 0..3 {
@@ -342,9 +344,9 @@ async fn overlaps_at_a_fail_over_with_no_replica() {
     panic!("no fail-over lost a lock, so the other figures prove nothing");
 }
 
-/// Of two replicas the Sentinels promote the one that has more, so a master that dies loses
-/// nothing. A master that is only slow is replaced too. It goes on giving locks for a moment, which
-/// the other replica confirms; on a busy machine that happens now and then.
+/// Of two replicas the Sentinels promote the one with more data, so the death of a master loses
+/// nothing. A slow master is replaced too. It grants locks for a moment longer, which the other
+/// replica confirms. On a busy machine that happens now and then.
 #[tokio::test(flavor = "multi_thread")]
 async fn overlaps_at_a_fail_over_with_one_replica() {
     for _ in 0..3 {

@@ -19,14 +19,14 @@ use tokio::net::TcpListener;
 const TTL: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// For an answer: a busy machine wakes each thread of a call up to two seconds late.
+/// Limit for an answer: a busy machine wakes each thread of a call up to two seconds late.
 const IO_TIMEOUT: Duration = Duration::from_secs(4);
 
 async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url).io_timeout(IO_TIMEOUT)).await
 }
 
-/// Takes and releases a lock; the pool may need a moment to follow.
+/// Takes and releases a lock. The pool may need a moment to follow.
 async fn works(pool: &LockPool, key: &str) {
     let acquired = pool.lock(key).ttl(TTL).wait(PATIENCE).acquire().await;
     let guard = acquired.unwrap_or_else(|error| panic!("{key}: {error}"));
@@ -42,7 +42,7 @@ async fn refused(url: &str) -> (String, String) {
     }
 }
 
-/// From now on the Sentinels replace no master because it is late on a busy machine.
+/// Keeps the Sentinels from replacing a master because a busy machine delays it.
 fn is_patient(deployment: &Deployment, url: &str) {
     let password = url.split_once("sentinel_password=");
     let password = password.map_or(String::new(), |(_, password)| format!(":{password}@"));
@@ -55,7 +55,8 @@ fn is_patient(deployment: &Deployment, url: &str) {
     }
 }
 
-/// Fails if the lock is not on the master, or if the credentials of the one are given to the other.
+/// Fails if the lock is not on the master, or if the Sentinels and the servers get each other's
+/// credentials.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_master_that_the_sentinels_name_is_used() {
     for setup in [Setup::new(), Setup::new().passwords("pass-1", "pass-2")] {
@@ -79,8 +80,8 @@ async fn the_master_that_the_sentinels_name_is_used() {
 }
 
 /// Fails if the pool stays with the dead master, if a body outlives its lease, or if fences run
-/// backwards. Overlaps are counted: replication is asynchronous, and a lock that no replica had yet
-/// is lost with the master.
+/// backwards. Overlaps are counted: replication is asynchronous, and a lock that has not reached a
+/// replica is lost with the master.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fail_over_is_followed_under_load() {
     let mut random = Random::seeded("fail-over under load");
@@ -93,7 +94,7 @@ async fn a_fail_over_is_followed_under_load() {
     let dead = deployment.fail_over();
     let before = load.sections();
     wait::until_async("sections after", PATIENCE, || load.sections() > before + 40).await;
-    // The old master comes back as a replica and must not be taken for the master.
+    // The old master comes back as a replica, and must not be used as the master.
     deployment.bring_back(dead);
     let before = load.sections();
     wait::until_async("sections after", PATIENCE, || load.sections() > before + 20).await;
@@ -101,8 +102,8 @@ async fn a_fail_over_is_followed_under_load() {
     ended.overlaps("a fail-over under load");
 }
 
-/// Fails if silence is not enough to ask the Sentinels again, or if the old master is used when it
-/// wakes up.
+/// Fails if silence is not enough to query the Sentinels again, or if the old master is used when
+/// it wakes up.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_hangs_is_left() {
     let deployment = Deployment::start();
@@ -120,7 +121,7 @@ async fn a_master_that_hangs_is_left() {
     works(&pool, "afterwards").await;
 }
 
-/// Fails if a master that was demoted while it stayed up keeps the pool.
+/// Fails if the pool stays with a master that stayed up but was demoted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_is_demoted_is_left() {
     let deployment = Deployment::start();
@@ -131,7 +132,7 @@ async fn a_master_that_is_demoted_is_left() {
     let sentinel = RedisProbe::connect(&format!("redis://127.0.0.1:{sentinel}/"));
     sentinel.run::<()>(cmd("SENTINEL").arg("FAILOVER").arg(MASTER));
     deployment.wait_for_fail_over(old);
-    // Between the two the old master still takes locks, and loses them.
+    // Until its demotion the old master still accepts locks, and then loses them.
     let is_replica = |server: &Server| server.role().as_deref() == Some("slave");
     let demoted = || deployment.replicas().all(is_replica);
     wait::until_async("the old master is demoted", PATIENCE, demoted).await;
@@ -142,8 +143,8 @@ async fn a_master_that_is_demoted_is_left() {
     guard.release().await.expect("released");
 }
 
-/// Fails if a Sentinel that is dead, or takes connections and hangs, keeps the pool from connecting
-/// or from following.
+/// Fails if a dead Sentinel, or a hanging one that accepts connections, keeps the pool from
+/// connecting or following.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_sentinel_is_survived() {
     let mut deployment = Deployment::start();
@@ -158,7 +159,7 @@ async fn a_lost_sentinel_is_survived() {
     works(&connect(&all).await, "one dead and one hung").await;
 }
 
-/// A Sentinel that names whatever it is told to, under whatever epoch.
+/// Starts a Sentinel that names this port as that of the master, with this epoch. Returns its port.
 async fn liar(names: u16, epoch: u64) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -173,7 +174,8 @@ async fn liar(names: u16, epoch: u64) -> u16 {
                 let mut request = [0; 4096];
                 while let Ok(read) = stream.read(&mut request).await {
                     let asked = request[..read].windows(8).any(|part| part == b"SENTINEL");
-                    // The names of the process and of the library come before the questions.
+                    // The client sends the names of the process and of the library before its
+                    // queries.
                     let answer = if asked {
                         answers.as_str()
                     } else {
@@ -189,8 +191,8 @@ async fn liar(names: u16, epoch: u64) -> u16 {
     port
 }
 
-/// Fails if the pool takes a replica for a master because a Sentinel says so, even a replica that
-/// takes writes.
+/// Fails if the pool uses a replica as the master because a Sentinel names it, even if the replica
+/// accepts writes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_is_named_as_master_is_refused() {
     let master = Server::start();
@@ -206,8 +208,7 @@ async fn a_replica_that_is_named_as_master_is_refused() {
     }
 }
 
-/// Fails if a Sentinel that was cut off with the old master outvotes one that knows of the
-/// fail-over.
+/// Fails if Sentinels cut off with the old master outvote one that knows of the fail-over.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_newest_configuration_counts() {
     let (old, new) = (Server::start(), Server::start());
@@ -233,7 +234,7 @@ async fn the_newest_configuration_counts() {
     );
 }
 
-/// Fails if an error does not say what to do.
+/// Fails if an error does not name the remedy.
 #[tokio::test(flavor = "multi_thread")]
 async fn mistakes_are_told() {
     let deployment = Setup::new().passwords("pass-1", "pass-2").start();

@@ -1,5 +1,5 @@
-//! One key, several clients: leasehold excludes every client that takes locks the usual way, and is
-//! excluded by it.
+//! One key, several clients: leasehold and every client that takes locks the usual way exclude each
+//! other.
 
 mod earlier_version;
 mod redis_py;
@@ -19,17 +19,17 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Another client of the convention.
 trait Peer {
-    /// One try for `key`, which is to expire after `ttl`.
+    /// Tries once to take `key`, which must expire after `ttl`.
     fn acquire(&mut self, key: &str, ttl: Duration) -> bool;
-    /// Waits for `key`, at most `PATIENCE`.
+    /// Waits for `key`, for at most `PATIENCE`.
     fn wait_for(&mut self, key: &str) -> bool;
-    /// Releases what it took, if it is still its own.
+    /// Releases its lock, if it still holds it.
     fn release(&mut self) -> bool;
     /// Tries to release another client's lock.
     fn forge(&mut self, key: &str) -> bool;
 }
 
-/// Everything that two clients can do to each other on one key.
+/// Tests everything that two clients can do to each other on one key.
 fn exclude_each_other(peer_of: impl Fn(&Server) -> Box<dyn Peer>) {
     let server = Server::start();
     let mut peer = peer_of(&server);
@@ -54,7 +54,7 @@ fn exclude_each_other(peer_of: impl Fn(&Server) -> Box<dyn Peer>) {
     });
 }
 
-/// Fails if ours overwrites a value that it does not know.
+/// Fails if our client overwrites an unknown value.
 async fn it_excludes_us(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &str) {
     assert!(peer.acquire(wire, TTL));
     match pool.lock(key).ttl(TTL).acquire().await {
@@ -69,7 +69,7 @@ async fn it_excludes_us(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &
     guard.release().await.expect("released");
 }
 
-/// Fails if our value is not a string under the very key, or expires early.
+/// Fails if our value is not a string under exactly this key, or expires early.
 async fn we_exclude_it(
     pool: &LockPool,
     peer: &mut dyn Peer,

@@ -1,7 +1,7 @@
-//! Transfers between accounts by several processes. No money is lost and no call waits in a circle,
-//! kills included.
+//! Transfers between accounts by several processes. No money is lost and no calls deadlock, even if
+//! processes are killed.
 //!
-//! As many moves as a full run:
+//! A full run, with more moves:
 //! `LEASEHOLD_TRANSFERS=10000 cargo test -p leasehold-tests --test behaviour bank_transfers`.
 
 use std::time::{Duration, Instant};
@@ -36,7 +36,8 @@ fn start(url: &str, seed: u64, ttl: Duration) -> Worker {
     Worker::spawn(env!("CARGO_BIN_EXE_worker"), &job)
 }
 
-/// Fails if a transfer has only one of its accounts for itself, or if two wait for each other.
+/// Fails if a transfer has locked only one of its accounts, or if two transfers wait for each
+/// other.
 #[test]
 fn no_money_is_lost() {
     let server = Server::start();
@@ -86,7 +87,7 @@ fn no_money_is_lost_with_kills() {
     println!("{} moves, {kills} kills", bank.moves());
     for worker in workers.iter_mut().flatten() {
         let ended = worker.wait_end(LIMIT);
-        // A busy machine may renew so short a lease too late.
+        // A busy machine may renew such a short lease too late.
         let is_lost = matches!(&ended, Event::Failed { kind, .. } if kind == "Lost");
         let is_excused = is_lost && ttl / 3 < excuse.longest();
         assert!(ended == Event::Done || is_excused, "{ended:?}");

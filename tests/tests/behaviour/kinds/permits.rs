@@ -1,4 +1,4 @@
-//! `permits`: at most so many holders, in every store.
+//! `permits`: a limited number of holders, in every store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(15);
-/// How long a process has to take its turn before the next one gets it.
+/// Time that a process has to take its turn before the next one gets it.
 const CLAIM: Duration = Duration::from_secs(1);
 
 on_every_store_of_leases!(
@@ -133,7 +133,7 @@ async fn each_call_counts_to_its_own_number(store: &Store) {
     drop((third, fourth, guards));
 }
 
-/// Fails if these tests would not see that a call counts to the number of others.
+/// Fails if these tests do not detect a call that uses the number of other calls.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn the_number_of_others_is_found() {
@@ -141,7 +141,7 @@ fn the_number_of_others_is_found() {
     fails_with("GreatestNumberCounts", test);
 }
 
-/// Fails if places that end make room for the smaller number too late, or `retry_after` is the end
+/// Fails if ended places make room for the smaller number too late, or if `retry_after` is the end
 /// of a place that makes no room.
 async fn leases_that_end_make_room_for_the_smaller_number(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
@@ -183,8 +183,7 @@ async fn readers_and_permits_exclude_each_other(store: &Store) {
     guard.release().await.expect("still held");
 }
 
-/// Fails if the place of a holder that never comes back is lost, or free before its lease has
-/// ended.
+/// Fails if the place of a vanished holder is lost, or becomes free before the end of its lease.
 async fn a_dead_holder_gives_its_place_back(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let short = Duration::from_millis(700);
@@ -200,7 +199,7 @@ async fn a_dead_holder_gives_its_place_back(store: &Store) {
     drop((lasting, next));
 }
 
-/// Fails if a call that comes later takes the place for which another process queues.
+/// Fails if a later call takes the place for which another process queues.
 async fn who_comes_first_is_served_first(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let guard = place(&one, 1).acquire().await.expect("free");

@@ -1,4 +1,4 @@
-//! Several keys in one request: what it costs. If one key cannot be had, no other is taken or left.
+//! The cost of several keys in one request. If one key is not available, no other is taken or left.
 
 use std::time::Duration;
 
@@ -16,14 +16,15 @@ use leasehold_tests::wait;
 use redis::cmd;
 
 const TTL: Duration = Duration::from_secs(20);
-/// Longer than any call here may take that does not hang.
+/// Longer than any call here may take without hanging.
 const HANG: Duration = Duration::from_secs(10);
 
-/// A request without an answer for so long is sent again, and so is a release.
+/// Time after which a request or a release without an answer is sent again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long a process has to take its turn before the next one gets it.
+/// Time that a process has to take its turn before the next one gets it.
 const CLAIM: Duration = Duration::from_secs(1);
-/// Of pools that find an answer or a replica missing. A quarter of it passes until then.
+/// The `io_timeout` of pools that must notice a missing answer or replica. That takes a quarter of
+/// it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 async fn connect(url: &str) -> LockPool {
@@ -34,7 +35,7 @@ async fn connect_with_patience(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url).io_timeout(PATIENCE)).await
 }
 
-/// How often the server has run a command, also inside a script.
+/// Returns the number of times that the server has run a command, also inside a script.
 fn calls(probe: &RedisProbe, command: &str) -> u64 {
     let stats: String = probe.run(cmd("INFO").arg("commandstats"));
     let Some((_, rest)) = stats.split_once(&format!("cmdstat_{command}:calls=")) else {
@@ -44,7 +45,7 @@ fn calls(probe: &RedisProbe, command: &str) -> u64 {
     rest[..digits].parse().expect("a number")
 }
 
-/// Fails if other than `count` scripts run while `keys` are taken and released ten times.
+/// Fails unless exactly `count` scripts run while `keys` are taken and released ten times.
 async fn expect_scripts(count: u64, pool: &LockPool, probe: &RedisProbe, keys: &[&str]) {
     let (before, excuse) = (calls(probe, "evalsha"), Excuse::begin());
     for _ in 0..10 {
@@ -82,13 +83,13 @@ async fn behind_sentinels_too() {
     expect_scripts(20, &pool, &probe, &["a", "b"]).await;
 }
 
-/// Fails if keys of one slot cost more than one, or keys of several fail.
+/// Fails if keys of one slot need more than one script, or if keys of several slots fail.
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_cluster_one_slot_is_enough() {
     let cluster = Setup::new().start();
     let pool = connect(&cluster.url()).await;
     let probe = cluster.probe_of("lock:{t}:a");
-    // Releases of a cluster leave in one pipeline, each as a script of its own.
+    // A cluster's releases are sent in one pipeline, each as a separate script.
     let keys = ["{t}:a", "{t}:b", "{t}:c"];
     expect_scripts(40, &pool, probe, &keys).await;
     let all_are_free = || keys.iter().all(|key| !probe.exists(&format!("lock:{key}")));
@@ -100,7 +101,7 @@ async fn in_a_cluster_one_slot_is_enough() {
         assert!(guard.fences().all(|(_, fence)| fence.is_some()));
         guard.release().await.expect("released");
     }
-    // All or nothing there, too.
+    // All or nothing in a cluster too.
     let held = pool.lock("{t}:b").ttl(TTL).acquire().await.expect("free");
     let other = connect(&cluster.url()).await;
     let error = other.lock_all(keys).ttl(TTL).acquire().await;
@@ -109,7 +110,8 @@ async fn in_a_cluster_one_slot_is_enough() {
     held.release().await.expect("released");
 }
 
-/// Fails if a quorum, which has no such step, refuses several keys or leaves some.
+/// Fails if a quorum, which cannot take several keys in one step, refuses them or leaves some
+/// behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quorum_takes_them_one_by_one() {
     let ttl = Duration::from_secs(6);
@@ -130,7 +132,7 @@ async fn a_quorum_takes_them_one_by_one() {
     drop(held);
 }
 
-/// Fails if the first keys are taken, if only for a moment, though a later one is held.
+/// Fails if the first keys are taken, even for a moment, although a later one is held.
 #[tokio::test]
 async fn a_refused_call_writes_nothing() {
     let server = Server::start();
@@ -158,8 +160,8 @@ async fn a_refused_call_writes_nothing() {
     }
 }
 
-/// Fails if a call comes before those that have waited longer for one of its keys, or if it never
-/// gets there.
+/// Fails if a call overtakes others that have waited longer for one of its keys, or if it is never
+/// served.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_for_several_queues_behind_the_others() {
     let server = Server::start();
@@ -214,7 +216,7 @@ async fn a_lost_answer_is_found_again() {
     }
 }
 
-/// Fails if a call that was given up leaves one of its keys: what was on its way is undone, key by
+/// Fails if an abandoned call leaves one of its keys behind. A request on its way is undone, key by
 /// key.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_call_leaves_nothing() {
@@ -245,8 +247,7 @@ async fn a_dropped_call_leaves_nothing() {
     }
 }
 
-/// Fails if a key that a user may not touch, or one with data of another kind, leaves the other
-/// keys locked.
+/// Fails if a forbidden key, or one with data of another kind, leaves the other keys locked.
 #[tokio::test]
 async fn one_that_cannot_be_taken_at_all() {
     let server = Server::start();
@@ -275,7 +276,7 @@ async fn one_that_cannot_be_taken_at_all() {
     guard.expect("free").release().await.expect("released");
 }
 
-/// Fails if locks count that replicas have not confirmed, or stay.
+/// Fails if locks count although the replica has not confirmed them, or if they stay.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_their_copies_none_counts() {
     let master = ServerOptions::new()
@@ -301,8 +302,8 @@ async fn without_their_copies_none_counts() {
     wait::until_async("all are free", HANG, gone).await;
 }
 
-/// Fails if a call that asks after the server has forgotten its scripts is refused, or one that
-/// waits in an outage.
+/// Fails if a call is refused after the server has forgotten its scripts, or after a wait in an
+/// outage.
 #[tokio::test(flavor = "multi_thread")]
 async fn scripts_that_are_gone_and_a_server_that_comes_back() {
     let mut server = Server::start();

@@ -14,11 +14,11 @@ use leasehold_tests::{on_every_store, on_stores};
 use tokio::time::sleep;
 
 const TTL: Duration = Duration::from_secs(20);
-/// Longer than any call here may take that does not hang.
+/// Longer than any call here may take without hanging.
 const HANG: Duration = Duration::from_secs(10);
-/// What a busy machine may add to a bound.
+/// Time that a busy machine may add to a bound.
 const SLACK: Duration = Duration::from_millis(250);
-/// How long a release waits for its answer at most.
+/// Longest wait of a release for its answer.
 const RELEASE: Duration = Duration::from_secs(1);
 
 type Result<T = ()> = std::result::Result<T, LockError>;
@@ -77,7 +77,7 @@ async fn all_or_nothing(store: &Store) {
     let excuse = Excuse::begin();
     assert_eq!(body.await, Ok(2));
     expect_released(store, &[], excuse).await;
-    // Dropped while it waits for the second.
+    // Dropped while it waits for the second key.
     assert!(store.probe.take("b", TTL));
     let waiting = pool.lock_all(["a", "b"]).ttl(TTL).wait(HANG).acquire();
     assert!(tokio::time::timeout(SLACK, waiting).await.is_err());
@@ -85,7 +85,7 @@ async fn all_or_nothing(store: &Store) {
     expect_free(store).await;
 }
 
-/// Fails if each key gets a budget of its own, or if what was taken stays when the budget ends.
+/// Fails if each key gets a separate budget, or if taken keys stay when the budget ends.
 async fn one_budget_for_all(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("a", TTL) && store.probe.take("b", TTL));
@@ -109,7 +109,7 @@ async fn one_budget_for_all(store: &Store) {
     wait::until_async("the first is free", HANG, || held(store) == ["b"]).await;
 }
 
-/// Fails if the keys are not in one order, each once, or if a fence is that of another key.
+/// Fails if the keys are not in a fixed order, each once, or if a fence belongs to another key.
 async fn keys_and_fences(store: &Store) {
     let pool = store.pool().await;
     let mut last: [Option<Fence>; 2] = [None; 2];
@@ -144,7 +144,7 @@ async fn keys_and_fences(store: &Store) {
     assert_eq!(guard.fence(), guard.fence_of("b"));
 }
 
-/// Fails if calls that name the keys in another order can wait for each other in a circle.
+/// Fails if calls that name the keys in different orders can deadlock.
 async fn no_order_of_names_deadlocks(store: &Store) {
     let pools = [store.pool().await, store.pool().await];
     let names = [
@@ -168,7 +168,7 @@ async fn no_order_of_names_deadlocks(store: &Store) {
     calls.expect("each gets its turns");
 }
 
-/// Fails if the guard tells of another lease than that which ends first.
+/// Fails if the guard reports another lease than the one that ends first.
 async fn the_earliest_deadline_counts(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("b", TTL));
@@ -185,7 +185,7 @@ async fn the_earliest_deadline_counts(store: &Store) {
     assert!(remaining + late < TTL, "{remaining:?}");
 }
 
-/// Fails if the test above does not see that the last end is told.
+/// Fails if the test above does not detect that the last end is reported.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn the_latest_deadline_is_found() {
@@ -193,8 +193,8 @@ fn the_latest_deadline_is_found() {
     fails_with("LatestEndTold", test);
 }
 
-/// Fails if a body begins on a lease that is old because its call waited for another key. The lease
-/// may have ended meanwhile or not.
+/// Fails if a body begins on an old lease because its call waited for another key. In one case the
+/// lease has ended meanwhile, in the other it has not.
 async fn old_leases_are_taken_anew(store: &Store) {
     let pool = store.pool().await;
     for (ttl, freed_after) in [(5_000, 7_000), (8_000, 6_000)] {
@@ -210,13 +210,14 @@ async fn old_leases_are_taken_anew(store: &Store) {
         let (guard, ()) = tokio::join!(call, freed);
         let guard = guard.expect("it came free");
         let remaining = guard.remaining() + excuse.so_far();
-        // Half of it is promised; what the scheduler took from it since is not the lock's fault.
+        // The promise is half of it. The scheduler's share of the loss since then is not the lock's
+        // fault.
         assert!(remaining > ttl * 35 / 100, "{remaining:?}");
         guard.release().await.expect("held until now");
     }
 }
 
-/// Fails if a watchdog does not renew what is held while the call waits for the rest.
+/// Fails if a watchdog does not renew the held keys while the call waits for the rest.
 async fn a_watchdog_keeps_what_is_held(store: &Store) {
     let pool = store.pool().await;
     let ttl = Duration::from_secs(6);
@@ -235,7 +236,7 @@ async fn a_watchdog_keeps_what_is_held(store: &Store) {
         kept
     };
     let (guard, kept) = tokio::join!(call, others);
-    // A machine that puts threads aside for long does so with the server's, too.
+    // A machine that suspends threads for long suspends the server's too.
     assert!(
         kept || ttl / 8 < excuse.longest(),
         "the first key was let go"
@@ -303,14 +304,14 @@ async fn the_attribute_takes_an_array(store: &Store) {
     );
 }
 
-/// Fails if a nested call that holds a part of its keys takes them anew, or lets them go.
+/// Fails if a nested call takes the already held part of its keys again, or releases it.
 async fn a_nested_call_takes_the_rest(store: &Store) {
     let pool = store.pool().await;
     let outer = pool.lock("b").ttl(TTL).run(async {
         let all = pool.lock_all(["a", "b", "c"]).ttl(TTL).reentrant();
         let excuse = Excuse::begin();
         let inner = all.run(async { held(store) }).await;
-        // What it has taken itself.
+        // The inner call releases only the keys that it took itself.
         expect_released(store, &["b"], excuse).await;
         inner
     });
@@ -341,7 +342,8 @@ on_stores!(sentinel cluster redlock: (
     a_watchdog_keeps_what_is_held,
 ));
 
-/// Fails if the body goes on when one of its leases is lost, or if the other keys stay locked then.
+/// Fails if the body continues after the loss of one of its leases, or if the other keys then stay
+/// locked.
 #[tokio::test]
 async fn one_lost_lease_ends_the_body() {
     let server = Server::start();

@@ -16,9 +16,9 @@ use tokio::task::JoinSet;
 
 const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(15);
-/// Of a lease that is renewed.
+/// The ttl of a renewed lease.
 const RENEWED: Duration = Duration::from_secs(12);
-/// How long a process has to take its turn before the next one gets it.
+/// Time that a process has to take its turn before the next one gets it.
 const CLAIM: Duration = Duration::from_secs(1);
 
 on_every_store_of_leases!(
@@ -61,7 +61,8 @@ fn contended(result: Result<LockGuard, LockError>) {
     assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
 }
 
-/// Fails if a lock leaves anything. The last release may be answered later than it waits.
+/// Fails if the lock leaves its key behind. The last release may be carried out after its wait for
+/// the answer.
 async fn is_free(store: &Store, key: &str) {
     wait::until_async(key, LONG, || !store.probe.exists(key)).await;
 }
@@ -87,7 +88,7 @@ async fn readers_are_inside_together(store: &Store) {
     is_free(store, "catalog").await;
 }
 
-/// Readers inside, or minus one for a writer.
+/// Enters and leaves a lock. `count` has the readers inside, and is negative with a writer.
 async fn inside(count: &AtomicI64, step: i64) {
     let before = count.fetch_add(step, Ordering::SeqCst);
     let alone = if step < 0 { before == 0 } else { before >= 0 };
@@ -125,14 +126,14 @@ async fn a_writer_is_alone(store: &Store) {
     is_free(store, "mixed").await;
 }
 
-/// Fails if readers that come later overtake a writer, or if the writer is not served when the
-/// readers before it are gone.
+/// Fails if later readers overtake a writer, or if the writer is not served once the readers before
+/// it are gone.
 async fn a_waiting_writer_stops_new_readers(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let excuse = Excuse::begin();
     let reader = read(&one, "k").acquire().await.expect("free");
     let writer = tokio::spawn(write(&two, "k").wait(LONG).acquire());
-    // From the moment that the writer queues a reader that tries once is refused.
+    // Once the writer queues, a reader with a single try is refused.
     let started = Instant::now();
     while let Ok(guard) = read(&one, "k").acquire().await {
         guard.release().await.expect("still held");
@@ -180,14 +181,14 @@ async fn a_writer_is_served_between_readers_that_never_pause(store: &Store) {
     }
 }
 
-/// Fails if the key's life is that of the reader that came last.
+/// Fails if the last reader determines the lifetime of the key.
 async fn a_short_reader_does_not_shorten_a_long_one(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let long = read(&one, "k").acquire().await.expect("free");
     let short = one.lock("k").ttl(Duration::from_millis(300)).shared();
     let short = short.acquire().await.expect("beside the other");
     short.lost().await;
-    // Neither renewed nor released: its share, and nothing else, ends by itself.
+    // Neither renewed nor released, so only its share ends.
     std::mem::forget(short);
     tokio::time::sleep(Duration::from_millis(400)).await;
     contended(write(&two, "k").acquire().await);
@@ -198,8 +199,8 @@ async fn a_short_reader_does_not_shorten_a_long_one(store: &Store) {
     writer.release().await.expect("still held");
 }
 
-/// Fails if a reader that never comes back is waited for longer than its own lease, or if other
-/// readers end with it.
+/// Fails if a writer gets in before the end of a vanished reader's lease, or waits for longer than
+/// that.
 async fn a_dead_reader_ends_with_its_own_lease(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let short = Duration::from_millis(700);
@@ -218,7 +219,7 @@ async fn a_dead_reader_ends_with_its_own_lease(store: &Store) {
     writer.release().await.expect("still held");
 }
 
-/// Fails if a client that knows only the plain lock gets in beside readers, or they beside it.
+/// Fails if a client that knows only the plain lock gets in beside readers, or readers beside it.
 async fn others_find_the_key_held(store: &Store) {
     let pool = store.pool().await;
     let one = read(&pool, "k").acquire().await.expect("free");
@@ -237,7 +238,7 @@ async fn others_find_the_key_held(store: &Store) {
     is_free(store, "k").await;
 }
 
-/// Fails if what is known of one kind of call is said to another.
+/// Fails if a call gets the answer for a call of another kind.
 async fn a_single_try_is_answered_for_what_it_asks(store: &Store) {
     let pool = store.pool().await;
     let reader = read(&pool, "k").acquire().await.expect("free");
@@ -252,7 +253,7 @@ async fn a_single_try_is_answered_for_what_it_asks(store: &Store) {
     reader.release().await.expect("still held");
 }
 
-/// Fails if such a call waits in vain and then finds the store at fault.
+/// Fails if such a call waits in vain and then reports the store as faulty.
 async fn a_single_reader_behind_a_writer_of_its_own_process_is_refused(store: &Store) {
     let pool = store.pool().await;
     let reader = read(&pool, "k").acquire().await.expect("free");
@@ -282,8 +283,7 @@ async fn reads_inside(pool: &LockPool) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if a call path that has a share waits for itself, or gets the whole lock beside other
-/// readers.
+/// Fails if a call path with a share waits for itself, or gets the whole lock beside other readers.
 async fn a_reader_does_not_become_a_writer(store: &Store) {
     let pool = store.pool().await;
     let error = reads(&pool).await.expect_err("a reader is inside: itself");
@@ -315,7 +315,7 @@ async fn a_watched_share_outlives_its_ttl(store: &Store) {
     guard.release().await.expect("still held");
 }
 
-/// Fails if the lock is free for a moment, or if those that wait are not told.
+/// Fails if the lock is free for a moment, or if waiting readers are not notified.
 async fn a_downgrade_lets_readers_in_and_no_writer(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let mut guard = write(&one, "k").acquire().await.expect("free");
@@ -355,7 +355,7 @@ async fn a_downgraded_lock_is_renewed_and_released_as_a_share(store: &Store) {
     writer.expect("released").release().await.expect("held");
 }
 
-/// Fails if a downgrade takes the lock anew.
+/// Fails if a downgrade acquires a lost lock again.
 async fn what_is_lost_is_not_downgraded(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let ttl = Duration::from_millis(300);
@@ -369,7 +369,7 @@ async fn what_is_lost_is_not_downgraded(store: &Store) {
     writer.release().await.expect("untouched");
 }
 
-/// Fails if shares leave something on the server, or are not seen to be lost.
+/// Fails if shares leave something on the server, or if their loss is not noticed.
 #[tokio::test]
 async fn a_share_that_is_taken_away_is_lost_and_leaves_nothing() {
     let server = Server::start();
@@ -389,7 +389,7 @@ async fn a_share_that_is_taken_away_is_lost_and_leaves_nothing() {
     writer.release().await.expect("untouched");
     let again = request().acquire().await.expect("free");
     again.release().await.expect("still held");
-    // The owners of the shares that were taken away end with the shares' ttl.
+    // The owner records of the removed shares expire with the shares' ttl.
     wait::until("nothing else is left", LONG, || {
         probe.keys("*") == ["lock:%leasehold:fence"]
     });

@@ -1,4 +1,4 @@
-//! A server whose memory is full ends no lease of any kind, and takes back every lock.
+//! A server with full memory renews leases of all kinds, and accepts every release.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use leasehold_tests::wait;
 use redis::cmd;
 
 const TTL: Duration = Duration::from_secs(6);
-/// After this time a lease that is not renewed has ended.
+/// After this time, a lease has ended unless it was renewed.
 const OVER: Duration = Duration::from_secs(7);
-/// Before this time no lease has ended by itself that was renewed until now.
+/// Within this time, a lease renewed until now cannot have expired.
 const SOON: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_secs(20);
-/// What is left on the server when all is over.
+/// The only key left on the server in the end.
 const FENCES: &str = "lock:%leasehold:fence";
 
 fn start() -> Server {
@@ -29,12 +29,13 @@ async fn connect(server: &Server) -> LockPool {
     wait::connected(pool).await
 }
 
-/// Fails if more is left than the last fence. On a busy machine a release goes on after its call.
+/// Fails if more is left than the last fence. On a busy machine, a release continues after its
+/// call.
 async fn nothing_is_left(probe: &RedisProbe) {
     wait::until_async("nothing is left", SOON, || probe.keys("*") == [FENCES]).await;
 }
 
-/// The server is full from now on.
+/// From now on, the server counts as full.
 fn fill(probe: &RedisProbe) {
     max_memory(probe, 1);
     let set = probe.try_run::<()>(cmd("SET").arg("k").arg("v"));
@@ -49,7 +50,7 @@ async fn take(request: LockRequest) -> LockGuard {
     request.ttl(TTL).watchdog().acquire().await.expect("free")
 }
 
-/// Fails if a lease of any kind is not renewed, or a lock not taken back.
+/// Fails if a lease of any kind is not renewed, or a lock is not released.
 #[tokio::test]
 async fn what_is_held_is_renewed_and_released() {
     let server = start();
@@ -69,7 +70,7 @@ async fn what_is_held_is_renewed_and_released() {
     nothing_is_left(&probe).await;
 }
 
-/// Fails if a lock of any kind that is to stay is free at its release, or stays for good.
+/// Fails if a lock of any kind that must stay is free at its release, or stays forever.
 #[tokio::test]
 async fn what_is_to_stay_stays() {
     let server = start();
@@ -89,13 +90,13 @@ async fn what_is_to_stay_stays() {
     }
     for key in ["lock:alone", "lock:readers", "lock:places"] {
         let left = || probe.ttl(key).expect("it stays, and it expires");
-        // Its lease would not last so long.
+        // Its lease would not last that long.
         wait::until_async(key, SOON, || TTL < left()).await;
         assert!(left() <= LONG, "{key}: {:?}", left());
     }
 }
 
-/// Fails if a lock does not become a share, or not one that is renewed.
+/// Fails if a lock does not become a share, or if this share is not renewed.
 #[tokio::test]
 async fn a_downgrade() {
     let server = start();
@@ -116,8 +117,8 @@ async fn a_downgrade() {
     nothing_is_left(&probe).await;
 }
 
-/// There is no memory for a new lock. Fails if that is not what its error says, or if it leaves
-/// something. Fails also if a share beside other shares is refused.
+/// Fails if the error of a new lock is not a lack of memory, or if its request leaves something on
+/// the server. Also fails if a share beside other shares is refused.
 #[tokio::test]
 async fn what_is_new_is_refused() {
     let server = start();
@@ -147,7 +148,7 @@ async fn what_is_new_is_refused() {
     }
 }
 
-/// Fails if the last reader's lock is not taken back because a writer waits for it.
+/// Fails if the last reader's lock is not released because a writer waits for it.
 #[tokio::test]
 async fn a_share_for_which_a_writer_waits() {
     let server = start();
@@ -171,8 +172,8 @@ async fn a_share_for_which_a_writer_waits() {
     again.expect("free").release().await.expect("still held");
 }
 
-/// Fails if a share that the server refuses to renew keeps other shares of the same request from
-/// being renewed.
+/// Fails if a share that the server refuses to renew prevents the renewal of other shares in the
+/// same request.
 #[tokio::test]
 async fn one_share_that_is_refused() {
     let server = start();

@@ -1,4 +1,4 @@
-//! Locks that are handed over to another process: pools of one test stand for processes.
+//! Locks handed over to another process. The pools of a test stand for processes.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use leasehold_tests::{on_every_store_of_leases, on_stores};
 use serde_json::Value;
 
 const TTL: Duration = Duration::from_secs(20);
-/// It ends during a test. A busy machine renews it all the same.
+/// Ends during a test unless it is renewed. Even a busy machine renews it in time.
 const SHORT: Duration = Duration::from_secs(12);
-/// Longer than any call here may take that does not hang.
+/// Longer than any call here takes unless it hangs.
 const HANG: Duration = Duration::from_secs(10);
 
 async fn take(pool: &LockPool, ttl: Duration) -> LockGuard {
@@ -21,7 +21,7 @@ async fn take(pool: &LockPool, ttl: Duration) -> LockGuard {
     request.acquire().await.expect("free")
 }
 
-/// Fails if the worker has another fence, does not renew, or does not release.
+/// Fails if the worker gets another fence, does not renew the lock, or does not release it.
 async fn the_worker_has_the_same_lock(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let guard = take(&handler, SHORT).await;
@@ -38,13 +38,13 @@ async fn the_worker_has_the_same_lock(store: &Store) {
     guard.check().expect("it is renewed");
     assert!(store.probe.exists("k"));
     guard.release().await.expect("still held");
-    // Sooner than its lease ends.
+    // Earlier than the end of its lease.
     wait::until_async("it is free", SHORT / 2, || !store.probe.exists("k")).await;
     let later = take(&handler, TTL).await;
     assert!(fence < later.fence(), "{fence:?} {:?}", later.fence());
 }
 
-/// Fails if the first process renews a lock that it has handed over, or releases it.
+/// Fails if the first process renews or releases a lock that it has handed over.
 async fn it_expires_without_a_worker(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let baggage = take(&handler, SHORT).await.hand_over().expect("held");
@@ -59,7 +59,7 @@ async fn it_expires_without_a_worker(store: &Store) {
     take(&worker, TTL).await.release().await.expect("held");
 }
 
-/// Fails if two workers have one lock.
+/// Fails if two workers adopt the same lock.
 async fn it_is_adopted_once(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     for _ in 0..20 {
@@ -78,7 +78,7 @@ async fn it_is_adopted_once(store: &Store) {
     }
 }
 
-/// Fails if a lock that was handed over inside the process before has the wrong token or fence.
+/// Fails if a lock has the wrong token or fence after a hand-over inside the process.
 async fn after_a_hand_over_inside_the_process(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let request = || handler.lock("k").ttl(TTL).wait(HANG);
@@ -99,7 +99,7 @@ async fn after_a_hand_over_inside_the_process(store: &Store) {
     }
 }
 
-/// Fails if a call that waits does not get the lock when the job is done.
+/// Fails if a waiting call does not get the lock when the job is done.
 async fn who_waits_gets_it_from_the_worker(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let guard = take(&handler, TTL).await;
@@ -116,14 +116,14 @@ async fn who_waits_gets_it_from_the_worker(store: &Store) {
     near.and(far).expect("held");
 }
 
-/// The baggage with another value in one field.
+/// Returns the baggage with another value in one field.
 fn altered(baggage: &Baggage, field: &str, value: Value) -> Baggage {
     let mut map = serde_json::to_value(baggage).expect("it goes on a queue");
     map[field] = value;
     serde_json::from_value(map).expect("it comes from the queue, altered")
 }
 
-/// Fails if a lock that no call holds alone is adopted with what stands for its token.
+/// Fails if a lock that no call holds alone is adopted with the constant that replaces its token.
 async fn a_constant_is_no_token(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let baggage = take(&handler, TTL).await.hand_over().expect("held");
@@ -153,7 +153,7 @@ async fn a_constant_is_no_token(store: &Store) {
     assert!(store.probe.exists("k"), "adopted and released");
 }
 
-/// Fails if a worker believes a fence that is not one of the lock's.
+/// Fails if a worker accepts a fence from the baggage that is not the lock's.
 async fn the_fence_is_the_one_of_the_store(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     for forged in [
@@ -172,7 +172,7 @@ async fn the_fence_is_the_one_of_the_store(store: &Store) {
     }
 }
 
-/// Fails if baggage with an impossible value is not refused, or the value's neighbour is adopted.
+/// Fails if baggage with an impossible value is accepted, or adopts the lock of another key.
 async fn impossible_baggage_is_refused(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let baggage = take(&handler, TTL).await.hand_over().expect("held");
@@ -260,7 +260,7 @@ async fn what_cannot_be_handed_over_is_released() {
     }
 }
 
-/// Fails if a lease that is over is handed over.
+/// Fails if an expired lease is handed over.
 #[tokio::test]
 async fn a_lost_lock_is_not_handed_over() {
     let pool = LockPool::connect("memory://").await.expect("here");
@@ -269,7 +269,7 @@ async fn a_lost_lock_is_not_handed_over() {
     assert!(guard.hand_over().expect_err("it is over").is_lost());
 }
 
-/// Fails if baggage of another namespace is looked for in vain.
+/// Fails if the error for baggage of another namespace does not contain that namespace.
 #[tokio::test]
 async fn another_namespace_is_told() {
     let of = |namespace| {
@@ -286,7 +286,7 @@ async fn another_namespace_is_told() {
     adopted.release().await.expect("held");
 }
 
-/// Fails if an adoption waits for ever, or leaves a lock behind, where the store does not answer.
+/// Fails if an adoption waits forever, or leaves a lock behind, when the store does not answer.
 #[tokio::test]
 async fn a_store_that_is_away_is_told() {
     let mut server = leasehold_tests::server::Server::start();
@@ -301,7 +301,7 @@ async fn a_store_that_is_away_is_told() {
     assert!(error.is_unavailable(), "{error}");
 }
 
-/// Fails if these tests would not see that a lock is adopted twice.
+/// Fails if these tests do not detect that two workers adopt one lock.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_lock_that_is_adopted_twice_is_found() {
@@ -311,7 +311,7 @@ fn a_lock_that_is_adopted_twice_is_found() {
     );
 }
 
-/// Fails if these tests would not see that a kept lock is adopted.
+/// Fails if these tests do not detect the adoption of a kept lock.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_kept_lock_that_is_adopted_is_found() {
@@ -319,7 +319,7 @@ fn a_kept_lock_that_is_adopted_is_found() {
     fails_with("ConstantAdopted", test);
 }
 
-/// Fails if these tests would not see that a worker believes its baggage.
+/// Fails if these tests do not detect a worker that trusts the fence in its baggage.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_fence_from_the_baggage_is_found() {
@@ -327,7 +327,7 @@ fn a_fence_from_the_baggage_is_found() {
     fails_with("BaggageBelieved", test);
 }
 
-/// Fails if the value of another client is taken for the lock of the baggage, or is changed.
+/// Fails if the value of another client is adopted as the lock of the baggage, or is changed.
 #[tokio::test]
 async fn the_value_of_another_client_is_not_adopted() {
     let store = Store::redis("foreign_values");
@@ -368,7 +368,7 @@ async fn the_value_of_another_client_is_not_adopted() {
         .expect("held");
 }
 
-/// Fails if these tests would not see that the first process goes on renewing.
+/// Fails if these tests do not detect that the first process continues to renew.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_lock_that_is_still_renewed_is_found() {

@@ -1,4 +1,4 @@
-//! Answers that are lost on the way from a cluster, and from a server that a Sentinel names.
+//! Lost answers of a cluster, and of a server behind a Sentinel.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ async fn behind_a_sentinel() {
     an_acquisition_still_succeeds(&deployment.url(), &[network]).await;
 }
 
-/// Fails if the scene does not see that an acquisition is refused by its own first try.
+/// Fails if the scene does not detect an acquisition refused by its own first try.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_acquisition_that_is_not_idempotent_is_found() {

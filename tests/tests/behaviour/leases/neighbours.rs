@@ -1,4 +1,4 @@
-//! Locks of one pool, one of which goes wrong.
+//! One lost lock beside other locks of the same pool.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use leasehold_tests::wait;
 const TTL: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(30);
 
-/// The locks that are taken away. A batch may have any of the twenty in a row. In none are these
-/// three the mirror of themselves, so answers in the reverse order reach other locks.
+/// The locks taken away. A batch may consist of any consecutive part of the twenty. In none of
+/// these parts are the three symmetric, so answers in reverse order reach other locks.
 const STOLEN: [usize; 3] = [2, 7, 8];
 
-/// Fails if locks that are taken away from a pool cost other locks of it.
+/// Fails if taking locks away from a pool costs it other locks.
 async fn a_lost_lock_costs_no_other(store: &Store) {
     let pool = store.pool().await;
-    // All at once, so that their renewals leave together.
+    // All are taken at once, so that their renewals leave together.
     let taking = (0..20).map(|number| {
         let request = pool.lock(number.to_string()).ttl(TTL).wait(LONG);
         request.watchdog().acquire()
@@ -28,7 +28,7 @@ async fn a_lost_lock_costs_no_other(store: &Store) {
     let operator = store.pool().await;
     for number in STOLEN.map(|number| number.to_string()) {
         if store.url.starts_with("memory://") {
-            // No other client can write there.
+            // No other client can write to memory.
             operator.force_release(&number).await.expect("it answers");
         } else {
             store.probe.steal(&number, LONG);
@@ -37,7 +37,7 @@ async fn a_lost_lock_costs_no_other(store: &Store) {
     let is_lost = |guard: &LockGuard| guard.check().is_err();
     let all_are = || STOLEN.iter().all(|number| is_lost(&held[*number]));
     wait::until_async("the losses", LONG, all_are).await;
-    // Each of the others has ended by then, if it is no longer renewed.
+    // By then, each of the others has expired if it is no longer renewed.
     tokio::time::sleep(TTL * 2).await;
     for (number, guard) in held.into_iter().enumerate() {
         let stolen = STOLEN.contains(&number);
@@ -52,7 +52,7 @@ on_stores!(memory redis sentinel cluster redlock postgres etcd zookeeper: (
     a_lost_lock_costs_no_other,
 ));
 
-/// Fails if the scene does not see that the answers to renewals are taken for each other's.
+/// Fails if the scene does not detect mixed-up answers to renewals.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn mixed_answers_are_found() {

@@ -1,5 +1,4 @@
-//! An acquisition that was given up leaves no lock behind, and one whose reply was lost still
-//! succeeds.
+//! An abandoned acquisition leaves no lock behind, and one with a lost reply still succeeds.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::bodies::is_released;
 
-/// An orphan lives no longer than its ttl, and this much.
+/// Time that an orphan may live beyond its ttl.
 const SLACK: Duration = Duration::from_millis(200);
 const LIMIT: Duration = Duration::from_secs(10);
 const IO_TIMEOUT: Duration = Duration::from_millis(200);
@@ -37,7 +36,7 @@ async fn annotated(pool: &LockPool, key: &str) -> Result<(), LockError> {
     std::future::pending().await
 }
 
-/// How long the key was seen after now, watched for `watch`.
+/// Watches the key for `watch`, and returns the time from the start until it was last seen.
 fn last_seen(probe: &RedisProbe, key: &str, watch: Duration) -> Duration {
     let started = Instant::now();
     let mut last = Duration::ZERO;
@@ -50,7 +49,7 @@ fn last_seen(probe: &RedisProbe, key: &str, watch: Duration) -> Duration {
     last
 }
 
-/// Fails if an acquisition that was dropped in flight is forgotten, or if its release overtakes it.
+/// Fails if an acquisition dropped in flight is forgotten, or if its release overtakes it.
 #[test]
 fn an_acquisition_dropped_at_a_random_moment_leaves_nothing() {
     const TIMES: u32 = 100;
@@ -97,7 +96,7 @@ fn dropped_at_random(server: &Server, thread: u32, times: u32, mut random: Rando
         let patience = random.duration(Duration::from_millis(10));
         let call = annotated(&pool, &key);
         let ended = runtime.block_on(async { tokio::time::timeout(patience, call).await });
-        // A busy machine may have no answer in the time of a call.
+        // On a busy machine, the answer may not come within the time of a call.
         let unanswered = matches!(&ended, Ok(Err(error)) if error.is_unavailable());
         assert!(
             ended.is_err() || unanswered,
@@ -106,14 +105,14 @@ fn dropped_at_random(server: &Server, thread: u32, times: u32, mut random: Rando
         let excuse = Excuse::begin();
         let seen = last_seen(&probe, &key, Duration::from_millis(110));
         let slow_now = seen > Duration::from_millis(100);
-        // On a busy machine it gets the time that the machine has lost.
+        // On a busy machine, it gets additional time for the machine's delays.
         let excused = || wait::try_until(excuse.so_far(), || !probe.exists(&key)).is_some();
         slow += u32::from(slow_now && !excused());
     }
     slow
 }
 
-/// Fails if an acquisition whose outcome is unknown is given up without removing what it may have
+/// Fails if an acquisition with an unknown outcome is abandoned without removing what it may have
 /// set.
 #[test]
 fn a_network_that_fails_at_a_random_moment_leaves_nothing() {
@@ -190,14 +189,13 @@ async fn works_again(pool: &LockPool, key: &str, what: &str) {
     drop(guard.unwrap_or_else(|error| panic!("{what}: does not work again: {error}")));
 }
 
-/// Fails if a repeated acquisition is refused by what its first try has set, or gets a second
-/// fence.
+/// Fails if a repeated acquisition is refused because of its own first try, or gets a second fence.
 #[tokio::test]
 async fn an_acquisition_whose_reply_is_lost_still_succeeds() {
     let server = Server::start();
     tokio::join!(
         reply_lost(&server, After::Cut, 60, NO_OUTAGE),
-        // A silent connection is replaced after a quarter of this.
+        // A silent connection is replaced after a quarter of this time.
         reply_lost(&server, After::Silence, 12, Duration::from_secs(2)),
     );
 }
@@ -215,7 +213,7 @@ async fn reply_lost(server: &Server, after: After, times: u64, io_timeout: Durat
         let request = pool.lock(&*key).ttl(Duration::from_secs(20));
         let acquired = request.wait(Duration::from_secs(20)).acquire().await;
         let guard = acquired.unwrap_or_else(|error| panic!("{key}: {error}"));
-        // On a busy machine the pool may give its connection up before the reply comes.
+        // On a busy machine, the pool may give up its connection before the reply comes.
         missed = number + 1 - proxy.counts().lost;
         let in_time = excuse.so_far() < io_timeout / 4;
         assert!(missed == 0 || !in_time, "{key}: its reply was lost");
@@ -228,7 +226,7 @@ async fn reply_lost(server: &Server, after: After, times: u64, io_timeout: Durat
     assert!(missed < times / 2, "{missed} replies were not lost");
 }
 
-/// Fails if a call that does not queue takes its own lock for another's.
+/// Fails if a call that does not queue mistakes its own lock for another's.
 #[tokio::test]
 async fn without_queueing_a_lost_reply_is_never_contention() {
     let server = Server::start();
@@ -248,7 +246,7 @@ async fn without_queueing_a_lost_reply_is_never_contention() {
     }
 }
 
-/// Fails if a removal is taken for final although the acquisition can still arrive behind it.
+/// Fails if a removal counts as final although the acquisition can still arrive after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acquisition_that_arrives_after_everything_is_removed() {
     let server = Server::start();
@@ -267,10 +265,10 @@ async fn an_acquisition_that_arrives_after_everything_is_removed() {
     }
 }
 
-/// A request is stuck in the network while its connection ends. The caller has given up, or has had
-/// the lock by a second request and has released it.
+/// Delays a request in the network beyond the end of its connection. Until it arrives, the caller
+/// has given up, or has got the lock by a second request and released it.
 async fn arrives_late(probe: RedisProbe, proxy: Proxy, name: String, gives_up: bool) {
-    // Longer than all that comes in between.
+    // Longer than everything in between.
     const LATE: Duration = Duration::from_secs(8);
     let pool = LockPool::builder().url(proxy.url()).namespace(&name);
     let pool = wait::connected(pool).await;
@@ -327,7 +325,7 @@ async fn a_release_that_fails_is_tried_again_and_is_nobodys_error() {
         let ended = returns(&pool, &key, || fail(&proxy, fault)).await;
         let took = started.elapsed();
         assert_eq!(ended, Ok(7), "fault {fault}");
-        // At most a second is spent on a release; the rest is for a busy machine.
+        // A release takes at most a second; the rest is for a busy machine.
         let most = Duration::from_millis(1_300) + excuse.so_far();
         assert!(took < most, "fault {fault}: {took:?}");
         proxy.pass();

@@ -1,4 +1,4 @@
-//! Leases on paused time: an engine on the test's own runtime. Hours pass in milliseconds, and
+//! Leases on paused time, with an engine on the test's own runtime. Hours pass in milliseconds, and
 //! every deadline is met to the millisecond.
 
 use std::future::pending;
@@ -30,8 +30,8 @@ fn assert_close(actual: Duration, expected: Duration) {
     );
 }
 
-/// Fails if the body of a lease without watchdog is dropped before or after its soft end: ttl -
-/// (ttl/100 + 2 ms) - ttl/20.
+/// Fails if the body of a lease without a watchdog is dropped before or after its soft end, which
+/// is `ttl - (ttl/100 + 2 ms) - ttl/20`.
 #[tokio::test(start_paused = true)]
 async fn without_a_watchdog_the_body_is_dropped_at_the_soft_end() {
     let pool = pool().await;
@@ -90,7 +90,7 @@ async fn max_hold_gives_a_healthy_lock_up() {
     assert!(again.is_ok(), "the lock was not released: {again:?}");
 }
 
-/// Fails if `remaining` counts past a renewal or `lost` is not told.
+/// Fails if `remaining` does not count down, or if `lost` does not return after the loss.
 #[tokio::test(start_paused = true)]
 async fn a_guard_counts_down_and_tells_the_loss() {
     let pool = pool().await;
@@ -119,7 +119,7 @@ async fn waiters_are_served_in_their_order() {
             assert_eq!(turn.fetch_add(1, Ordering::Relaxed), place);
             sleep(SECOND).await;
         })));
-        // Only to fix the order of arrival: on this runtime a task runs when another waits.
+        // Fixes the order of arrival: on this runtime, a task runs when another one waits.
         tokio::task::yield_now().await;
     }
     drop(guard);
@@ -129,7 +129,7 @@ async fn waiters_are_served_in_their_order() {
     assert_eq!(turn.load(Ordering::Relaxed), 20);
 }
 
-/// Fails if the budget of a waiter is not hard.
+/// Fails if a wait does not end exactly with its budget.
 #[tokio::test(start_paused = true)]
 async fn waiting_ends_with_its_budget() {
     let pool = pool().await;
@@ -156,7 +156,7 @@ async fn runs_on() -> Result<bool, LockError> {
     Ok(lock.check().is_err())
 }
 
-/// Fails if `on_lost = "continue"` drops the body, or if the handle does not tell it of the loss.
+/// Fails if `on_lost = "continue"` drops the body, or if the handle does not report the loss to it.
 #[tokio::test(start_paused = true)]
 async fn on_lost_continue_lets_the_body_run_on_and_ask() {
     let pool = pool().await;
@@ -164,7 +164,7 @@ async fn on_lost_continue_lets_the_body_run_on_and_ask() {
     assert!(heard, "the handle still called the lease healthy");
 }
 
-/// Fails if a lock of a runtime's engine is believed after that runtime is gone.
+/// Fails if a lock still counts as held after the runtime of its engine is gone.
 #[test]
 fn an_engine_on_a_runtime_ends_with_it() {
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,4 +1,4 @@
-//! Leases in each store while all of its servers stand still.
+//! Leases in each store while all of its servers are stopped.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -59,7 +59,7 @@ impl Servers {
         Self::Zookeeper(Zookeeper::start())
     }
 
-    /// A pool, which waits longer for an answer than any stop lasts.
+    /// Connects a pool that waits longer for an answer than any stop lasts.
     async fn pool(&self) -> LockPool {
         let url = match self {
             Self::Redis(server) => server.url(),
@@ -73,7 +73,7 @@ impl Servers {
         wait::connected(LockPool::builder().url(&url).io_timeout(NO_OUTAGE)).await
     }
 
-    /// Stops all servers that have locks.
+    /// Stops all servers with locks.
     fn pause(&mut self) {
         match self {
             Self::Redis(server) => server.pause(),
@@ -118,7 +118,7 @@ async fn a_lease_counts_from_before_its_request(mut servers: Servers) {
         let left = guard.remaining();
         let end = left + stop + Duration::from_millis(2);
         assert!(end <= TTL * 99 / 100, "{left:?} after {stop:?}");
-        // A busy machine may have let it end.
+        // On a busy machine, the lease may have ended.
         let _ = guard.release().await;
     }
 }
@@ -167,7 +167,7 @@ async fn a_body_ends_before_its_lease(mut servers: Servers) {
         (ended, clock::now())
     };
     let stop = async {
-        // In the middle of a lease that was renewed.
+        // In the middle of a renewed lease.
         tokio::time::sleep(Duration::from_millis(3_500)).await;
         servers.pause();
     };
@@ -175,7 +175,7 @@ async fn a_body_ends_before_its_lease(mut servers: Servers) {
     servers.resume();
     assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
     let trace = trace.lock().expect("no panic");
-    // A thread that was let in may be put aside before it looks at the clock itself.
+    // A thread let in by the gate may be suspended before it reads the clock itself.
     let end = trace.deadline + clock::micros(excuse.so_far());
     assert!(trace.deadline > 0 && trace.polled < end, "{trace:?}");
     assert!(trace.dropped < end, "{trace:?}");
@@ -183,8 +183,8 @@ async fn a_body_ends_before_its_lease(mut servers: Servers) {
     assert!(late < 100_000, "notified {late} us after the lease");
 }
 
-/// Fails if a lease is given up because of a stop of a quarter of its ttl. A busy machine may add
-/// as much; then the round does not count.
+/// Fails if a lease is lost because of a stop of a quarter of its ttl. A busy machine may add the
+/// same delay. Then the round does not count.
 async fn a_short_stop_costs_no_lease(mut servers: Servers) {
     const TTL: Duration = Duration::from_secs(4);
     let pool = servers.pool().await;
@@ -196,7 +196,7 @@ async fn a_short_stop_costs_no_lease(mut servers: Servers) {
         servers.pause();
         tokio::time::sleep(TTL / 4).await;
         servers.resume();
-        // Longer than a lease that is not renewed.
+        // Longer than a lease without renewals.
         tokio::time::sleep(TTL * 5 / 4).await;
         if excuse.longest() < TTL / 4 {
             guard.check().expect("it was renewed");
@@ -225,15 +225,15 @@ async fn a_stop_costs_the_budget_and_no_more(mut servers: Servers) {
         assert!(error.is_unavailable(), "{error}");
         let most = BUDGET + Duration::from_millis(250) + excuse.so_far();
         assert!(took < most, "round {round}: {took:?}");
-        // Far shorter than the ttl of a lock that is left behind.
+        // Far shorter than the ttl of a lock left behind.
         let after = pool.lock("stopped").ttl(TTL).wait(TTL / 2).acquire();
         let after = after.await.expect("nothing is left");
         after.release().await.expect("held");
     }
 }
 
-/// Makes a test of each scene in the brackets for each store before them. `tests/tests/docs/test_names.rs`
-/// reads it.
+/// Generates a test for each scene in the brackets on each store in front of them.
+/// `tests/tests/docs/test_names.rs` parses its calls.
 macro_rules! on_stopped {
     ($($store:ident)+: $names:tt) => {
         $(
@@ -266,14 +266,15 @@ on_stopped!(redis postgres etcd zookeeper: (
     a_short_stop_costs_no_lease,
 ));
 
-// A node that answers late has no vote: the lease counts from a later try.
+// A late node has no vote, so the lease counts from a later try.
 on_stopped!(redlock: (
     a_body_ends_before_its_lease,
     a_short_stop_costs_no_lease,
     a_stop_costs_the_budget_and_no_more,
 ));
 
-/// Fails if the scenes do not see a late deadline, a late poll, a missing renewal, or a late end.
+/// Fails if the scenes do not detect a late deadline, a late poll, a missing renewal, or a late
+/// end.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn broken_leases_are_found() {

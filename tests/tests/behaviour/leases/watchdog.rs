@@ -19,7 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 const LONG: Duration = Duration::from_secs(30);
-/// Before this time no lease of six seconds has ended by itself that was renewed until now.
+/// Within this time, a lease of six seconds renewed until now cannot have expired.
 const SOON: Duration = Duration::from_secs(3);
 
 fn runtime() -> Runtime {
@@ -82,7 +82,7 @@ fn it_keeps_a_short_lease_for_long_while_all_workers_are_blocked() {
     }
 }
 
-/// When a body was polled last and dropped, and when its lease ended at the latest.
+/// The times of a body's last poll and drop, and the latest end of its lease.
 #[derive(Debug, Default)]
 struct Trace {
     polled: u64,
@@ -117,7 +117,7 @@ async fn traced(pool: &LockPool, key: &str, trace: &SharedTrace) -> Result<(), L
     }
 }
 
-/// Fails if the gate is missing, or if an unconfirmed renewal moves the deadline. Fails also if a
+/// Fails if the gate is missing, or if an unconfirmed renewal moves the deadline. Also fails if a
 /// lost lease is only noticed when the store answers.
 async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
     let pool = connect(&proxy.url()).await;
@@ -141,14 +141,14 @@ async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
         "{mode:?}: {lost:?}"
     );
     let trace = trace.lock().expect("no panic");
-    // A thread that was let in by the gate may be put aside before it looks at the clock itself.
+    // A thread let in by the gate may be suspended before it reads the clock itself.
     let end = trace.deadline + clock::micros(excuse.so_far());
     assert!(
         trace.deadline > 0 && trace.polled < end,
         "{mode:?}: {trace:?}"
     );
     assert!(trace.dropped < end, "{mode:?}: {trace:?}");
-    // The caller is told by the end of the lease; the rest is for a busy machine.
+    // The caller is notified by the end of the lease; the rest is for a busy machine.
     let late = Duration::from_micros(returned.saturating_sub(end));
     assert!(
         late < Duration::from_millis(100),
@@ -197,7 +197,8 @@ fn a_loss_is_signalled_in_time_while_all_workers_are_blocked() {
     proxy.set(Mode::BlackHole);
     let excuse = Excuse::begin();
     let mut deadline = u64::MAX;
-    // Asked in this order: a guard that was well after its deadline was well too long.
+    // The order of the checks matters: a guard that is still valid after its deadline was valid too
+    // long.
     while guard.check().is_ok() {
         let late = clock::now().saturating_sub(deadline);
         assert!(
@@ -227,7 +228,7 @@ async fn runs_on(pool: &LockPool, key: &str, fault: impl FnOnce()) -> Result<Loc
     Ok(error)
 }
 
-/// Fails if `on_lost = "continue"` drops the body all the same, or does not tell it.
+/// Fails if `on_lost = "continue"` drops the body anyway, or does not notify it.
 #[tokio::test]
 async fn a_body_may_run_on_without_its_lease_and_is_told() {
     let server = Server::start();
@@ -251,7 +252,7 @@ async fn held_too_long(pool: &LockPool, key: &str) -> Result<(), LockError> {
     pending().await
 }
 
-/// Fails if `max_hold` is forgotten, or ends a lease at its first ttl.
+/// Fails if `max_hold` is ignored, or ends a lease at its first ttl.
 #[tokio::test]
 async fn a_healthy_lease_is_given_up_after_max_hold() {
     let server = Server::start();
@@ -281,7 +282,7 @@ async fn renewed_often(
     Ok(())
 }
 
-/// Fails if the interval is not taken, or if a renewal does not set the whole ttl.
+/// Fails if the interval is ignored, or if a renewal does not set the whole ttl.
 #[tokio::test]
 async fn the_interval_can_be_chosen() {
     let server = Server::start();
@@ -328,7 +329,7 @@ async fn a_lease_counts_from_its_sending() {
     const TTL: u64 = 20_000;
     const DRIFT: u64 = TTL / 100 + 2;
     const DELAY: u64 = 300;
-    // The last one is for the delay's own error.
+    // The last millisecond is for the error of the delay itself.
     const MOST: Duration = Duration::from_millis(TTL - DRIFT - DELAY + 1);
     let ttl = Duration::from_millis(TTL);
     let server = Server::start();
@@ -345,7 +346,7 @@ async fn a_lease_counts_from_its_sending() {
     }
 }
 
-/// Fails if the gate reads a clock that stands still while the process is stopped, or is missing.
+/// Fails if the gate is missing, or reads a clock that stands still while the process is stopped.
 #[test]
 fn a_stopped_process_does_not_go_on_inside() {
     const TTL: Duration = Duration::from_millis(300);
@@ -364,8 +365,8 @@ fn a_stopped_process_does_not_go_on_inside() {
     });
 }
 
-/// A worker that is inside its lock, and when its lease ends. On a busy machine a short lease may
-/// be over before its body begins; then there is another try.
+/// Returns a worker inside its lock, and the time at which its lease ends. On a busy machine, a
+/// short lease may end before its body begins. Then another worker is started.
 fn entered(job: &Job) -> (Worker, u64) {
     let program = env!("CARGO_BIN_EXE_worker");
     for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! Clients that know no queue get their turn on a key that leasehold's processes want all the time.
+//! Clients without a queue get their turn on a key that leasehold's processes request all the time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,12 +17,12 @@ use tokio::task::JoinSet;
 
 const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(60);
-/// How long a pause is.
+/// Length of a pause.
 const PAUSE: Duration = Duration::from_millis(300);
-/// So many sections each client is to get while the callers of leasehold go on.
+/// Number of sections that each client must get while the callers of leasehold continue.
 const ENOUGH: usize = 4;
 
-/// Which client is inside `k`, and whether the test goes on.
+/// Counts the clients inside `k`, and signals the end of the test.
 #[derive(Debug, Default)]
 struct Ground {
     inside: AtomicUsize,
@@ -47,7 +47,7 @@ impl Ground {
     }
 }
 
-/// Calls that follow each other without a pause, until the test is over.
+/// Takes the lock again and again without a pause, until the test is over.
 async fn keep_busy(pool: LockPool, stay: Duration, ground: Arc<Ground>) {
     while !ground.is_over() {
         let guard = pool.lock("k").ttl(TTL).wait(LONG).acquire().await;
@@ -60,8 +60,8 @@ async fn keep_busy(pool: LockPool, stay: Duration, ground: Arc<Ground>) {
     }
 }
 
-/// A client of the convention that tries every `poll`. Returns how many sections it got, and the
-/// longest time without one.
+/// Starts a client of the `SET NX` convention that tries at intervals of `poll`. Returns the number
+/// of its sections, and the longest time without one.
 fn client(
     server: &Server,
     poll: Duration,
@@ -86,8 +86,8 @@ fn client(
     })
 }
 
-/// Lets `pools` with so many tasks each use `k` beside two clients. One of them tries as seldom as
-/// is promised to be enough.
+/// Lets `pools`, with this number of tasks each, use `k` beside two clients. One of the clients
+/// tries at the longest interval that is promised to suffice.
 async fn beside(server: &Server, pools: Vec<LockPool>, tasks: usize) {
     let ground = Arc::<Ground>::default();
     let mut calls = JoinSet::new();
@@ -141,11 +141,11 @@ async fn beside_one_process_of_many_tasks() {
     beside(&server, pools, 4).await;
 }
 
-/// The number of times that processes hand a key on before it is left free.
+/// Number of times that processes hand a key on before it is left free.
 const OFTEN: usize = 4;
 
-/// A call that waits for one long section does not wait for a pause, too. Fails if the key is free
-/// when the holder's release has returned.
+/// A call that waits for one long section does not wait for a pause as well. Fails if the key is
+/// free after the holder's release has returned.
 #[tokio::test]
 async fn a_long_section_makes_no_pause() {
     let server = Server::start();
@@ -169,9 +169,9 @@ async fn a_long_section_makes_no_pause() {
     held.release().await.expect("still held");
 }
 
-/// Lets calls of a process have `k` one after the other, more often and for longer than it is handed
-/// on without a break, and then another process queue. Returns true if the key is free when the
-/// last call has released it. `None`: the machine was too slow for that.
+/// Lets calls of one process have `k` in turn, and then another process queue. The number and the
+/// duration of the calls exceed the limits for handing the key on without a break. Returns true if
+/// the key is free after the last release, or `None` if the machine was too slow.
 async fn left_free_by_one_process(server: &Server) -> Option<bool> {
     let after = Duration::from_secs(1);
     let pool = || {
@@ -192,7 +192,7 @@ async fn left_free_by_one_process(server: &Server) -> Option<bool> {
     let waiting = tokio::spawn(other.lock("k").ttl(TTL).wait(LONG).acquire());
     let queue = cmd("EXISTS").arg("lock:%leasehold:queue:lock:k").to_owned();
     wait::until_async("it waits", LONG, || probe.run::<u8>(&queue) == 1).await;
-    // The use has to last so long.
+    // The use must last this long.
     tokio::time::sleep(after).await;
     let began = Instant::now();
     held.release().await.expect("still held");
@@ -204,8 +204,8 @@ async fn left_free_by_one_process(server: &Server) -> Option<bool> {
     (is_without_a_break && is_in_the_pause).then_some(is_free)
 }
 
-/// Fails if a process that has used a key alone for long enough leaves it to the next process, and
-/// not free for clients that know no queue.
+/// Fails if a process passes a key to the next process after long use alone, instead of leaving it
+/// free for clients without a queue.
 #[tokio::test]
 async fn a_process_that_used_it_alone_leaves_the_key_free() {
     let server = Server::start();
@@ -218,8 +218,8 @@ async fn a_process_that_used_it_alone_leaves_the_key_free() {
     panic!("the machine was too slow ten times");
 }
 
-/// A server on which a lock has just been left free. Processes queue for it: all but one have had
-/// it, and the last one keeps it until `leaves` has a permit.
+/// Brings `server` into a pause: a lock has just been left free. Processes queue for it. All but
+/// one have had it, and the last one keeps it until `leaves` has a permit.
 async fn in_a_pause(
     server: &Server,
     leaves: &Arc<Semaphore>,
@@ -261,8 +261,8 @@ async fn in_a_pause(
     (holder, calls)
 }
 
-/// A key is left free for clients that know no queue. Fails if a call that does not queue takes it,
-/// or is not told how long that lasts. Fails also if such a client finds it held.
+/// A key is left free for clients without a queue. Fails if a call that does not queue takes it, or
+/// gets a `retry_after` longer than the pause.
 #[tokio::test]
 async fn a_single_try_in_a_pause() {
     let server = Server::start();
@@ -274,7 +274,7 @@ async fn a_single_try_in_a_pause() {
     let both = pool.lock_all(["k", "other"]).ttl(TTL).acquire().await;
     let free = probe.set_nx("lock:k", "another client", TTL);
     for refused in [ours, readers, both] {
-        // A machine that stood still for so long has seen no pause.
+        // A machine that was delayed for that long has missed the pause.
         let refused = refused.expect_err("it is left free, or the next has it");
         let retry_after = refused.retry_after().expect("it says when");
         assert!(!free || retry_after <= PAUSE + Duration::from_millis(10));
@@ -289,7 +289,7 @@ async fn a_single_try_in_a_pause() {
         .expect("held");
 }
 
-/// Fails if the option takes what makes no sense.
+/// Fails if the option accepts an unsound value, or refuses a sound one.
 #[tokio::test]
 async fn what_the_option_takes() {
     let with = |after| {

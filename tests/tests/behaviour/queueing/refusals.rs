@@ -1,4 +1,4 @@
-//! Refused calls are told how long such locks are usually held, and not how long the lease runs.
+//! Refused calls get a `retry_after` of the usual time that such locks are held, not of the lease.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,11 @@ use leasehold_tests::{on_etcd, on_every_store_of_leases};
 use tokio::time::sleep;
 
 const TTL: Duration = Duration::from_secs(20);
-/// How long the body of `create` takes at least.
+/// Minimum duration of the body of `create`.
 const WORK: Duration = Duration::from_millis(120);
-/// The shortest time that a call is told.
+/// Shortest `retry_after` of a refused call.
 const LEAST: Duration = Duration::from_millis(10);
-/// What is told while nothing is known of the holder's body.
+/// The `retry_after` while nothing is known of the holder's body.
 const UNKNOWN: Duration = Duration::from_secs(1);
 
 type Result<T = ()> = std::result::Result<T, LockError>;
@@ -42,7 +42,7 @@ fn told(refused: Result) -> Duration {
     error.retry_after().expect("it is estimated")
 }
 
-/// How long a call took that was served.
+/// Returns the duration of a served call.
 async fn timed(call: impl Future<Output = Result>) -> Duration {
     let started = Instant::now();
     call.await.expect("free");
@@ -54,13 +54,13 @@ async fn hold(request: LockRequest) -> LockGuard {
     request.acquire().await.expect("free")
 }
 
-/// Waits for the release, which on a busy machine goes on after the call that asked for it.
+/// Waits for the release. On a busy machine, it continues after the call that requested it.
 async fn is_free(store: &Store, key: &str) {
     wait::until_async(key, TTL / 2, || !store.probe.exists(key)).await;
 }
 
-/// Fails if a call is told the rest of a lease that the watchdog renews, or a mean of another
-/// function or pool.
+/// Fails if a call gets the rest of a lease that the watchdog renews, or a mean of another function
+/// or pool.
 async fn told_by_function(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let held = hold(other.lock("order:1")).await;
@@ -88,14 +88,14 @@ async fn told_by_function(store: &Store) {
     held.release().await.expect("held");
     is_free(store, "order:1").await;
 
-    // The other pool has seen only what was locked by hand, in one place.
+    // The other pool has only seen locks taken by hand, in one place.
     let held = hold(pool.lock("order:1")).await;
     assert_eq!(told(create(&other, 1).await), UNKNOWN);
     held.release().await.expect("held");
 }
 
-/// Fails if the holder's own function does not count where it is known, or a lock taken by hand has
-/// no place of its own.
+/// Fails if the mean of the holder's own function is not used where it is known. Also fails if
+/// locks taken by hand in two places share one mean.
 async fn told_by_the_holder(store: &Store) {
     let pool = store.pool().await;
     let long = || pool.lock("order:2");
@@ -132,7 +132,7 @@ on_every_store_of_leases! {
     told_by_the_holder,
 }
 
-// It does not know when a lock ends.
+// etcd does not report when a lock ends.
 on_etcd! {
     told_by_the_holder,
 }
@@ -142,7 +142,7 @@ async fn hinted(hint: Duration) -> Result<LockPool> {
     pool.max_waiters(1).retry_hint(hint).connect().await
 }
 
-/// Fails if one of the refusals by other calls is not told the pool's hint.
+/// Fails if a call refused because of other calls does not get the pool's hint.
 #[tokio::test]
 async fn a_hint_is_told_to_all() {
     let hint = Duration::from_millis(2_500);
@@ -155,7 +155,7 @@ async fn a_hint_is_told_to_all() {
     let outer = pool.lock("k").ttl(TTL).run(async {
         let inner = || pool.lock("k").ttl(TTL).reentrant();
         let first = inner().run(async {
-            // The other branch asks meanwhile.
+            // The other branch requests its turn meanwhile.
             tokio::task::yield_now().await;
         });
         let second = inner().wait(Duration::ZERO).acquire();
@@ -177,7 +177,8 @@ async fn a_hint_is_told_to_all() {
     }
 }
 
-/// Fails if a hint is accepted that no client could be told.
+/// Fails if a hint is accepted that cannot be reported to a client, or if a possible one is
+/// refused.
 #[tokio::test]
 async fn a_hint_has_bounds() {
     let day = Duration::from_secs(24 * 60 * 60);

@@ -1,4 +1,5 @@
-//! The time from a release to the grant in another process, after sections of several lengths.
+//! Measures the time from a release to the grant in another process, after sections of several
+//! lengths.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use leasehold_tests::stores::Store;
 const TTL: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(60);
 
-/// The length of a section, and how often it is measured.
+/// The length of a section, and the number of measurements.
 const SECTIONS: [(Duration, usize); 4] = [
     (Duration::from_millis(1), 400),
     (Duration::from_millis(100), 40),
@@ -17,7 +18,8 @@ const SECTIONS: [(Duration, usize); 4] = [
     (Duration::from_secs(10), 3),
 ];
 
-/// Two processes, one of which waits while the other is inside. Returns the times in their order.
+/// Lets two processes take turns, so that one waits while the other is inside. Returns the times,
+/// sorted.
 async fn measured(one: &LockPool, other: &LockPool, stay: Duration, count: usize) -> Vec<Duration> {
     let request = |pool: &LockPool| pool.lock("k").ttl(TTL).wait(LONG).watchdog();
     let mut held = request(one).acquire().await.expect("it is free");
@@ -44,7 +46,7 @@ fn at(times: &[Duration], hundredth: usize) -> Duration {
     times[(times.len() * hundredth / 100).min(times.len() - 1)]
 }
 
-/// Fails if a call that waits for one section waits for a pause or a poll, too. Prints the table of
+/// Fails if a call that waits for one section also waits for a pause or a poll. Prints the table of
 /// `docs/performance/results.md`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "measures for 7 minutes, alone: -- --ignored release_to_grant --nocapture"]

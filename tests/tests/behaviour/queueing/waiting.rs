@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use crate::bodies::is_released;
 
 const TTL: Duration = Duration::from_secs(20);
-/// What a bound leaves to the way there and back; a busy machine has an excuse besides.
+/// Allowance of a bound for the round trip. A busy machine has an additional excuse.
 const SLACK: Duration = Duration::from_millis(250);
 
 /// Both stores, with another holder for each.
@@ -49,14 +49,14 @@ async fn connect(url: &str, io_timeout: Duration) -> LockPool {
     wait::connected(pool.io_timeout(io_timeout)).await
 }
 
-/// Fails if the budget starts anew with each try, or if the last try overshoots it.
+/// Fails if the budget starts again with each try, or if the last try overshoots it.
 #[tokio::test]
 async fn the_budget_is_hard() {
     let stores = Stores::open("budget").await;
     for (pool, probe) in &stores.stores {
         assert!(probe.take("held", TTL));
         let mut calls = JoinSet::new();
-        // The store answers within the shortest, on a busy machine too.
+        // The store answers within the shortest budget, even on a busy machine.
         for wait in [3_050, 3_300, 3_700, 4_100].map(Duration::from_millis) {
             let request = pool.lock("held").ttl(TTL).wait(wait);
             calls.spawn(async move {
@@ -131,7 +131,8 @@ async fn without_a_budget_there_is_one_try() {
 
 type Acquire = Pin<Box<dyn Future<Output = Result<leasehold::LockGuard, LockError>> + Send>>;
 
-/// Starts waiting for `key` before this returns: the order of calls is the order of the queue.
+/// Starts waiting for `key` before it returns, so that the order of calls is the order of the
+/// queue.
 async fn queue(pool: &LockPool, key: &str) -> Acquire {
     wait::started(pool.lock(key).ttl(TTL).wait(TTL).acquire()).await
 }
@@ -161,7 +162,7 @@ async fn first_come_first_served(store: &Store) {
     let order: Vec<_> = served.iter().map(|(number, _)| *number).collect();
     assert_eq!(order, (0..20).collect::<Vec<_>>());
     let grow = served.is_sorted_by(|a, b| a.1 < b.1);
-    // A quorum gives none.
+    // A quorum has no fences.
     let has_fences = !store.url.starts_with("redlock://");
     assert_eq!(grow, has_fences, "fences grow: {served:?}");
 }
@@ -170,7 +171,7 @@ on_stores!(memory redis sentinel cluster redlock postgres etcd zookeeper: (
     first_come_first_served,
 ));
 
-/// Fails if a waiter that is gone is still given the lock.
+/// Fails if a waiter is still given the lock after it has given up.
 #[tokio::test]
 async fn a_waiter_that_gives_up_does_not_block_those_behind() {
     let stores = Stores::open("gives-up").await;
@@ -194,7 +195,7 @@ async fn a_waiter_that_gives_up_does_not_block_those_behind() {
     }
 }
 
-/// Fails if a waiter only hears of releases by its own pool.
+/// Fails if a waiter only notices releases by its own pool.
 #[tokio::test]
 async fn a_release_or_an_expiry_elsewhere_is_found() {
     let stores = Stores::open("elsewhere").await;
@@ -230,7 +231,7 @@ async fn a_release_or_an_expiry_elsewhere_is_found() {
     }
 }
 
-/// Fails if the queue has no end.
+/// Fails if the queue has no limit.
 #[tokio::test]
 async fn a_full_queue_refuses() {
     let stores = Stores::open("full").await;

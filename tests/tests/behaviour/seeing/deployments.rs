@@ -1,4 +1,4 @@
-//! Looking at locks on Sentinel, on a cluster and on a quorum.
+//! Inspects locks behind Sentinel, on a cluster and on a quorum.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -28,7 +28,7 @@ async fn listed(pool: &LockPool, pattern: &str) -> Vec<LockInfo> {
     listed
 }
 
-/// Fails if a pool goes on looking at a master that another server has replaced.
+/// Fails if a pool keeps looking at a master after another server has replaced it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fail_over_is_followed() {
     let mut deployment = Deployment::start();
@@ -52,7 +52,7 @@ async fn a_fail_over_is_followed() {
     drop((guard, after, dead));
 }
 
-/// Fails if only one master of a cluster is looked at, or none after a slot has moved.
+/// Fails if a pool looks at only one master of a cluster, or at none after a slot has moved.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_masters_of_a_cluster() {
     let cluster = Setup::new().start();
@@ -105,7 +105,8 @@ async fn no_lock_is_left(cluster: &Cluster, pool: &LockPool) {
     assert_eq!(listed(pool, "*").await, []);
 }
 
-/// Fails if a quorum's lock is not told with the number of its nodes, or a minority for a holder.
+/// Fails if a quorum's lock is shown without the number of its nodes, or if a minority counts as
+/// held.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quorum_says_on_how_many_nodes() {
     let mut quorum = Quorum::older_than(3, SHORT);
@@ -134,7 +135,7 @@ async fn a_quorum_says_on_how_many_nodes() {
         .expect_err("held");
     is_here(error.holder(), "");
 
-    // A node that is down, and one that has something else.
+    // One node is down, and another one has other data.
     quorum.servers[0].kill();
     let lock = other.inspect("q").await.expect("a majority answers");
     assert_eq!((lock.nodes, lock.holders[0].nodes), (Some(2), Some(2)));

@@ -1,4 +1,4 @@
-//! `LockPool::force_release`: the holder is told, and no two bodies overlap.
+//! `LockPool::force_release`: the holder is notified, and no two bodies overlap.
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,13 @@ use tokio::sync::oneshot;
 
 use super::{LONG, TTL, seen};
 
-/// How long a lock that was taken away stays taken at most.
+/// Maximum time that a lock stays taken after it was taken away.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// How long a process has to take its turn before the next one gets it.
+/// Time in which a process must take its turn before the next one gets it.
 const CLAIM: Duration = Duration::from_secs(1);
 
-/// Whether a lock that was taken away at `since`, or later, may be free without its holder.
+/// True if a lock taken away at `since` or later may be free without its holder.
 fn is_over(since: Instant) -> bool {
     GRACE * 9 / 10 < since.elapsed()
 }
@@ -60,7 +60,7 @@ on_stores!(sentinel cluster redlock: (
     a_free_lock_stays_free,
 ));
 
-/// A lock of 20 s without a watchdog: nothing but the message tells before that.
+/// A lock of 20 s without a watchdog. Before its end, only the message can notify the holder.
 #[distributed_lock(key = "k", ttl = "20s", pool = pool)]
 async fn long(pool: &LockPool, entered: oneshot::Sender<()>) -> Result<(), LockError> {
     entered.send(()).expect("the test waits");
@@ -84,13 +84,13 @@ async fn the_holder_is_told_at_once(store: &Store) {
     assert!(error.is_lost(), "{error}");
     let most = Duration::from_secs(1) + excuse.so_far();
     assert!(started.elapsed() < most, "{:?}", started.elapsed());
-    // The body has ended, so nothing waits for the end of the lease, nor for the grace.
+    // The body has ended, so nothing waits for the end of the lease or of the grace.
     seen(&operator, "k", |lock| !lock.is_taken()).await;
     let most = Duration::from_secs(2) + excuse.so_far();
     assert!(started.elapsed() < most, "{:?}", started.elapsed());
 }
 
-/// Says when it is dropped.
+/// Sends the time at which it is dropped.
 struct Dropped(Option<oneshot::Sender<Instant>>);
 
 impl Drop for Dropped {
@@ -122,7 +122,7 @@ async fn the_body_is_dropped_before_the_next_begins(store: &Store) {
     pool.force_release("b").await.expect("it answers");
     let (began, guard) = waiting.await.expect("no panic");
     let ended = ended.await.expect("the body is dropped");
-    // A busy machine may be late to drop it, and the grace ends meanwhile.
+    // A busy machine may drop it late, and the grace ends meanwhile.
     let was_over = forced + GRACE * 9 / 10 < began;
     let was_late = was_over && ended < forced + GRACE + excuse.so_far();
     assert!(
@@ -134,7 +134,7 @@ async fn the_body_is_dropped_before_the_next_begins(store: &Store) {
     guard.release().await.expect("held");
 }
 
-/// A guard that is held on to keeps the lock for the grace, and not for its lease.
+/// A guard that is not dropped keeps the lock for the grace, and not for its lease.
 async fn a_holder_that_goes_on_has_seconds(store: &Store) {
     let (pool, next) = (store.pool().await, store.pool().await);
     let guard = pool.lock("g").ttl(TTL).acquire().await.expect("free");
@@ -202,7 +202,7 @@ async fn a_kept_lock_comes_free(store: &Store) {
     guard.expect("free at once").release().await.expect("held");
 }
 
-/// `postgres::beacons` has the same for PostgreSQL, which needs a moment to end a session.
+/// `postgres::beacons` has the same test for PostgreSQL, which needs a moment to end a session.
 #[tokio::test]
 async fn a_dead_holder_s_lock_comes_free_at_once() {
     for store in [Store::memory("dead-holder"), Store::redis("dead-holder")] {
@@ -210,7 +210,7 @@ async fn a_dead_holder_s_lock_comes_free_at_once() {
     }
 }
 
-/// The holder's engine has panicked: nothing listens for it any more.
+/// The holder's engine has panicked, so nothing listens for the holder.
 async fn a_dead_holder_s_lock(store: &Store) {
     let (dead, operator) = (store.pool().await, store.pool().await);
     let guard = dead.lock("dead").ttl(TTL).acquire().await.expect("free");
@@ -235,7 +235,7 @@ async fn done_twice(store: &Store) {
     for revoked in [false, true, true] {
         let was = next.force_release("t").await.expect("it answers");
         let again = next.lock("t").ttl(TTL).acquire().await;
-        // A busy machine may not get through all of it within the grace.
+        // A busy machine may not complete all rounds within the grace.
         if is_over(started) {
             break;
         }
@@ -248,7 +248,7 @@ async fn done_twice(store: &Store) {
     guard.expect("it comes free").release().await.expect("held");
 }
 
-/// Fails if those that wait are forgotten, or are served out of their order.
+/// Fails if waiting processes are forgotten, or served out of order.
 async fn the_next_process_is_served(store: &Store) {
     let (pool, one, two) = (store.pool().await, store.pool().await, store.pool().await);
     let guard = pool.lock("n").ttl(TTL).acquire().await.expect("free");
@@ -278,12 +278,12 @@ async fn the_next_process_is_served(store: &Store) {
     other.release().await.expect("held");
 }
 
-/// Locks are taken away at random moments from callers of two processes' worth of pools.
+/// Takes locks away at random moments from callers in two pools, which stand for two processes.
 async fn under_load(store: &Store) {
     const KEYS: u64 = 3;
     const FORCED: usize = 200;
     const ENOUGH: usize = 50;
-    /// A store that gets no processor takes a tenth of a second for each.
+    /// A store without processor time takes a tenth of a second for each.
     const MOST: Duration = Duration::from_secs(120);
     let pools = [store.pool().await, store.pool().await];
     let operator = store.pool().await;
@@ -308,7 +308,7 @@ async fn under_load(store: &Store) {
     ended.recorder().verify();
 }
 
-/// Fails if no test notices that a holder is not told.
+/// Fails if no test detects a holder that is not notified.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_holder_that_is_not_told_is_found() {
@@ -318,7 +318,7 @@ fn a_holder_that_is_not_told_is_found() {
     );
 }
 
-/// Fails if no test notices that a session is not told.
+/// Fails if no test detects a session that is not notified.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_session_that_is_not_told_is_found() {
@@ -330,7 +330,7 @@ fn a_session_that_is_not_told_is_found() {
     }
 }
 
-/// Fails if no test notices that a lock that is taken away is free at once.
+/// Fails if no test detects that a lock is free at once after it was taken away.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_lock_that_is_free_before_its_body_has_ended_is_found() {

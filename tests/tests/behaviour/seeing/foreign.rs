@@ -1,4 +1,4 @@
-//! Locks of other clients, and what is no lock.
+//! Locks of other clients, and data that is not a lock.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn pool_of(url: &str) -> LockPool {
     wait::connected(pool).await
 }
 
-/// Fails if another client's lock is refused, or gets an owner of its value's making.
+/// Fails if another client's lock cannot be inspected, or if its value is taken for an owner.
 #[tokio::test]
 async fn a_lock_of_another_client_is_shown_without_an_owner() {
     let server = Server::start();
@@ -52,7 +52,7 @@ async fn a_lock_of_another_client_is_shown_without_an_owner() {
     }
 }
 
-/// Fails if a lock without an end is overlooked: it is the one that an operator looks for.
+/// Fails if a lock without an expiry is overlooked. Operators look for such locks.
 #[tokio::test]
 async fn a_lock_without_an_end_is_shown_and_can_be_taken_away() {
     let server = Server::start();
@@ -74,7 +74,7 @@ async fn a_lock_without_an_end_is_shown_and_can_be_taken_away() {
     guard.release().await.expect("held");
 }
 
-/// Fails if another client's lock stays although the pool returned that it took it away.
+/// Fails if another client's lock stays although the pool reported that it was taken away.
 #[tokio::test]
 async fn a_value_that_begins_as_ours_is_taken_away() {
     let server = Server::start();
@@ -106,7 +106,7 @@ async fn a_value_that_begins_as_ours_is_taken_away() {
 
 const SHARES: &str = "lock:%leasehold:shares:lock:s";
 
-/// Fails if odd data of one lock hides the others, or keeps that one from being taken away.
+/// Fails if odd data of one lock hides the others, or prevents that lock from being taken away.
 #[tokio::test]
 async fn odd_shares_hide_no_other_lock() {
     let server = Server::start();
@@ -143,7 +143,7 @@ async fn odd_shares_hide_no_other_lock() {
     guard.release().await.expect("held");
 }
 
-/// Fails if a key that the user may not read hides the locks that the user may.
+/// Fails if a key that the user may not read hides the readable locks.
 #[tokio::test]
 async fn a_key_without_permission_hides_no_other_lock() {
     let server = Server::start();
@@ -180,7 +180,7 @@ async fn a_key_without_permission_hides_no_other_lock() {
     guard.release().await.expect("held");
 }
 
-/// Fails if data that is no string is listed, or breaks the list.
+/// Fails if data of another type than a string is not listed as a foreign lock, or breaks the list.
 #[tokio::test]
 async fn other_data_is_a_foreign_lock() {
     let server = Server::start();
@@ -200,7 +200,7 @@ async fn other_data_is_a_foreign_lock() {
     guard.release().await.expect("held");
 }
 
-/// Fails if a look hangs, or takes a lock that it cannot see for a free one.
+/// Fails if a look hangs, or reports a lock as free without an answer.
 #[tokio::test]
 async fn a_store_that_is_away_is_told() {
     let mut server = Server::start();
@@ -225,7 +225,7 @@ async fn a_store_that_is_away_is_told() {
     assert_eq!(lock.fence, guard.fence());
 }
 
-/// Fails if a server that hangs keeps callers waiting, each behind the other.
+/// Fails if a hanging server makes callers wait one after the other.
 #[tokio::test]
 async fn a_store_that_hangs_is_told_to_all_at_about_the_same_time() {
     let server = Server::start();
@@ -252,7 +252,8 @@ async fn a_store_that_hangs_is_told_to_all_at_about_the_same_time() {
     server.resume();
 }
 
-/// Fails if a permission that locks do not need is needed to look at one, or its lack is not told.
+/// Fails if looking at a lock needs a permission that locks do not need, or if a missing permission
+/// is not reported.
 #[tokio::test]
 async fn the_smallest_set_of_permissions_is_enough() {
     let server = Server::start();
@@ -298,7 +299,7 @@ async fn the_smallest_set_of_permissions_is_enough() {
     }
 }
 
-/// Fails if what is shown or said of a lock has its token in it.
+/// Fails if the shown data of a lock, or an error about it, contains its token.
 #[tokio::test]
 async fn no_token_is_shown() {
     let server = Server::start();

@@ -10,7 +10,7 @@ use leasehold_tests::{on_etcd, on_every_store_of_leases, on_stores, on_zookeeper
 
 use super::{BEYOND, HOLDER, LONG, TTL, holds, is_here, seen, shows, while_held};
 
-/// How long a process has to take its turn before the next one gets it.
+/// Time in which a process must take its turn before the next one gets it.
 const CLAIM: Duration = Duration::from_secs(1);
 
 on_every_store_of_leases!(
@@ -48,7 +48,7 @@ on_stores!(sentinel cluster: (
     an_annotated_function_is_named,
 ));
 
-// It shows on how many nodes a lock is: `seeing::deployments`.
+// Redlock also shows the number of nodes that have a lock: see `seeing::deployments`.
 on_stores!(redlock: (
     a_free_lock,
     an_annotated_function_is_named,
@@ -74,7 +74,7 @@ async fn a_lock_that_one_call_has(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let begun = SystemTime::now();
     let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
-    // What is seen does not depend on the pool, and looking changes nothing.
+    // The result does not depend on the pool, and looking changes nothing.
     for pool in [&pool, &other, &pool] {
         let lock = look(pool, "k").await;
         assert_eq!(lock.state, LockState::Exclusive);
@@ -163,7 +163,7 @@ async fn a_lock_that_is_kept(store: &Store) {
     assert!(lock.holders.is_empty());
     assert_eq!(lock.fence, fence);
     let until = lock.kept_until.expect("it is known until when");
-    // The lease of a kept lock is of whole seconds in etcd.
+    // In etcd, the lease of a kept lock has whole seconds.
     let beyond = if store.has_sessions() {
         BEYOND
     } else {
@@ -173,7 +173,7 @@ async fn a_lock_that_is_kept(store: &Store) {
     assert!(begun + TTL / 2 < until && until <= most, "{until:?}");
 }
 
-/// Fails if a process that waits is not named, or is told anew each time that it asks.
+/// Fails if a waiting process is not named, or if its `since` changes each time that it asks.
 async fn processes_that_wait(store: &Store) {
     let (holder, one, two) = (store.pool().await, store.pool().await, store.pool().await);
     let guard = holder.lock("w").ttl(TTL).acquire().await.expect("free");
@@ -198,10 +198,10 @@ async fn processes_that_wait(store: &Store) {
             assert!(begun - super::ROUNDED <= since, "{since:?}");
         }
     }
-    // By now the first has asked again.
+    // By now, the first process has asked again.
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     let lock = seen(&holder, "w", |lock| lock.waiting.len() == 2).await;
-    // A process loses its place that asks seconds late, and is told anew then.
+    // A process that asks seconds late loses its place, and then gets a new `since`.
     let kept = excuse.so_far() < CLAIM;
     let again = lock.waiting[0].since.filter(|_| kept);
     if let (Some(since), Some(again)) = (since, again) {

@@ -1,4 +1,4 @@
-//! What stays on the server after locks: the counter of the fences, and nothing else.
+//! Traces of locks on the server: the counter of the fences, and nothing else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,20 +11,20 @@ use tokio::task::JoinSet;
 
 use super::{LONG, TTL};
 
-/// How many locks are taken.
+/// Number of locks taken.
 const LOCKS: u64 = 100_000;
 const CALLERS: u64 = 200;
 
-/// How many locks share a key, so that calls wait for each other.
+/// Number of locks that share a key, so that calls wait for each other.
 const SHARE_A_KEY: u64 = 4;
 
 /// The only key that stays.
 const FENCES: &str = "lock:%leasehold:fence";
 
-/// The longest time that anything but the counter of the fences stays.
+/// Maximum time that anything but the counter of the fences stays.
 const LAST: Duration = Duration::from_secs(4);
 
-/// One of every kind of lock in turn: alone, waiting, several keys, shared, permits, kept.
+/// Takes a lock of each kind in turn: alone, waiting, several keys, shared, permits, kept.
 async fn one(pool: &LockPool, number: u64) -> Result<(), LockError> {
     let key = format!("left:{}", number / SHARE_A_KEY);
     let ttl = |request: LockRequest| request.ttl(TTL).wait(LONG);
@@ -49,7 +49,7 @@ async fn one(pool: &LockPool, number: u64) -> Result<(), LockError> {
             guard.release_after(Duration::from_millis(20)).await
         }
         6 => {
-            // Refused, or given up while it waits.
+            // Refused, or abandoned while it waits.
             let request = pool.lock(&key).ttl(TTL).wait(Duration::from_millis(1));
             let ended = request.run(async {}).await;
             let given_up = |error: &LockError| error.is_contention() || error.is_unavailable();
@@ -86,11 +86,11 @@ async fn a_hundred_thousand_locks_leave_one_key() {
         caller.expect("no panic");
     }
     let probe = server.probe();
-    // A release without an answer within a second goes on by itself.
+    // A release without an answer within a second continues in the background.
     let released = || probe.keys("lock:left:*").is_empty();
     wait::until_async("all are released", TTL / 2, released).await;
     let soon = probe.keys("*");
-    // Queues and owners may outlast their locks by seconds, and each expires by itself.
+    // Queues and owners may outlast their locks by seconds. Each of them expires automatically.
     for key in soon.iter().filter(|key| *key != FENCES) {
         assert!(
             key.starts_with("lock:%leasehold:") || key.starts_with("lock:left:"),

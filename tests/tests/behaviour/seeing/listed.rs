@@ -9,7 +9,7 @@ use leasehold_tests::{on_etcd, on_every_store_of_leases, on_stores, on_zookeeper
 
 use super::seen;
 
-/// Longer than any of these tests takes, which hold hundreds of locks.
+/// Longer than any of these tests, which hold hundreds of locks.
 const TTL: Duration = Duration::from_secs(60);
 
 on_every_store_of_leases!(
@@ -38,12 +38,12 @@ on_stores!(sentinel cluster: (
     more_locks_than_a_page,
 ));
 
-// Its locks are not shared.
+// Redlock's locks are not shared.
 on_stores!(redlock: (
     locks_that_match,
 ));
 
-/// No key is behind one that begins so.
+/// No key sorts behind one that begins with this.
 const LAST: &str = "\u{10ffff}\u{10ffff}";
 
 async fn take(pool: &LockPool, key: &str) -> LockGuard {
@@ -99,7 +99,7 @@ async fn locks_that_match(store: &Store) {
     assert_eq!(keys(&pool, "*").await, all);
 }
 
-/// Fails if a page's end loses a lock, or if the list does not end.
+/// Fails if the end of a page loses a lock, or if the list does not end.
 async fn more_locks_than_a_page(store: &Store) {
     let pool = store.pool().await;
     let mut held = Vec::new();
@@ -127,7 +127,7 @@ async fn a_list_without_locks(store: &Store) {
     assert_eq!(keys(&pool, "*").await, Vec::<String>::new());
 }
 
-/// Fails if a list that is read slowly ends early, or tells of free locks.
+/// Fails if a slowly read list ends early, or contains free locks.
 async fn locks_that_are_released_meanwhile(store: &Store) {
     let pool = store.pool().await;
     let mut held = Vec::new();

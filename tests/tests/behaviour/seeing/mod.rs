@@ -1,4 +1,4 @@
-//! What is seen of locks, and taking them away by force.
+//! Looking at locks, and taking them away by force.
 
 mod deployments;
 mod forced;
@@ -18,13 +18,13 @@ use tokio::sync::oneshot;
 
 const TTL: Duration = Duration::from_secs(20);
 
-/// For what comes within far less.
+/// Time limit for events that come far earlier.
 const LONG: Duration = Duration::from_secs(30);
 
-/// How far the clocks of this machine's processes may be apart, and a time be rounded.
+/// Maximum difference between the clocks of this machine's processes, including rounding.
 const ROUNDED: Duration = Duration::from_millis(20);
 
-/// Looks at a lock until it is as expected.
+/// Looks at a lock until it meets the condition.
 async fn seen(pool: &LockPool, key: &str, is: impl Fn(&LockInfo) -> bool) -> LockInfo {
     let looking = async {
         loop {
@@ -39,7 +39,7 @@ async fn seen(pool: &LockPool, key: &str, is: impl Fn(&LockInfo) -> bool) -> Loc
     seen.unwrap_or_else(|_| panic!("`{key}` is never seen so"))
 }
 
-/// This process, in a call by hand.
+/// Asserts that the owner is this process, in `function`, which is empty for a lock taken by hand.
 #[track_caller]
 fn is_here(owner: Option<&Owner>, function: &str) {
     let owner = owner.expect("its owner is known");
@@ -48,7 +48,7 @@ fn is_here(owner: Option<&Owner>, function: &str) {
     assert_eq!(owner.function, function, "{owner}");
 }
 
-/// A holder of this process with the whole ttl before it, which began after `begun`.
+/// Asserts that the holder is in this process and began after `begun`, with most of its ttl left.
 #[track_caller]
 fn holds(holder: &Holder, function: &str, begun: SystemTime) {
     is_here(holder.owner.as_ref(), function);
@@ -60,11 +60,11 @@ fn holds(holder: &Holder, function: &str, begun: SystemTime) {
     assert!(left <= TTL && TTL / 2 < left, "{left:?}");
 }
 
-/// How much longer than a lock's ttl its session lasts at most.
+/// Maximum time that a session outlasts the ttl of its lock.
 const BEYOND: Duration = Duration::from_secs(2);
 
-/// The same on any store. Servers with sessions do not tell since when a lock is held, and etcd
-/// tells the rest of the session.
+/// Like `holds`, but for any store. Servers with sessions do not report the start of a lock, and
+/// etcd reports the remaining time of the session.
 #[track_caller]
 fn shows(store: &Store, holder: &Holder, function: &str, begun: SystemTime) {
     if !store.has_sessions() {
@@ -79,7 +79,7 @@ fn shows(store: &Store, holder: &Holder, function: &str, begun: SystemTime) {
     }
 }
 
-/// What a store keeps of the function `holder`.
+/// The path of the function `holder`, as a store keeps it.
 const HOLDER: &str = concat!(module_path!(), "::holder");
 
 #[distributed_lock(key = "k", ttl = "20s", pool = pool)]
@@ -93,7 +93,7 @@ async fn holder(
     Ok(())
 }
 
-/// Runs `test` while `holder` has the lock `k` in a pool of its own.
+/// Runs `test` while `holder` has the lock `k`. `test` gets the holder's pool, and another one.
 async fn while_held(store: &Store, test: impl AsyncFnOnce(&LockPool, &LockPool)) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let ((entered, inside), (leave, left)) = (oneshot::channel(), oneshot::channel());

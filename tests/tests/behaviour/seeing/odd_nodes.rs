@@ -1,4 +1,4 @@
-//! Odd nodes on servers with sessions: they hide no lock, and those that keep a lock are shown.
+//! Odd nodes on servers with sessions. They hide no lock, and those that keep a lock are shown.
 
 use leasehold::{LockPool, LockState};
 use leasehold_tests::etcd::Etcd;
@@ -14,7 +14,7 @@ async fn connect(url: &str) -> LockPool {
     wait::connected(pool).await
 }
 
-/// The listed keys, each with whether another client has it.
+/// Returns the listed keys, each with true if another client has it.
 async fn listed(pool: &LockPool) -> Vec<(String, bool)> {
     let (mut locks, mut keys) = (pool.locks("*"), Vec::new());
     while let Some(lock) = locks.next().await {
@@ -26,7 +26,7 @@ async fn listed(pool: &LockPool) -> Vec<(String, bool)> {
     keys
 }
 
-/// Fails if a lock of another client is listed as it is not seen, or a call gets it.
+/// Fails if `inspect` does not show another client's lock as held, or if a call gets the lock.
 async fn is_taken(pool: &LockPool, key: &str) {
     let lock = pool.inspect(key).await.expect("it answers");
     assert_eq!(lock.state, LockState::Exclusive, "{lock:?}");
@@ -37,7 +37,8 @@ async fn is_taken(pool: &LockPool, key: &str) {
     assert!(refused.is_contention(), "{key}: {refused}");
 }
 
-/// Fails if a key or a value of etcd that is no text hides a lock, also the one that it keeps.
+/// Fails if a key or a value of etcd that is not text hides a lock, including one that it holds
+/// itself.
 #[tokio::test]
 async fn bytes_that_are_no_text_hide_no_lock() {
     let server = Etcd::shared();
@@ -47,7 +48,7 @@ async fn bytes_that_are_no_text_hide_no_lock() {
         (b"odd/lock:node/\xff\xfe", b"theirs"),
         (b"odd/lock:value/theirs", b"\xff\xfe"),
         (b"odd/lock:empty/", b""),
-        // No keys of locks.
+        // These are not keys of locks.
         (b"odd/\xff\xfe/theirs", b""),
         (b"odd/lock:\xff\xfe/theirs", b""),
         (b"odd/lock:%zz/theirs", b""),
@@ -79,13 +80,13 @@ async fn bytes_that_are_no_text_hide_no_lock() {
     }
 }
 
-/// Fails if the locks behind more keys than an answer has, of which none is text, are hidden.
+/// Fails if locks are hidden behind more keys than an answer has, none of which is text.
 #[tokio::test]
 async fn many_keys_that_are_no_text_hide_no_lock() {
     let server = Etcd::shared();
     let pool = connect(&server.url("many-odd")).await;
     let mut guards = Vec::new();
-    // In the order of their bytes: before the odd keys, and behind them.
+    // In the order of their bytes, one is before the odd keys, and one is behind them.
     for key in ["a", "\u{10ffff}"] {
         guards.push(pool.lock(key).ttl(TTL).acquire().await.expect("free"));
     }
@@ -104,7 +105,7 @@ async fn znodes_without_permission_hide_no_lock() {
     let (pool, client) = (connect(&server.url("odd")).await, server.client());
     let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
     for names in [
-        // No keys of locks.
+        // These are not keys of locks.
         "%FF/lock-",
         "lock:%zz/lock-",
         "lock:%2f/lock-",

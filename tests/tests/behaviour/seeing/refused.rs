@@ -1,4 +1,4 @@
-//! A refused call is told the holder of the lock, without asking for it.
+//! A refused call gets the holder of the lock without asking for it.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use leasehold_tests::stores::Store;
 
 use super::{HOLDER, TTL, is_here, while_held};
 
-/// A budget that ends. A busy machine takes longer for an answer than most budgets that are
-/// shorter.
+/// A budget that ends during a test. With most shorter budgets, a busy machine does not answer in
+/// time.
 const SHORT: Duration = Duration::from_secs(5);
 
 on_every_store_of_leases!(
@@ -57,9 +57,9 @@ async fn a_call_that_waited_names_the_holder(store: &Store) {
 
 async fn several_keys_name_the_holder(store: &Store) {
     while_held(store, async |pool, other| {
-        // No two calls have a free key in common. `pool` has `k` itself, so it asks for its keys
-        // one after the other. A refused call gives back its first key in the background, and a
-        // call of `other` could meet that key there.
+        // No two calls share a free key. `pool` has `k` itself, so it requests its keys one after
+        // the other. A refused call gives back its first key in the background, and a call of
+        // `other` could find that key held.
         let asked = [
             (pool, ["a", "k", "b"], Duration::ZERO),
             (pool, ["k", "c", "d"], SHORT),
@@ -76,7 +76,7 @@ async fn several_keys_name_the_holder(store: &Store) {
     .await;
 }
 
-/// Fails if one of many sharers is told as the holder, or the holder before as the present one.
+/// Fails if one of many sharers is reported as the holder, or an earlier holder as the present one.
 async fn sharers_are_not_named(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let alone = pool.lock("s").ttl(TTL).acquire().await.expect("free");

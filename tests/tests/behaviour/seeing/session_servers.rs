@@ -1,4 +1,4 @@
-//! Locks that belong to sessions: taken away from holders that are slow, dead or other clients.
+//! Locks that belong to sessions, taken away from holders that are slow, dead or other clients.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,10 @@ use leasehold_tests::{on_etcd, on_zookeeper, wait};
 
 use super::{LONG, TTL, is_here, seen};
 
-/// For how long a lock stays taken whose holder does not give it back.
+/// Time that a lock stays taken if its holder does not give it back.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// A ttl that the sessions of a cluster last for.
+/// A ttl within the limit of a cluster's sessions.
 const SHORT: Duration = Duration::from_secs(5);
 
 async fn connect(url: &str) -> LockPool {
@@ -25,7 +25,7 @@ async fn connect(url: &str) -> LockPool {
     wait::connected(pool).await
 }
 
-/// Whether a lock that was asked back at `since`, or later, may be free without its holder.
+/// True if a lock asked back at `since` or later may be free without its holder.
 fn is_over(since: Instant) -> bool {
     GRACE * 9 / 10 < since.elapsed()
 }
@@ -46,7 +46,7 @@ on_zookeeper!(
     a_lock_of_another_client,
 );
 
-/// Takes a lock away. Fails if that takes another time than the grace.
+/// Takes a lock away. Fails if that takes more or less time than the grace.
 async fn takes_the_grace(pool: &LockPool, key: &str) {
     let (started, excuse) = (Instant::now(), Excuse::begin());
     let was = pool.force_release(key).await.expect("it answers");
@@ -56,7 +56,7 @@ async fn takes_the_grace(pool: &LockPool, key: &str) {
     assert!(GRACE * 9 / 10 < took && took < most, "{took:?}");
 }
 
-/// A guard that is held on to keeps the lock for the grace, and not for its lease.
+/// A guard that is not dropped keeps the lock for the grace, and not for its lease.
 async fn a_holder_that_goes_on_has_seconds(store: &Store) {
     let (pool, next) = (store.pool().await, store.pool().await);
     let guard = pool.lock("g").ttl(TTL).acquire().await.expect("free");
@@ -78,7 +78,7 @@ async fn a_holder_that_goes_on_has_seconds(store: &Store) {
     taken.release().await.expect("still held");
 }
 
-/// The holder's process is killed, and its session goes on.
+/// The holder's process is killed, and its session continues.
 async fn a_dead_holder_s_lock_comes_free<S: SessionServer>() {
     let url = S::shared().url("dead");
     let job = Job {
@@ -108,7 +108,7 @@ async fn a_dead_holder_s_lock_comes_free_on_zookeeper() {
     a_dead_holder_s_lock_comes_free::<Zookeeper>().await;
 }
 
-/// Fails if what tells a session that its node is wanted back stays on the server afterwards.
+/// Fails if the revocation that notifies a session stays on the server afterwards.
 async fn a_revocation_leaves_nothing<S: SessionServer>() {
     let (url, probe) = (S::shared().url("told"), S::shared().probe("told", "lock:"));
     let (holder, operator) = (connect(&url).await, connect(&url).await);
@@ -146,7 +146,7 @@ async fn a_revocation_leaves_nothing_on_zookeeper() {
     a_revocation_leaves_nothing::<Zookeeper>().await;
 }
 
-/// Fails if the slower of two calls takes the lock away from the holder after.
+/// Fails if the slower of two calls takes the lock away from the next holder.
 async fn taken_away_twice_at_once(store: &Store) {
     let (pool, one, two) = (store.pool().await, store.pool().await, store.pool().await);
     let guard = pool.lock("t").ttl(TTL).acquire().await.expect("free");
@@ -162,8 +162,8 @@ async fn taken_away_twice_at_once(store: &Store) {
     next.release().await.expect("it is still held");
 }
 
-/// Fails if a holder is not told because its process has another lock to give back, or if its lock
-/// is taken away untold.
+/// Fails if a holder is not notified because its process must give back another lock, or if its
+/// lock is taken away without notice.
 async fn two_locks_of_one_process(store: &Store) {
     let (pool, one, two) = (store.pool().await, store.pool().await, store.pool().await);
     let stuck = pool.lock("stuck").ttl(TTL).acquire().await.expect("free");
@@ -188,7 +188,7 @@ async fn two_locks_of_one_process(store: &Store) {
     drop(stuck);
 }
 
-/// Fails if a pool that waits for a holder answers nothing else meanwhile.
+/// Fails if a pool that waits for a holder does not answer other requests meanwhile.
 async fn looks_beside_a_lock_that_is_taken_away(store: &Store) {
     let (pool, operator) = (store.pool().await, store.pool().await);
     let guards = ["a", "b"].map(|key| pool.lock(key).ttl(TTL).acquire());
@@ -212,12 +212,12 @@ async fn looks_beside_a_lock_that_is_taken_away(store: &Store) {
     drop(guards);
 }
 
-/// Fails if a holder is told only when a heartbeat has ended. With this tick a heartbeat takes
-/// three seconds, and the holder has to be told in half of that.
+/// Fails if a holder is notified only after a heartbeat has ended. With this tick a heartbeat takes
+/// three seconds, and the holder must be notified in half of that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn told_while_heartbeats_are_under_way() {
     const ROUNDS: u32 = 10;
-    /// A longer one has a longer session, with fewer heartbeats.
+    /// A longer lease has a longer session, with fewer heartbeats.
     const LEASE: Duration = Duration::from_secs(7);
     let server = Settings::new().tick(Duration::from_secs(6)).start();
     let url = server.url("beating");
@@ -227,7 +227,7 @@ async fn told_while_heartbeats_are_under_way() {
     for round in 0..ROUNDS {
         let request = holder.lock("k").ttl(LEASE).watchdog().wait(LONG);
         let guard = request.acquire().await.expect("its turn comes");
-        // Heartbeats cannot be waited for, so some of the rounds meet one.
+        // The test cannot wait for heartbeats, so only some of the rounds meet one.
         tokio::time::sleep(random.duration(Duration::from_secs(4))).await;
         let (started, excuse) = (Instant::now(), Excuse::begin());
         let told = async {
@@ -243,7 +243,7 @@ async fn told_while_heartbeats_are_under_way() {
     }
 }
 
-/// Fails if another client's lock gets an owner, or is waited for: nothing can tell that client.
+/// Fails if another client's lock gets an owner, or is waited for. That client cannot be notified.
 async fn a_lock_of_another_client(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("theirs", TTL));
@@ -268,7 +268,8 @@ async fn a_lock_of_another_client(store: &Store) {
     assert!(took < GRACE * 9 / 10 + excuse.so_far(), "{took:?}");
 }
 
-/// Fails if a process sees only what its own member knows, or hears only what is told there.
+/// Fails if a process sees only the state that its own member knows, or receives only the notices
+/// sent there.
 async fn over_another_member<S: SessionServer>() {
     let servers = tokio::task::spawn_blocking(|| S::cluster(3)).await;
     let servers = servers.expect("a cluster starts");

@@ -13,7 +13,7 @@ use leasehold_tests::session_server::{SessionProbe as _, SessionServer};
 use leasehold_tests::stores::Store;
 use leasehold_tests::zookeeper::Zookeeper;
 
-/// The counter of the namespace's fences.
+/// The fence counter of the namespace.
 const FENCES: &str = "lock:%leasehold:fence";
 
 #[tokio::test]
@@ -22,35 +22,35 @@ async fn memory() {
     conformance_of_queues("memory://conformance").await;
 }
 
-/// Fails if the suite does not see that a repeated request leaves the rest of the ttl.
+/// Fails if the suite does not detect a repeated request that keeps the rest of the old ttl.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_repeat_that_keeps_the_rest_of_its_ttl_is_found() {
     fails_with("RepeatShortened", "store::conformance::redis");
 }
 
-/// Fails if the suite does not see that a late renewal lengthens a hold.
+/// Fails if the suite does not detect a late renewal that lengthens a hold.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_kept_key_that_is_still_renewed_is_found() {
     fails_with("KeptTokenStays", "store::conformance::redis");
 }
 
-/// Fails if the suite does not see that a late renewal lengthens a share that is kept.
+/// Fails if the suite does not detect a late renewal that lengthens a kept share.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_kept_share_that_is_still_renewed_is_found() {
     fails_with("KeptShareStays", "store::conformance::redis");
 }
 
-/// Fails if the suite does not see that a permit is free although it is to be kept.
+/// Fails if the suite does not detect a free permit that should be kept.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_share_that_is_not_kept_is_found() {
     fails_with("ShareNotKept", "store::conformance::redis");
 }
 
-/// Fails if the suite does not see that a connection counts as silent before it was read.
+/// Fails if the suite does not detect a connection that counts as silent before it is read.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_answer_that_is_left_lying_is_found() {
@@ -63,7 +63,7 @@ async fn redis() {
     let server = Server::start();
     conformance(&server.url()).await;
     let probe = server.probe();
-    // Ahead of the server's clock, as after a step back: then nothing but the counter keeps fences
+    // Ahead of the server's clock, as after a step back, so that only the counter keeps fences
     // apart.
     probe.overwrite(FENCES, "4000000000000000", Duration::from_secs(60));
     conformance(&server.url()).await;
@@ -78,7 +78,7 @@ async fn sentinel() {
     conformance_of_queues(&store.url).await;
 }
 
-/// How many rows there are.
+/// Query for the number of rows.
 const ROWS: &str = "SELECT (SELECT count(*) FROM leasehold.locks) + (SELECT count(*) FROM leasehold.shares) + (SELECT count(*) FROM leasehold.waiters)";
 
 #[tokio::test]
@@ -87,8 +87,7 @@ async fn postgres() {
     let url = database.url();
     let probe = database.probe("lock:");
     conformance(&url).await;
-    // Ahead of the server's clock, as after a step back: then nothing but the tables keep fences
-    // apart.
+    // Ahead of the server's clock, as after a step back, so that only the tables keep fences apart.
     probe.value("UPDATE leasehold.meta SET floor = 4000000000000000");
     conformance_of_queues(&url).await;
     let seed = Random::seeded("interleaved in PostgreSQL").next_u64();
@@ -122,21 +121,21 @@ async fn zookeeper() {
     of_sessions::<Zookeeper>().await;
 }
 
-/// Fails if the suite does not see that a store takes a znode of another session for its own.
+/// Fails if the suite does not detect a store that takes another session's znode for its own.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_znode_of_another_session_is_found() {
     fails_with("NodesOfAnySession", "store::conformance::zookeeper");
 }
 
-/// Fails if the suite does not see that a store takes a node of another session for its own.
+/// Fails if the suite does not detect a store that takes another session's node for its own.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_node_of_another_session_is_found() {
     fails_with("NodesOfAnySession", "store::conformance::etcd");
 }
 
-/// Fails if the suite does not see that a lease goes on as long as its process.
+/// Fails if the suite does not detect a lease that lasts as long as its process.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_lease_that_never_ends_is_found() {

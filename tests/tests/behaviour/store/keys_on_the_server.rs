@@ -1,4 +1,4 @@
-//! What is on the server: the canonical Redis lock, with nothing beside it that stays.
+//! Keys on the server: the canonical Redis lock, and nothing else that stays.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use leasehold_tests::wait;
 
 const TTL: Duration = Duration::from_secs(20);
 
-/// Our own keys begin so.
+/// Prefix of our own keys.
 const OWN: &str = "lock:%leasehold";
 
-/// What is kept beside the locks. When a pool connects, it tries its scripts on a key that expires
-/// soon.
+/// Returns the keys beside the locks, without the short-lived key on which a connecting pool tries
+/// its scripts.
 fn own_keys(probe: &RedisProbe) -> Vec<String> {
     let mut keys = probe.keys(&format!("{OWN}*"));
     keys.retain(|key| !key.starts_with(&format!("{OWN}:check:")));
@@ -110,7 +110,7 @@ async fn the_fence_grows_over_restarts_without_persistence() {
 /// Fails if the fence is the server's clock alone: a clock can be set back.
 #[tokio::test]
 async fn the_fence_grows_while_the_clock_goes_back() {
-    // The year 2112 in microseconds: what the clock said before it was corrected.
+    // The year 2112 in microseconds: the time on the clock before it was corrected.
     const AHEAD: u64 = 4_481_000_000_000_000;
     let server = Server::start();
     let probe = server.probe();

@@ -1,4 +1,4 @@
-//! `memory://`: which pools of a process share their locks, and for how long.
+//! `memory://`: the locks that pools of a process share, and their lifetime.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ async fn take(pool: &LockPool) -> Result<LockGuard, LockError> {
     pool.lock("k").ttl(TTL).acquire().await
 }
 
-/// Whether a lock that one of the pools holds keeps the other out, each way.
+/// True if a lock held by one of the pools keeps the other out, each way.
 async fn exclude_each_other(one: &LockPool, other: &LockPool) -> bool {
     let mut refused = Vec::new();
     for (first, second) in [(one, other), (other, one)] {
@@ -35,7 +35,7 @@ async fn exclude_each_other(one: &LockPool, other: &LockPool) -> bool {
     refused[0]
 }
 
-/// Fails if two tests with `memory://` meet, or if pools that were to share a name do not.
+/// Fails if two tests with `memory://` share locks, or if pools of one name do not.
 #[tokio::test]
 async fn pools_share_their_locks_by_a_name_alone() {
     let builder = LockPool::builder().url("memory://");
@@ -88,7 +88,7 @@ async fn a_name_lasts_as_long_as_its_locks() {
     assert!(kept_since.elapsed() >= HOLD, "{:?}", kept_since.elapsed());
 }
 
-/// Fails if pools of one name that come and go at once do not exclude each other.
+/// Fails if pools of one name do not exclude each other while they come and go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pools_of_one_name_that_come_and_go() {
     let url = "memory://come-and-go";
@@ -116,7 +116,7 @@ async fn pools_of_one_name_that_come_and_go() {
     }
 }
 
-/// Fails if a name on a clock of its own is taken: its pools would believe to share locks.
+/// Fails if a name is accepted with a runtime's own clock. Its pools would seem to share locks.
 #[tokio::test]
 async fn a_name_on_the_clock_of_one_runtime_is_refused() {
     for (url, taken) in [("memory://paused", false), ("memory://", true)] {

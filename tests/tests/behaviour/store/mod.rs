@@ -1,4 +1,4 @@
-//! What a store does for the engine, what it holds, and what a check says of it.
+//! Stores: their duties to the engine, their contents, and their readiness checks.
 
 mod conformance;
 mod keys_on_the_server;

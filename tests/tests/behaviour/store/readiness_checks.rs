@@ -1,4 +1,4 @@
-//! `LockPool::check`: what a readiness probe is told about the lock store.
+//! `LockPool::check`: the report on the lock store for a readiness probe.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn expect(report: &CheckReport, code: &str, severity: Severity, says: &[&str]) {
     assert!(!report.to_string().contains(CANARY), "{report}");
 }
 
-/// Fails if a server with nothing wrong is complained about.
+/// Fails if a sound server has findings.
 #[tokio::test]
 async fn a_sound_server_has_no_findings() {
     let server = ServerOptions::new()
@@ -85,7 +85,7 @@ async fn a_full_server() {
     expect(&report, "OOM", Severity::Error, &["maxmemory"]);
 }
 
-/// Fails if a role is only looked at when the pool connects.
+/// Fails if the role is checked only when the pool connects.
 #[tokio::test]
 async fn a_master_that_becomes_a_replica() {
     let other = Server::start();
@@ -113,7 +113,7 @@ async fn a_node_of_a_cluster() {
     expect(&report, "cluster", Severity::Error, &["cluster"]);
 }
 
-/// Fails if a probe is told that all is well while the replicas that every lock needs are gone.
+/// Fails if the check reports the store as ready while the replicas that every lock needs are gone.
 #[tokio::test]
 async fn replicas_that_are_waited_for() {
     let master = ServerOptions::new()
@@ -140,7 +140,8 @@ async fn replicas_that_are_waited_for() {
     );
 }
 
-/// Fails if what may not be looked at is taken for sound, or if the check needs more than locks do.
+/// Fails if an unreadable part is taken for sound, or if the check needs more permissions than
+/// locks do.
 #[tokio::test]
 async fn what_may_not_be_looked_at_is_unknown() {
     let server = ServerOptions::new().append_only().start();
@@ -157,7 +158,7 @@ async fn what_may_not_be_looked_at_is_unknown() {
 }
 
 /// Fails if a password may cross a network in plain text without a warning. `127.1` is this
-/// machine, by a name that does not look like it.
+/// machine, under a name that does not look like it.
 #[tokio::test]
 async fn plain_text_to_another_host() {
     let server = ServerOptions::new().append_only().start();
@@ -183,7 +184,7 @@ async fn memory_protects_one_process() {
     }
 }
 
-/// Fails if a server that is gone is a report and not an error, or if the check waits for the
+/// Fails if a missing server leads to a report instead of an error, or if the check waits for the
 /// pool's own connection.
 #[tokio::test]
 async fn a_server_that_is_gone_is_an_error() {

@@ -8,7 +8,7 @@ use leasehold::{LockError, distributed_lock};
 use super::{Table, finish, round_trip};
 use crate::{is_contended, secs};
 
-/// Calls now, and the most at a time.
+/// Number of present calls, and the maximum at one time.
 #[derive(Default)]
 struct Provider(Table<(u32, u32)>);
 
@@ -31,7 +31,7 @@ impl Provider {
 struct Cache(Table<u32>);
 
 impl Cache {
-    /// Whether this call has refreshed the cache.
+    /// True if this call has refreshed the cache.
     #[distributed_lock(key = "cache:<name>", ttl = "5s", on_error = |_| false)]
     async fn refresh(&self, name: &str) -> bool {
         assert!(!name.is_empty());

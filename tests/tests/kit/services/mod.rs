@@ -1,6 +1,6 @@
 //! Thirty-five tests of typical services, as users write them. Together they take less than a
-//! second, and each run goes the same way: `scripts/kit-runs` repeats them a thousand times and
-//! compares their histories.
+//! second, and all runs are the same: `scripts/kit-runs` repeats them a thousand times and compares
+//! their histories.
 
 mod jobs;
 mod limits;
@@ -16,11 +16,12 @@ use std::{env, fs};
 use leasehold::testing::Kit;
 use tokio::time::sleep;
 
-/// The folder in which runs leave the histories of their tests, and find those of the first run.
+/// Environment variable with the folder for the tests' histories. Later runs compare their
+/// histories with those of the first run.
 const HISTORIES: &str = "LEASEHOLD_KIT_HISTORIES";
 
-/// The end of a test of the module `of` with the name `test`: its locks were exclusive, and the run
-/// went as the first one did.
+/// Ends the test `test`: checks that its locks were exclusive, and that its history is the same as
+/// in the first run.
 fn finish(kit: &Kit, test: &str) {
     let history = kit.history();
     assert!(history.is_exclusive(), "{history}");
@@ -34,7 +35,7 @@ fn finish(kit: &Kit, test: &str) {
     }
 }
 
-/// A row or a table in memory, in the place of a database.
+/// A row or a table in memory, which stands for a database.
 #[derive(Debug, Default)]
 struct Table<T>(Mutex<T>);
 
@@ -48,7 +49,7 @@ impl<T> Table<T> {
     }
 }
 
-/// The way to a database or to another service, and back.
+/// Simulates a round trip to a database or to another service.
 async fn round_trip() {
     sleep(Duration::from_millis(20)).await;
 }

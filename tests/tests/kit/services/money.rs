@@ -33,7 +33,7 @@ impl Bank {
         Ok(())
     }
 
-    /// Never without the account's lock.
+    /// Must never run without the account's lock.
     fn write(&self, id: u64, cents: i64) {
         assert_held!(format!("account:{id}"));
         self.0.rows().insert(id, cents);

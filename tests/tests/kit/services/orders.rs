@@ -1,4 +1,4 @@
-//! Orders that are made once, coupons, and webhooks.
+//! Orders made once, coupons, and webhooks.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use clap::Parser;
 #[derive(Debug, Parser)]
 #[command(name = "load_orders")]
 pub(crate) struct Args {
-    /// A service, `http://127.0.0.1:3000`; once for each
+    /// URL of a service, such as `http://127.0.0.1:3000`; repeat the option for each service
     #[arg(long = "url", required = true, value_name = "URL")]
     pub(crate) urls: Vec<String>,
 
@@ -20,39 +20,39 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL", conflicts_with = "database")]
     pub(crate) store: Option<String>,
 
-    /// So many of 100 buyers hang up within 200 ms; only buyers come, for `--minutes`
+    /// Percentage of buyers who hang up within 200 ms; only buyers come, for `--minutes`
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(..=100))]
     pub(crate) hang_up: Option<u64>,
 
-    /// With `--hang-up`
+    /// Duration with `--hang-up`
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=60))]
     pub(crate) minutes: u64,
 
-    /// How many different orders
+    /// Number of different orders
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) orders: u32,
 
-    /// How often each order is sent, all at once
+    /// Number of copies of each order, all sent at once
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) copies: u32,
 
-    /// What is ordered; enough of it must be in stock
+    /// Ordered item; enough of it must be in stock
     #[arg(long, default_value = "cup", value_name = "SKU")]
     pub(crate) order_sku: String,
 
-    /// How many buyers come to buy one item each
+    /// Number of buyers, who buy one item each
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) buys: u32,
 
-    /// What they buy
+    /// Item that they buy
     #[arg(long, default_value = "kettle", value_name = "SKU")]
     pub(crate) buy_sku: String,
 
-    /// How many orders, and how many buyers / 20, are under way at once
+    /// Number of orders under way at once; of buyers, 20 times as many
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) parallel: u32,
 
-    /// Begins the ids of this run's orders
+    /// Beginning of the ids of this run's orders
     #[arg(long, default_value_t = run_name())]
     pub(crate) run: String,
 }

@@ -1,4 +1,4 @@
-//! HTTP, and what is counted about it.
+//! HTTP requests, and counts of their answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
-/// Why the run cannot go on.
+/// An error that ends the run.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// One answer.
@@ -83,7 +83,7 @@ impl Answers {
         i64::try_from(count).unwrap_or(i64::MAX)
     }
 
-    /// Status, and the times of its answers, shortest first.
+    /// Returns each status with the times of its answers, shortest first.
     pub(crate) fn sorted(&self) -> impl Iterator<Item = (u16, Vec<Duration>)> {
         self.by_status.iter().map(|(status, times)| {
             let mut times = times.clone();

@@ -1,4 +1,4 @@
-//! Buyers who hang up while their sale is under way: no sale may be lost or made by halves.
+//! Buyers who hang up during their sale. No sale may be lost or only half made.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,13 +12,13 @@ use crate::client::{Answers, Client, Failure};
 use crate::ledger::Ledger;
 use crate::report::Report;
 
-/// The most patient of those who hang up, in milliseconds.
+/// Upper bound of the time before a buyer hangs up, in milliseconds.
 const PATIENCE: u64 = 200;
 
-/// Limit of the sales whose clients are gone.
+/// Time limit of sales whose clients are gone.
 const SETTLED: Duration = Duration::from_secs(15);
 
-/// Lets buyers come for the time that `args` names, and compares sales and stock.
+/// Lets buyers come for the time in `args`, and compares sales and stock.
 pub(crate) async fn run(client: &Client, ledger: &Ledger, args: &Args) -> Result<Report, Failure> {
     let mut report = Report::default();
     let stock = ledger.stock(&args.order_sku).await?;
@@ -56,7 +56,7 @@ async fn buy(client: &Client, args: &Args) -> Result<(Answers, u64), Failure> {
             while Instant::now() < ends {
                 let number = count.fetch_add(1, Ordering::Relaxed);
                 let buying = client.post(&path, String::new());
-                // Both spread evenly, and alike in each run.
+                // The hang-ups and their times are spread evenly, and are the same in each run.
                 let hangs_up = number * 37 % 100 < percent;
                 if !hangs_up {
                     answers.add(&buying.await?);

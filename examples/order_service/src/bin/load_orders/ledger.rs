@@ -49,13 +49,13 @@ impl Ledger {
             .await
     }
 
-    /// Orders whose id begins with `run`.
+    /// Returns the number of orders whose id begins with `run`.
     pub(crate) async fn orders(&self, run: &str) -> Result<i64, sqlx::Error> {
         self.number("SELECT COUNT(*) FROM orders WHERE id LIKE $1 || '-%'", run)
             .await
     }
 
-    /// Counts the calls of the payment provider for them.
+    /// Returns the number of calls to the payment provider for these orders.
     pub(crate) async fn payments(&self, run: &str) -> Result<i64, sqlx::Error> {
         self.number(
             "SELECT COUNT(*) FROM payments WHERE order_id LIKE $1 || '-%'",

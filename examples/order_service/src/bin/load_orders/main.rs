@@ -1,8 +1,8 @@
 //! Loads two (or more) order services that share one lock store, and checks the result.
 //!
 //! Every order is sent many times at once, to all services in turn. Then more buyers than items buy
-//! at once. The database has the last word. Exit code 1 if an order is missing or doubled, a
-//! payment was asked for twice, or an item was sold too often. `scripts/order-load` sets everything
+//! at once. The database decides. Exit code 1 means that an order is missing or duplicated, a
+//! payment was requested twice, or too many items were sold. `scripts/order-load` sets everything
 //! up.
 
 mod args;

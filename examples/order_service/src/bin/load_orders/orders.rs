@@ -1,4 +1,4 @@
-//! Every order many times at once.
+//! Sends every order many times at once.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use tokio::task::JoinSet;
 use crate::args::Args;
 use crate::client::{Answer, Answers, Client, Failure};
 
-/// The counts of the answers.
+/// Counts of the answers.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) answers: Answers,
-    /// Orders that exactly one answer said it had made.
+    /// Orders that exactly one answer reported as made.
     pub(crate) made_once: i64,
-    /// Unexpected answers. Expected are: the order made, its first result again, 409 with
+    /// Unexpected answers. Expected are the created order, its first result again, and 409 with
     /// `Retry-After`.
     pub(crate) wrong: i64,
 }

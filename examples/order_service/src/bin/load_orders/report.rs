@@ -18,7 +18,7 @@ struct Check {
 }
 
 impl Report {
-    /// Keeps the answers of one phase for the table.
+    /// Adds the answers of one phase to the table.
     pub(crate) fn phase(&mut self, name: &str, took: Duration, answers: &Answers) {
         for (status, times) in answers.sorted() {
             self.lines.push(format!(
@@ -32,12 +32,12 @@ impl Report {
             .push(format!("{name:<8}took {:.1} s", took.as_secs_f64()));
     }
 
-    /// Keeps a number for the table.
+    /// Adds a number to the table.
     pub(crate) fn note(&mut self, what: &'static str, number: u64) {
         self.lines.push(format!("{what}: {number}"));
     }
 
-    /// Keeps what was found beside what must be.
+    /// Adds a check: a number that was found, and its expected value.
     pub(crate) fn expect(&mut self, what: &'static str, found: i64, expected: impl Into<i64>) {
         self.checks.push(Check {
             what,

@@ -1,4 +1,4 @@
-//! A service whose unit tests need no server, and run side by side: `tests.rs`.
+//! A service with unit tests that need no server and run in parallel: `tests.rs`.
 //!
 //! ```sh
 //! cargo test -p leasehold-services --bin tested
@@ -16,14 +16,14 @@ use std::time::Duration;
 
 use leasehold::{LockError, distributed_lock};
 
-/// Coupons, and the customer that has redeemed each.
+/// Coupons, each with the customer who has redeemed it.
 #[derive(Debug, Default)]
 struct Coupons {
     redeemed: Mutex<HashMap<String, String>>,
 }
 
 impl Coupons {
-    /// Gives a coupon to the customer that comes first, and says which one that is.
+    /// Gives a coupon to the first customer, and returns the name of that customer.
     #[distributed_lock(key = "coupon:<code>", ttl = "10s")]
     async fn redeem(&self, code: &str, customer: &str) -> Result<String, LockError> {
         let first = self.owner(code);
@@ -40,7 +40,7 @@ impl Coupons {
     }
 }
 
-/// What a client gets: a status and a text.
+/// Returns the answer to a client: a status and a text.
 fn answer(redeemed: Result<String, LockError>) -> (u16, String) {
     match redeemed {
         Ok(owner) => (200, format!("it belongs to {owner}")),

@@ -1,4 +1,4 @@
-//! A double submission over HTTP, and a Redis that is away: what any framework answers.
+//! A double submission over HTTP, and an unavailable Redis. Every framework must answer the same.
 
 use std::thread;
 
@@ -10,7 +10,7 @@ pub(crate) const CONFLICT: &str = r#"{"type":"about:blank","title":"the same ope
 pub(crate) const UNAVAILABLE: &str =
     r#"{"type":"about:blank","title":"the lock service is not available","status":503}"#;
 
-/// A click that comes while the first one is processed is refused, and nothing is charged for it.
+/// A click during the first one is refused, and nothing is charged for it.
 pub(crate) fn one_click_makes_the_order(shop: &Surroundings, service: &Service) {
     let click = || http::post(service.address(), "/orders/42", "");
     let (first, second) = thread::scope(|scope| {
@@ -39,7 +39,7 @@ pub(crate) fn without_redis_no_order_is_made(shop: &mut Surroundings, service: &
     assert!(shop.provider.next().is_none(), "a charge without a lock");
 }
 
-/// The lock of order 42 is gone although its charge was never answered.
+/// Waits until the lock of order 42 is gone, although its charge was never answered.
 pub(crate) fn wait_until_42_is_free(shop: &Surroundings) {
     let probe = shop.redis.probe();
     leasehold_tests::wait::until("order 42 is free", LIMIT, || {
@@ -47,8 +47,8 @@ pub(crate) fn wait_until_42_is_free(shop: &Surroundings) {
     });
 }
 
-/// The body is this one, word for word: neither the key nor the advice for the program's author is
-/// in it, nor in the head.
+/// Checks that the body is exactly this one. Neither the body nor the head may contain the key or
+/// the advice for the program's author.
 #[track_caller]
 fn assert_problem(answer: &Answer, body: &str) {
     assert_eq!(answer.body, body);

@@ -1,4 +1,5 @@
-//! What the tests start, and stop again: a Redis, a payment provider, and services.
+//! The servers and services that the tests start and stop: Redis, a payment provider, and the
+//! services.
 
 pub(crate) mod double_submission;
 #[path = "../../../../order_service/tests/harness/http.rs"]
@@ -15,10 +16,11 @@ use leasehold_tests::wait;
 use provider::{Charge, Provider};
 use service::{Ended, Service};
 
-/// How long anything may take that must happen.
+/// Time limit for anything that must happen.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// What a program says that has had no processor for a second. It connects again in a moment.
+/// Error text of a program that got no processor for a second. Its next attempt to connect can
+/// succeed.
 const LATE: &str = "did not answer within 1s";
 
 /// Fails unless the machine was too busy for a program to start.
@@ -27,7 +29,7 @@ fn too_busy(ended: &Ended) {
     assert!(ended.stderr.contains(LATE), "{ended:?}");
 }
 
-/// What a service needs. The services go before this does.
+/// The servers that a service needs. The services are dropped before this.
 pub(crate) struct Surroundings {
     pub(crate) redis: Server,
     pub(crate) provider: Provider,

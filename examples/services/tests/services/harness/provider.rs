@@ -1,5 +1,5 @@
-//! The payment provider. While it has not answered, the service is inside its lock: so a test says
-//! when the body of a handler goes on.
+//! The payment provider. The service stays inside its lock until the provider answers. So a test
+//! decides when the body of a handler continues.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -38,7 +38,7 @@ impl Provider {
         charge
     }
 
-    /// The charge that a service has asked for already.
+    /// Returns the charge that a service has already requested, if any.
     pub(crate) fn next(&self) -> Option<Charge> {
         match self.listener.accept() {
             Ok((stream, _)) => Some(Charge::read(stream)),
@@ -48,7 +48,7 @@ impl Provider {
     }
 }
 
-/// A charge that waits for its answer.
+/// A charge without an answer yet.
 #[derive(Debug)]
 pub(crate) struct Charge {
     order: String,
@@ -85,7 +85,7 @@ impl Charge {
         answered.expect("the service listens to the answer");
     }
 
-    /// Waits until the service has closed the connection: its body is gone.
+    /// Waits until the service has closed the connection, which shows that its body was dropped.
     pub(crate) fn wait_until_dropped(self) {
         let mut line = String::new();
         let read = BufReader::new(&self.stream).read_line(&mut line);

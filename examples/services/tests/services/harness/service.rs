@@ -1,4 +1,4 @@
-//! A service in a process of its own.
+//! A service in a separate process.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
@@ -8,7 +8,7 @@ use leasehold_tests::wait;
 
 use super::LIMIT;
 
-/// A running program; killed when this is dropped or the test dies.
+/// A running program. It is killed when this is dropped or the test dies.
 #[derive(Debug)]
 pub(crate) struct Service {
     process: Leashed,
@@ -17,7 +17,7 @@ pub(crate) struct Service {
     address: String,
 }
 
-/// How a program ended.
+/// Result of an ended program.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
@@ -41,7 +41,7 @@ impl Service {
         }
     }
 
-    /// Starts a program and waits until it says where it listens, or has ended.
+    /// Starts a program, and waits until it prints its address or ends.
     pub(crate) fn listening(command: &mut Command) -> Result<Self, Ended> {
         let mut service = Self::start(command);
         let mut line = String::new();
@@ -68,7 +68,7 @@ impl Service {
 
     /// Sends SIGTERM.
     pub(crate) fn ask_to_stop(&self) {
-        // The shell's own `kill`: not every system has the program.
+        // Uses the shell's built-in `kill`, because not every system has the program.
         let status = Command::new("sh")
             .args(["-c", "kill -TERM \"$0\"", &self.process.id().to_string()])
             .status();

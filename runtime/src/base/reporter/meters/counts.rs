@@ -1,4 +1,4 @@
-//! Counts of events, until the reporter thread hands them on to the program's recorder.
+//! Counts of events, kept until the reporter thread passes them on to the program's recorder.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::{counted, tell};
 use crate::error::LockError;
 
-/// The events that are counted.
+/// The counted events.
 #[derive(Clone, Copy)]
 pub(crate) enum Count {
     Granted,
@@ -40,19 +40,19 @@ const ALL: [Count; 13] = [
     Count::RenewalFailed,
 ];
 
-/// Counts that the reporter thread has not handed on yet.
+/// Counts that the reporter thread has not passed on yet.
 static COUNTED: [AtomicU64; ALL.len()] = [const { AtomicU64::new(0) }; ALL.len()];
 
-/// Whether the reporter thread looks for counts at intervals.
+/// True if the reporter thread looks for counts at intervals.
 static LOOKED_FOR: AtomicBool = AtomicBool::new(false);
 
-/// How many looks in a row have found nothing.
+/// Number of consecutive looks that found nothing.
 static FOUND_NOTHING: AtomicU64 = AtomicU64::new(0);
 
 /// After this many such looks the reporter thread sleeps until the next count.
 const LAST_LOOK: u64 = 20;
 
-/// Counts so many events.
+/// Counts `times` events.
 pub(crate) fn add(count: Count, times: usize) {
     if 0 < times {
         COUNTED[count as usize].fetch_add(times as u64, Ordering::SeqCst);
@@ -60,33 +60,33 @@ pub(crate) fn add(count: Count, times: usize) {
     }
 }
 
-/// Whether the caller, which has counted something, must ask the reporter thread to look. The
-/// caller calls [`not_asked`] if it could not ask. Until then no count is handed on.
+/// True if the caller, which has counted something, must ask the reporter thread to look. A caller
+/// that cannot ask must call [`not_asked`]: until then no count is passed on.
 pub(crate) fn is_to_ask() -> bool {
     // Count first, then read the flag: the reporter thread clears the flag before its last look.
     !LOOKED_FOR.load(Ordering::SeqCst) && !LOOKED_FOR.swap(true, Ordering::SeqCst)
 }
 
-/// The caller could not ask the reporter thread. The next count asks again.
+/// Records that the caller could not ask the reporter thread. The next count asks again.
 pub(crate) fn not_asked() {
     LOOKED_FOR.store(false, Ordering::SeqCst);
 }
 
-/// Hands on what has been counted; runs on the reporter thread. Returns whether the thread must
-/// look again soon.
+/// Passes all counts on. Runs on the reporter thread. Returns true if the thread must look again
+/// soon.
 pub(crate) fn tell_counts() -> bool {
     if hand_all_on() {
         FOUND_NOTHING.store(0, Ordering::Relaxed);
     } else if LAST_LOOK <= FOUND_NOTHING.fetch_add(1, Ordering::Relaxed) {
         FOUND_NOTHING.store(0, Ordering::Relaxed);
         LOOKED_FOR.store(false, Ordering::SeqCst);
-        // A count from here on asks for a look. An earlier count is seen here.
+        // A later count asks for a look. An earlier count is seen here.
         return hand_all_on() && !LOOKED_FOR.swap(true, Ordering::SeqCst);
     }
     true
 }
 
-/// Makes counters known that alerts look at: one that the recorder first hears of with an event
+/// Registers the counters that alerts use. A counter that the recorder first receives with an event
 /// would show no increase. Runs on the reporter thread.
 pub(super) fn announce() {
     for count in [Count::Renewed, Count::RenewalLost, Count::RenewalFailed] {
@@ -94,13 +94,13 @@ pub(super) fn announce() {
     }
 }
 
-/// Returns whether there was anything to hand on.
+/// Passes all counts on. Returns true if there were any.
 fn hand_all_on() -> bool {
     let counts = ALL.into_iter().filter(|count| hand_on(*count)).count();
     tell() || 0 < counts
 }
 
-/// Hands on the count of one event. Returns whether there was any.
+/// Passes on the count of one event. Returns true if it is not zero.
 fn hand_on(count: Count) -> bool {
     let times = COUNTED[count as usize].swap(0, Ordering::SeqCst);
     if 0 < times {

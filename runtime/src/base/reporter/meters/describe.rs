@@ -1,8 +1,8 @@
-//! What each metric means, for recorders that show it.
+//! Descriptions of the metrics, for recorders that show them.
 
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
-/// Describes every metric to the present recorder.
+/// Describes every metric to the current recorder.
 pub(super) fn describe() {
     describe_histogram!(
         "leasehold_acquire_seconds",

@@ -1,4 +1,4 @@
-//! What is told of each store: whether it can be reached, and how long its answers take.
+//! The meters of each store: its reachability, and the durations of its answers.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::times::Times;
 use super::{counted, guarded};
 
-/// What a request asks of a store. One kind stands for what a whole lock and a share are asked, and
-/// for what concerns a result that is kept.
+/// The kind of a request to a store. Each kind includes the requests for shares, and those that
+/// concern a kept result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Acquire,
@@ -30,23 +30,23 @@ impl Kind {
     }
 }
 
-/// The meters of all stores that a pool is connected to, and of those whose end is not told yet.
-/// Locked only when a pool connects, and by the reporter thread.
+/// The meters of all stores to which a pool is connected, and of those whose end is not reported
+/// yet. Locked only when a pool connects, and by the reporter thread.
 static STORES: Mutex<Vec<Arc<StoreMeter>>> = Mutex::new(Vec::new());
 
-/// What is counted of one store, by all pools that are connected to it.
+/// The counters of one store, for all pools connected to it.
 pub(crate) struct StoreMeter {
     /// The store's URL without its password.
     store: String,
-    /// How many pools cannot reach the store.
+    /// Number of pools that cannot reach the store.
     away: AtomicU32,
-    /// Whether the recorder was not told yet of the last change.
+    /// True if the last change is not reported to the recorder yet.
     changed: AtomicBool,
     requests: [Times; Kind::ALL.len()],
 }
 
 impl StoreMeter {
-    /// The meter of the store with this name.
+    /// Returns the meter of the store with this name, which is added if it is new.
     pub(crate) fn of(store: &str) -> Arc<Self> {
         let meter = Self::find(store);
         counted();
@@ -68,13 +68,13 @@ impl StoreMeter {
         meter
     }
 
-    /// A request was answered after this time.
+    /// Records that a request was answered after this time.
     pub(crate) fn answered(&self, kind: Kind, after: Duration) {
         self.requests[kind as usize].add(after);
         counted();
     }
 
-    /// A pool cannot reach the store any more, or can reach it again, or is gone.
+    /// Records that a pool can no longer reach the store, or that it can reach it again or is gone.
     pub(crate) fn is_away(&self, away: bool) {
         if away {
             self.away.fetch_add(1, Ordering::SeqCst);
@@ -85,7 +85,7 @@ impl StoreMeter {
         counted();
     }
 
-    /// Hands on what has been counted. Returns whether there was anything.
+    /// Passes all counts on. Returns true if there were any.
     fn tell(&self) -> bool {
         let mut found = self.changed.swap(false, Ordering::SeqCst);
         if found {
@@ -99,7 +99,7 @@ impl StoreMeter {
         found
     }
 
-    /// Tells whether every pool of this process can reach the store.
+    /// Reports whether every pool of this process can reach the store.
     fn tell_up(&self) {
         let up = self.away.load(Ordering::SeqCst) == 0;
         guarded(|| {
@@ -109,7 +109,7 @@ impl StoreMeter {
     }
 }
 
-/// Hands on what has been counted of all stores. Returns whether there was anything.
+/// Passes on the counts of all stores. Returns true if there were any.
 pub(super) fn tell() -> bool {
     // Copied first: a recorder may block.
     let all = stores().clone();
@@ -120,7 +120,7 @@ pub(super) fn tell() -> bool {
     0 < found
 }
 
-/// Tells which stores can be reached, whether or not that has changed.
+/// Reports the reachability of each store, even if it has not changed.
 pub(super) fn tell_again() {
     let all = stores().clone();
     for store in all {
@@ -128,12 +128,12 @@ pub(super) fn tell_again() {
     }
 }
 
-/// Whether a pool is connected to any store.
+/// True if a pool is connected to any store.
 pub(super) fn are_in_use() -> bool {
     stores().iter().any(is_in_use)
 }
 
-/// Whether the meter has an owner beside the list: a pool.
+/// True if the meter has an owner beside the list: a pool.
 fn is_in_use(store: &Arc<StoreMeter>) -> bool {
     1 < Arc::strong_count(store)
 }

@@ -1,6 +1,6 @@
-//! Durations, counted in narrow buckets until the reporter thread hands them on.
+//! Durations, counted in narrow buckets until the reporter thread passes them on.
 //!
-//! A bucket is at most a 32nd of its durations wide. The recorder is given the middle of a bucket,
+//! A bucket is at most a 32nd of its durations wide. The recorder gets the middle of a bucket,
 //! which differs from each of its durations by at most 1.6 %. So counts are exact, and a recorder
 //! that blocks for an hour costs no memory and no count.
 
@@ -16,16 +16,16 @@ const FINE: u32 = 5;
 /// Shorter durations than `2^SHORTEST` ns are in the first bucket.
 const SHORTEST: u32 = 8;
 
-/// Durations from `2^LONGEST` ns on, 39 hours, are in the last bucket.
+/// Durations of `2^LONGEST` ns (39 hours) and more are in the last bucket.
 const LONGEST: u32 = 47;
 
 const BUCKETS: usize = 1 + ((LONGEST - SHORTEST) << FINE) as usize;
 
-/// How many durations of each length there were since the last look.
+/// Number of durations of each length since the last look.
 pub(crate) struct Times {
     /// Allocated with the first duration.
     buckets: OnceLock<Box<[AtomicU32]>>,
-    /// Whether there may be durations that were not handed on.
+    /// True if some durations may not be passed on yet.
     changed: AtomicBool,
 }
 
@@ -41,11 +41,11 @@ impl Times {
         let buckets = self.buckets.get_or_init(no_times);
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         buckets[bucket(nanos)].fetch_add(1, Ordering::Relaxed);
-        // After the count: the reporter thread clears this before it reads the buckets.
+        // Set after the count, because the reporter thread clears this before it reads the buckets.
         self.changed.store(true, Ordering::Release);
     }
 
-    /// Hands all durations on to the histogram. Returns whether there were any.
+    /// Passes all durations on to the histogram. Returns true if there were any.
     pub(super) fn tell(&self, histogram: impl FnOnce() -> metrics::Histogram) -> bool {
         let all = self.take();
         if !all.is_empty() {
@@ -59,13 +59,13 @@ impl Times {
         !all.is_empty()
     }
 
-    /// Takes all durations: the seconds of each bucket, and how many there were.
+    /// Takes all durations: the seconds of each bucket, and the number of its durations.
     fn take(&self) -> Vec<(f64, usize)> {
         if !self.changed.swap(false, Ordering::Acquire) {
             return Vec::new();
         }
         let counts = self.buckets.get().into_iter().flatten().enumerate();
-        // Most are zero, and a plain load of these leaves the caller's cache as it is.
+        // Most are zero. A plain load of these leaves the caller's cache as it is.
         let counts = counts.filter(|(_, count)| count.load(Ordering::Relaxed) != 0);
         let taken = counts.map(|(bucket, count)| {
             let count = count.swap(0, Ordering::Relaxed);
@@ -112,8 +112,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Fails if a recorder is told a duration that differs from the real one by more than 1.6
-        /// %.
+        /// Fails if a recorder gets a duration that differs from the real one by more than 1.6 %.
         #[test]
         fn a_bucket_stands_for_its_durations(nanos in (1_u64 << SHORTEST)..(1 << LONGEST)) {
             let times = Times::new();
@@ -127,8 +126,8 @@ mod tests {
         }
     }
 
-    /// Fails if a duration is told twice or not at all, or if one that is too short or too long for
-    /// the buckets is not counted.
+    /// Fails if a duration is reported twice or not at all, or if one outside of the range of the
+    /// buckets is not counted.
     #[test]
     fn each_duration_is_told_once() {
         let times = Times::new();

@@ -20,7 +20,7 @@ fn share(share: Share) -> Acquire {
     }
 }
 
-/// The one request that is sent now, which must be a removal.
+/// Returns the one request sent now, which must be a removal.
 #[track_caller]
 fn removal(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {
@@ -45,7 +45,7 @@ fn broken() -> Failure {
     }
 }
 
-/// The outcomes of the releases that the core signals now.
+/// Returns the outcomes of the releases that the core signals now.
 fn ends(core: &mut Core) -> Vec<Removal> {
     let removal = |signal| match signal {
         Signal::Released { removal, .. } => Some(removal),
@@ -79,7 +79,7 @@ fn a_first_certain_answer_that_the_lock_is_gone_is_told() {
     }
 }
 
-/// Fails if the loss of a kept or a downgraded lock is not told.
+/// Fails if the loss of a kept or a downgraded lock is not reported.
 #[test]
 fn a_kept_lock_and_a_downgraded_one_are_missed_as_well() {
     let mut kept = core();
@@ -103,7 +103,7 @@ fn a_kept_lock_and_a_downgraded_one_are_missed_as_well() {
     assert_eq!(ends(&mut shared), [Removal::Gone]);
 }
 
-/// Fails if a removal tells of a loss although an earlier try may have removed the key.
+/// Fails if a removal reports a loss although an earlier try may have removed the key.
 #[test]
 fn what_an_earlier_try_may_have_removed_is_not_missed() {
     let mut core = core();
@@ -137,7 +137,7 @@ fn of_two_tries_under_way_neither_tells_of_a_loss() {
     }
 }
 
-/// Fails if a try that the server has refused makes the next one uncertain.
+/// Fails if a try refused by the server makes the next one uncertain.
 #[test]
 fn what_a_refused_try_cannot_have_removed_is_missed() {
     let mut core = core();
@@ -151,7 +151,7 @@ fn what_a_refused_try_cannot_have_removed_is_missed() {
     assert_eq!(ends(&mut core), [Removal::Gone]);
 }
 
-/// Fails if a loss is told twice, and so counted twice.
+/// Fails if a loss is reported twice, and so counted twice.
 #[test]
 fn a_loss_that_is_known_is_told_once() {
     let mut core = core();
@@ -165,7 +165,7 @@ fn a_loss_that_is_known_is_told_once() {
     assert_eq!(ends(&mut core), [Removal::Confirmed]);
 }
 
-/// Fails if a call that never held the lock is told of a loss.
+/// Fails if a loss is reported to a call that never held the lock.
 #[test]
 fn an_abandoned_acquire_misses_nothing() {
     let mut core = core();
@@ -197,7 +197,7 @@ fn with_an_acquire_open_nothing_is_certain() {
     core.reply(first, held(TTL), START);
 }
 
-/// Fails if a removal tells of a loss although the key may have expired while the removal was under
+/// Fails if a removal reports a loss although the key may have expired while the removal was under
 /// way: the section was inside its lease.
 #[test]
 fn what_may_have_expired_meanwhile_is_not_missed() {

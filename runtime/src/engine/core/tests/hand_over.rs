@@ -52,7 +52,7 @@ fn holding(core: &mut Core, calls: u64, wanted: bool) {
     assert_eq!(granted(core), [(TicketId(1), 100)]);
 }
 
-/// The tickets that are granted the lock now, each with its fence.
+/// Returns the tickets granted the lock now, each with its fence.
 fn granted(core: &mut Core) -> Vec<(TicketId, u64)> {
     let signals = core.take_signals();
     let grants = signals.iter().filter_map(|signal| match signal {
@@ -67,7 +67,7 @@ fn leaves(requests: &[Request]) -> usize {
     requests.iter().filter(leave).count()
 }
 
-/// Releases the lock of `number`. Returns whether the next call gets it without a request.
+/// Releases the lock of `number`. Returns true if the next call gets it without a request.
 fn hands_over(core: &mut Core, number: u64, now: Instant) -> bool {
     core.release(TicketId(number), None, now);
     let next = granted(core) == [(TicketId(number + 1), 100 + number)];
@@ -85,7 +85,7 @@ fn a_turn_is_as_long_as_others_allow() {
         let handed_over = (1..=40).take_while(|number| {
             if wanted_after == Some(number - 1) {
                 core.key_wanted(&key, START);
-                // The store says so again each time that the other process asks.
+                // The store repeats this each time that the other process asks.
                 core.key_wanted(&key, START);
             }
             hands_over(&mut core, *number, START)
@@ -98,7 +98,7 @@ fn a_turn_is_as_long_as_others_allow() {
     }
 }
 
-/// Fails if a lock that a transaction may hold goes to the next call without the store.
+/// Fails if a lock that a transaction may hold goes to the next call without asking the store.
 #[test]
 fn what_a_transaction_may_hold_goes_by_the_store() {
     let mut core = core();
@@ -192,7 +192,7 @@ fn waiting(core: &mut Core) -> TicketId {
 }
 
 /// Fails if a process keeps its place although no call waits, or gives up a place that it does not
-/// have. Also fails if the engine ends before it has told the store.
+/// have. Also fails if the engine ends before it has notified the store.
 #[test]
 fn a_place_is_given_up_once() {
     let mut core = core();

@@ -1,9 +1,9 @@
-//! What a refused call is told: how long locks of this kind are usually held.
+//! The `retry_after` of refused calls: how long locks of this kind are usually held.
 
 use super::super::ticket::Watchdog;
 use super::*;
 
-/// How long each call works.
+/// Time that each call works.
 const WORK: Duration = Duration::from_millis(120);
 const HOLD: Duration = Duration::from_secs(3);
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -57,7 +57,7 @@ impl Process {
         id
     }
 
-    /// A call that takes the lock.
+    /// Lets a call take the lock.
     fn takes(&mut self, acquire: impl FnOnce(u64) -> Acquire) -> TicketId {
         let id = self.enter(acquire);
         let op = asked(&mut self.core, self.now);
@@ -67,7 +67,7 @@ impl Process {
         id
     }
 
-    /// The holder works for `work`, and its release is confirmed.
+    /// Lets the holder work for `work`, and confirms its release.
     fn works(&mut self, id: TicketId, work: Duration, keep: Option<Duration>) {
         self.now = self.now + work;
         self.core.release(id, keep, self.now);
@@ -81,20 +81,21 @@ impl Process {
         self.core.take_signals();
     }
 
-    /// A call of `site` that takes the lock, works for `work` and releases.
+    /// Lets a call of `site` take the lock, work for `work` and release.
     fn works_as(&mut self, site: SiteId, work: Duration) {
         let id = self.takes(|number| call(site, number));
         self.works(id, work, None);
     }
 
-    /// What a call is told that is refused now.
+    /// Returns the `retry_after` of a call refused now.
     fn refused(&mut self, acquire: impl FnOnce(u64) -> Acquire) -> Option<Duration> {
         let id = self.enter(acquire);
         assert_eq!(self.core.take_requests(self.now).len(), 0, "refused here");
         self.told(id)
     }
 
-    /// What a call is told that the server refuses: another process holds the lock for `left`.
+    /// Returns the `retry_after` of a call refused by the server: another process holds the lock
+    /// for `left`.
     fn refused_by_server(
         &mut self,
         acquire: impl FnOnce(u64) -> Acquire,
@@ -125,7 +126,7 @@ impl Process {
     }
 }
 
-/// Fails if the rest of a lease that a watchdog renews is taken for the time until the lock is
+/// Fails if the remaining lease of a lock with a watchdog is taken for the time until the lock is
 /// free.
 #[test]
 fn a_click_is_told_what_clicks_take() {
@@ -141,7 +142,7 @@ fn a_click_is_told_what_clicks_take() {
     assert_eq!(told, Some(WORK), "of a lease of {TTL:?}");
 }
 
-/// Fails if a call is told to come back when the lock has long been free.
+/// Fails if `retry_after` is longer than the remaining lease.
 #[test]
 fn nothing_longer_than_the_rest_of_the_lease_is_told() {
     let mut process = Process::new();
@@ -150,7 +151,7 @@ fn nothing_longer_than_the_rest_of_the_lease_is_told() {
         let told = process.refused_by_server(|number| call(CREATE, number), Some(left));
         assert_eq!(told, Some(left.min(SECOND)));
     }
-    // The store does not tell the rest.
+    // The store does not report the remaining lease.
     let told = process.refused_by_server(|number| call(CREATE, number), None);
     assert_eq!(told, Some(SECOND));
     let id = process.takes(|number| acquire(number, ONE_TRY));
@@ -160,7 +161,7 @@ fn nothing_longer_than_the_rest_of_the_lease_is_told() {
     process.works(id, Duration::ZERO, None);
 }
 
-/// Fails if a call is told to come back at once.
+/// Fails if `retry_after` falls below its minimum.
 #[test]
 fn there_is_a_least() {
     let mut process = Process::new();
@@ -171,8 +172,8 @@ fn there_is_a_least() {
     }
 }
 
-/// Fails if the first refusal of a process tells the ttl of a lock with a watchdog, or less than
-/// the lease of a lock without one.
+/// Fails if a process's first refusal returns the ttl of a lock with a watchdog, or less than the
+/// lease of a lock without one.
 #[test]
 fn before_the_first_release_only_a_lease_without_watchdog_says_something() {
     let mut process = Process::new();
@@ -188,7 +189,7 @@ fn before_the_first_release_only_a_lease_without_watchdog_says_something() {
     assert_eq!(told, None, "nothing is known");
 }
 
-/// Fails if functions have one mean together, or the mean of the refused function is told although
+/// Fails if functions share one mean, or if the mean of the refused function is returned although
 /// the holder is known.
 #[test]
 fn the_holders_function_counts_where_it_is_known() {
@@ -241,7 +242,7 @@ fn the_mean_follows_what_calls_take() {
     assert!(again < 2 * WORK, "{again:?}");
 }
 
-/// Fails if a click in the time of `hold` is told how long the body takes.
+/// Fails if a call refused in the time of `hold` gets only the time of the body.
 #[test]
 fn a_lock_that_is_kept_is_told_with_its_hold() {
     let holding = |number| Acquire {
@@ -268,7 +269,7 @@ fn a_lock_that_is_kept_is_told_with_its_hold() {
     assert_eq!(told, Some(WORK + HOLD));
 }
 
-/// Fails if calls that queue are told nothing.
+/// Fails if calls that queue get no `retry_after`.
 #[test]
 fn calls_that_queue_are_told_too() {
     let mut process = Process::new();
@@ -286,7 +287,7 @@ fn calls_that_queue_are_told_too() {
     assert_eq!(process.told(waits), Some(WORK), "its time is up");
 }
 
-/// Fails if the pool's hint is mixed with what is known.
+/// Fails if the pool's hint is mixed with the estimate.
 #[test]
 fn a_hint_replaces_the_estimate() {
     let hint = Duration::from_millis(2_500);
@@ -298,7 +299,7 @@ fn a_hint_replaces_the_estimate() {
     assert_eq!(process.refused(|number| call(CREATE, number)), Some(hint));
 }
 
-/// Fails if a lock that is handed over inside the process does not count.
+/// Fails if the hold time of a lock handed over inside the process does not count.
 #[test]
 fn a_hand_over_counts_as_a_release() {
     let mut process = Process::new();

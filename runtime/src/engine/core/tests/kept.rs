@@ -1,10 +1,10 @@
-//! Locks that stay until a time that was set while they were held.
+//! Locks that stay until a time set while they were held.
 
 use super::*;
 
 const MILLI: Duration = Duration::from_millis(1);
 
-/// Holds a lock, or a share, that is to stay until `until`.
+/// Holds a lock, or a share, that must stay until `until`.
 fn held_until(share: Option<Share>, until: Instant) -> (Core, TicketId) {
     let mut core = core();
     let id = TicketId(1);
@@ -30,7 +30,7 @@ fn with_reserve() -> Result<Reply, Failure> {
     })
 }
 
-/// For how long the one request that is sent now keeps the lock.
+/// Returns the time for which the one request sent now keeps the lock.
 #[track_caller]
 fn keeps(core: &mut Core, now: Instant) -> Option<Duration> {
     match &core.take_requests(now)[..] {
@@ -65,7 +65,7 @@ fn however_it_is_given_up_it_stays_for_the_rest() {
     }
 }
 
-/// Fails if a body that is dropped at the end of its lease leaves the lock free.
+/// Fails if a body dropped at the end of its lease leaves the lock free.
 #[test]
 fn a_lost_lock_stays_if_the_store_has_it() {
     let (mut core, id) = held_until(None, START + 2 * TTL);
@@ -76,7 +76,7 @@ fn a_lost_lock_stays_if_the_store_has_it() {
     assert_eq!(keeps(&mut core, end), Some(TTL));
 }
 
-/// Fails if a removal that is repeated keeps the lock for longer, or removes it early.
+/// Fails if a repeated removal keeps the lock for longer, or removes it early.
 #[test]
 fn a_repeated_removal_keeps_the_rest() {
     let until = START + TTL / 2;
@@ -101,8 +101,8 @@ fn the_later_of_two_times_counts() {
     }
 }
 
-/// Fails if a lock that is to stay is handed over inside the process, or one whose time is over is
-/// not.
+/// Fails if a lock that must stay is handed over inside the process, or if a lock whose time is
+/// over is not.
 #[test]
 fn it_is_handed_over_when_its_time_is_over() {
     let until = START + TTL / 4;
@@ -121,8 +121,8 @@ fn it_is_handed_over_when_its_time_is_over() {
     }
 }
 
-/// Fails if a call is handed a lock that would not stay for its time if the process died, or is
-/// handed none although the lock would.
+/// Fails if a call inherits a lock that would not stay for its time if the process died. Also fails
+/// if it inherits none although the lock would stay.
 #[test]
 fn an_heir_has_its_whole_time() {
     for (after, at_least, handed_over) in [
@@ -148,7 +148,7 @@ fn an_heir_has_its_whole_time() {
     }
 }
 
-/// Fails if a call that was never told of its lock keeps it, or one that has given it up.
+/// Fails if a call keeps a lock that it was never notified of, or that it has given up.
 #[test]
 fn only_a_held_lock_is_kept() {
     let mut core = core();

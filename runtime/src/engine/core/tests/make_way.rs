@@ -13,7 +13,7 @@ use crate::fence::Fence;
 use crate::store::{Failure, Op, OpId, PAUSE, Reply};
 
 const AFTER: Duration = Duration::from_secs(1);
-/// How long each call holds the lock.
+/// Time for which each call holds the lock.
 const STAY: Duration = Duration::from_millis(50);
 
 fn core(make_way_after: Duration) -> Core {
@@ -69,7 +69,7 @@ impl Process {
         self.look();
     }
 
-    /// Notes which ticket holds the lock now.
+    /// Records which ticket holds the lock now.
     fn look(&mut self) {
         for signal in self.core.take_signals() {
             if let Signal::Granted { ticket, .. } = signal {
@@ -78,8 +78,8 @@ impl Process {
         }
     }
 
-    /// Lets calls follow each other until the core leaves the key free. Returns for how long the
-    /// calls had the key; none if the core never leaves it free.
+    /// Lets calls follow each other until the core leaves the key free. Returns the time for which
+    /// the calls had the key; none if the core never leaves it free.
     fn until_it_makes_way(&mut self) -> Option<Duration> {
         let since = self.now;
         for _ in 0..1_000 {
@@ -111,7 +111,7 @@ impl Process {
         None
     }
 
-    /// Moves the time to when the head asks.
+    /// Moves the time to the next request of the head.
     fn asks_later(&mut self) -> OpId {
         loop {
             self.now = self.core.next_due().expect("it goes on").max(self.now);
@@ -150,7 +150,7 @@ fn the_key_is_left_free_again_and_again() {
 }
 
 /// Fails if a call that waits for one long section waits for a pause, too, or if other clients wait
-/// for ever.
+/// forever.
 #[test]
 fn long_sections_make_way_after_some_of_them() {
     let mut process = Process::new(AFTER);
@@ -168,7 +168,8 @@ fn never_if_that_is_what_was_said() {
     assert_eq!(Process::new(Duration::ZERO).until_it_makes_way(), None);
 }
 
-/// Fails if a call that comes in the pause takes the key, or is not told how long the pause lasts.
+/// Fails if a call that comes in the pause takes the key, or does not get the rest of the pause as
+/// `retry_after`.
 #[test]
 fn nobody_of_this_process_takes_it_meanwhile() {
     let mut process = Process::new(AFTER);
@@ -194,7 +195,7 @@ fn nobody_of_this_process_takes_it_meanwhile() {
     process.goes_on();
 }
 
-/// Fails if a key that is kept for a while after its release counts as left free.
+/// Fails if a key kept for a while after its release counts as left free.
 #[test]
 fn a_lock_that_is_kept_makes_no_way() {
     let mut process = Process::new(AFTER);

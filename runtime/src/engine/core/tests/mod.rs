@@ -58,7 +58,7 @@ fn enter(core: &mut Core, number: u64, wait: Duration, now: Instant) -> TicketId
     id
 }
 
-/// The one request that is sent now, which must be an acquire.
+/// Returns the one request sent now, which must be an acquire.
 #[track_caller]
 fn asked(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {
@@ -128,7 +128,7 @@ fn a_release_goes_on_without_its_caller() {
     assert_eq!(releases(&core.take_requests(later)), 1, "unanswered");
 }
 
-/// Fails if the timers of tickets that are gone stay until their time.
+/// Fails if the timers of removed tickets stay until their time.
 #[test]
 fn timers_of_finished_tickets_do_not_pile_up() {
     let mut core = core();
@@ -272,7 +272,7 @@ fn each_shutdown_has_its_own_limit() {
 }
 
 /// Fails if the queue of a shared lock is kept although no call waits for the lock. There would be
-/// a queue for each key that was ever shared.
+/// a queue for each key ever shared.
 #[test]
 fn a_share_that_nobody_waits_behind_leaves_no_queue() {
     let mut core = core();

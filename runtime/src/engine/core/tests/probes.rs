@@ -1,4 +1,4 @@
-//! What the tests and the simulation read of a core.
+//! Access of the tests and the simulation to the state of a core.
 
 use crate::base::clock::Instant;
 use crate::base::token::Token;
@@ -11,7 +11,7 @@ impl Core {
         Self { bug, ..self }
     }
 
-    /// The token under which a ticket holds its key.
+    /// Returns the token under which a ticket holds its key.
     pub(in crate::engine) fn token_of(&self, id: TicketId) -> Option<Token> {
         self.tickets.get(id).map(|ticket| ticket.acquire().token)
     }
@@ -21,7 +21,7 @@ impl Core {
         tickets.any(|(_, ticket)| ticket.acquire().token == token)
     }
 
-    /// A held lease without a timer for its due time, of its own or of a batch.
+    /// Returns a held lease without a timer for its due time, neither its own nor that of a batch.
     pub(in crate::engine) fn unwatched(&self) -> Option<TicketId> {
         let in_batch = |id: TicketId, due: Instant| {
             let mut batches = self.renewals.checked_by(due);

@@ -22,7 +22,7 @@ fn replaying(number: u64, wait: Duration, fingerprint: Option<Fingerprint>) -> A
     }
 }
 
-/// The one request that is sent now, which must ask for a result.
+/// Returns the one request sent now, which must ask for a result.
 #[track_caller]
 fn recalls(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {
@@ -31,8 +31,8 @@ fn recalls(core: &mut Core, now: Instant) -> OpId {
     }
 }
 
-/// Fails if each call of a process asks by itself, a call without `replay` is told the result, or
-/// it waits on although the lock may be free.
+/// Fails if each call of a process asks alone. Also fails if a call without `replay` gets the
+/// result, or waits on although the lock may be free.
 #[test]
 fn one_answer_serves_all_that_ask_for_it() {
     let mut core = core();
@@ -77,8 +77,8 @@ fn an_answer_serves_one_function() {
     recalls(&mut core, START);
 }
 
-/// Fails if a place in the store's queue, or a lock that was handed to this process, is kept from
-/// the processes behind it.
+/// Fails if a place in the store's queue, or a lock handed to this process, is kept from the
+/// processes behind it.
 #[test]
 fn who_is_answered_leaves_the_queue() {
     let mut core = core();
@@ -136,7 +136,7 @@ fn a_result_goes_with_the_release() {
     assert_eq!(records(&core.take_requests(later)), 1, "unanswered");
 }
 
-/// Holds a lock and gives it away. Returns what another core adopts it with.
+/// Holds a lock and gives it away. Returns the parameters with which another core adopts it.
 fn given_away(core: &mut Core) -> Adoption {
     let id = enter(core, 1, HOUR, START);
     let op = asked(core, START);
@@ -149,7 +149,7 @@ fn given_away(core: &mut Core) -> Adoption {
     }
 }
 
-/// The one request that is sent now, which must be an adoption.
+/// Returns the one request sent now, which must be an adoption.
 #[track_caller]
 fn adopts(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {
@@ -158,7 +158,7 @@ fn adopts(core: &mut Core, now: Instant) -> OpId {
     }
 }
 
-/// Fails if a lock that was given away is renewed or released, or keeps the process from ending.
+/// Fails if a given-away lock is renewed or released, or keeps the process from ending.
 #[test]
 fn what_is_given_away_is_forgotten() {
     let mut core = core();
@@ -169,7 +169,7 @@ fn what_is_given_away_is_forgotten() {
 }
 
 /// Fails if an adopted lease is counted from anything but its request, has another fence, or is not
-/// the one that this process knows as its own.
+/// known to this process as its own.
 #[test]
 fn an_adopted_lock_is_held() {
     let (mut core, id) = (core(), TicketId(2));
@@ -211,7 +211,7 @@ fn the_baggage_selects_among_the_fences_of_the_store() {
     }
 }
 
-/// Fails if a lock that is gone is adopted, or looked for again.
+/// Fails if a lost lock is adopted, or asked for again.
 #[test]
 fn what_is_gone_is_not_adopted() {
     let (mut core, id) = (core(), TicketId(2));
@@ -224,8 +224,8 @@ fn what_is_gone_is_not_adopted() {
     assert!(silent(&mut core, START) && core.is_idle());
 }
 
-/// Fails if an adoption without an answer is not repeated, waits for ever, or leaves its lock at
-/// the store.
+/// Fails if an adoption without an answer is not repeated, waits forever, or leaves its lock at the
+/// store.
 #[test]
 fn an_adoption_without_an_answer_is_undone() {
     let (mut core, id) = (core(), TicketId(2));

@@ -1,8 +1,8 @@
-//! How many releases are over, as operators are told.
+//! Numbers of ended releases, as reported to operators.
 
 use super::*;
 
-/// A core with a lock that is held, which is one of two tickets if a call waits behind it.
+/// Creates a core with a held lock. If `waits`, a second call waits behind it.
 fn holding(waits: bool) -> Core {
     let mut core = core();
     enter(&mut core, 1, HOUR, START);
@@ -19,13 +19,13 @@ fn holding(waits: bool) -> Core {
     core
 }
 
-/// The releases that are over since the last call, confirmed and unconfirmed.
+/// Returns the numbers of releases that ended since the last call, confirmed and unconfirmed.
 fn over(core: &mut Core) -> (usize, usize) {
     let releases = core.take_releases();
     (releases.confirmed(), releases.unconfirmed())
 }
 
-/// The store answers the one removal that is sent now.
+/// Lets the store answer the one removal sent now.
 fn removed(core: &mut Core, found: bool) {
     let requests = core.take_requests(START);
     assert_eq!(releases(&requests), 1);
@@ -69,7 +69,7 @@ fn a_hand_over_is_a_release() {
     assert_eq!(over(&mut core), (1, 0));
 }
 
-/// Fails if the removal of an acquire that was given up counts as the release of a lock.
+/// Fails if the removal of an abandoned acquire counts as the release of a lock.
 #[test]
 fn an_acquire_that_is_given_up_is_no_release() {
     let mut core = core();

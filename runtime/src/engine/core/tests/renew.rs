@@ -8,7 +8,7 @@ use crate::engine::core::ticket::Watchdog;
 
 const INTERVAL: Duration = Duration::from_secs(3);
 
-/// A core with the leases of three keys, all counted from [`START`].
+/// Creates a core with the leases of three keys, all counted from [`START`].
 fn holding() -> Core {
     let mut core = core();
     for number in 1..=3 {
@@ -45,7 +45,7 @@ fn first_due(core: &mut Core) -> Instant {
     }
 }
 
-/// The one request that is sent now, which must renew all leases.
+/// Returns the one request sent now, which must renew all leases.
 #[track_caller]
 fn renewal(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {
@@ -57,7 +57,7 @@ fn renewal(core: &mut Core, now: Instant) -> OpId {
     }
 }
 
-/// The keys that are renewed now; no other request may be sent.
+/// Returns the keys renewed now. No other request may be sent.
 #[track_caller]
 fn renewed(core: &mut Core, now: Instant) -> Vec<FullKey> {
     let keys = |request: Request| match request.op {
@@ -95,7 +95,7 @@ fn an_unanswered_renewal_is_sent_again_and_the_leases_end_in_time() {
     assert_eq!(often, 3, "{again:?}");
 }
 
-/// Fails if a timer remains for a renewal that has been answered.
+/// Fails if a timer remains for an answered renewal.
 #[test]
 fn an_answered_renewal_leaves_nothing_to_look_at() {
     let mut core = holding();
@@ -135,7 +135,7 @@ fn a_new_connection_renews_what_is_unanswered_at_once() {
     renewal(&mut core, later);
 }
 
-/// Fails if a released lock is renewed or lost by the answer to a renewal that was under way.
+/// Fails if a released lock is renewed or lost by the answer to a renewal under way at its release.
 #[test]
 fn one_that_was_released_meanwhile_stays_so() {
     let mut core = holding();

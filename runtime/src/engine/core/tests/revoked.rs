@@ -1,4 +1,4 @@
-//! Locks that were taken away by force.
+//! Locks taken away by force.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::store::Reply;
 
 const OTHER: u64 = 0xdead;
 
-/// A core whose ticket 1 holds the key, and half of its token.
+/// Creates a core whose ticket 1 holds the key. Also returns half of its token.
 fn holding() -> (Core, TicketId, u64) {
     let mut core = core();
     let id = enter(&mut core, 1, ONE_TRY, START);
@@ -26,7 +26,7 @@ fn is_lost(signals: &[Signal], id: TicketId) -> bool {
     matches!(signals, [Signal::Lost(lost)] if *lost == id)
 }
 
-/// Fails if the holder is not told, or does not give the key back.
+/// Fails if the holder is not notified, or does not give the key back.
 #[test]
 fn the_holder_loses_it_and_gives_it_back() {
     let (mut core, id, half) = holding();
@@ -53,7 +53,7 @@ fn another_lease_is_not_touched() {
     assert!(core.take_signals().is_empty(), "it was given back before");
 }
 
-/// Fails if a call that the lock was handed over to keeps it: the key's token is its own by now.
+/// Fails if a call keeps a lock handed over to it: the key's token is its own by now.
 #[test]
 fn a_call_that_it_was_handed_over_to_loses_it() {
     let mut core = core();

@@ -24,10 +24,10 @@ pub(super) struct State {
     pub(super) requests: VecDeque<Request>,
     replies: VecDeque<(OpId, Reply)>,
     pub(super) held: HashMap<String, Token>,
-    /// How many replies there were, and one more when the store is dropped. A listener keeps the
-    /// number that it saw last.
+    /// Number of replies, and one more after the store is dropped. A listener keeps the number that
+    /// it saw last.
     events: u64,
-    /// Whether a listener, and not the keeper, hears of replies.
+    /// True if a listener, and not the keeper, listens for replies.
     listener: bool,
     heard: bool,
     closed: bool,
@@ -37,7 +37,7 @@ pub(super) struct State {
 }
 
 impl Server {
-    /// All locks are released, and no request comes any more.
+    /// Ends the server. All locks must be released, and no request comes after this.
     pub(super) fn close(&self) {
         let mut state = self.state();
         assert!(

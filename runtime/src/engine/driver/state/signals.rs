@@ -1,4 +1,4 @@
-//! What the core's signals change: lease cells, notifications and metrics.
+//! Applying the core's signals to lease cells, notifications and metrics.
 
 use std::sync::Arc;
 
@@ -27,7 +27,8 @@ impl EngineState {
         self.notifications.wakers.extend(waker);
     }
 
-    /// Tells a signal to the call that it concerns. Returns what to do with the waker of its task.
+    /// Delivers a signal to the call that it concerns. Returns the waker of the call's task, and
+    /// whether to wake or drop it.
     fn tell(&mut self, signal: Signal) -> Option<Parting> {
         match signal {
             Signal::Granted {

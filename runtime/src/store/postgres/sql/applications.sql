@@ -1,10 +1,11 @@
 
 -- For an application's own transaction, in any client. Raises LH001 unless the acquisition of `k`
--- with the fence `f` has the lock, or was the last to have it without a release. After it, no other
--- acquisition gets the lock before the transaction has ended, whatever the clocks say. An
--- acquisition from before a fail-over is refused: what its holder has read may be missing here. The
--- caller needs no rights on the tables. The error also names the constraint `leasehold_verify`,
--- for clients that show no SQLSTATE; `guard` likewise.
+-- with the fence `f` has the lock, or was the last to have it without a release. After success, no
+-- other acquisition gets the lock before the transaction has ended, regardless of the clocks. An
+-- acquisition from before a fail-over is refused, because data that its holder has read may be
+-- missing here. The caller needs no rights on the tables. The error also names the constraint
+-- `leasehold_verify`, for clients that show no SQLSTATE. The same applies to `guard`, with
+-- `leasehold_guard`.
 CREATE FUNCTION leasehold.verify(k text, f bigint) RETURNS void LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -12,7 +13,7 @@ BEGIN
     WHERE l.key = k AND l.state = 'held' AND l.timeline = leasehold._timeline()
       AND f BETWEEN l.fence AND l.fence + l.reserved FOR KEY SHARE;
   IF FOUND THEN RETURN; END IF;
-  -- First the pin, then the look at the share: the other way round, a writer could come in between.
+  -- First the pin, then the look at the share. In the other order, a writer could come in between.
   PERFORM FROM leasehold.locks l WHERE l.key = k AND l.state = 'shared' FOR KEY SHARE;
   IF FOUND THEN
     PERFORM FROM leasehold.shares s WHERE s.key = k AND s.fence = f AND f > 0 AND s.timeline = leasehold._timeline() AND NOT s.revoked;
@@ -22,13 +23,14 @@ BEGIN
     HINT = 'Another holder may have the lock, or a standby was promoted. Roll back, and repeat the whole operation under a new lock.';
 END $$;
 
--- The same for locks that are kept elsewhere, in Redis for example. Raises LH002 if a later fence
--- has been here. After it, no earlier fence gets in, and no fence at all before the transaction has
--- ended.
+-- Like `verify`, but for locks kept elsewhere, for example in Redis. Raises LH002 if a later fence
+-- has been here. After success, no earlier fence gets in, and no fence at all before the
+-- transaction has ended.
 --
--- Stores count fences by the clock in microseconds, or slower. A fence far ahead of this clock comes
--- from no holder, and would refuse all holders for good. Synchronized clocks differ by
--- less than an hour, and after an hour at most the fences of holders are higher again.
+-- Stores count fences by the clock in microseconds, or slower. A fence far ahead of this clock
+-- comes from no holder, and would refuse all holders for good. Synchronized clocks differ by less
+-- than an hour. If a wrong fence gets in, the fences of holders are higher again after an hour at
+-- most.
 CREATE FUNCTION leasehold.guard(k text, f bigint) RETURNS void LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

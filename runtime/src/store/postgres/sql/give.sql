@@ -10,7 +10,8 @@ BEGIN
   END IF;
   SELECT r.* INTO l FROM leasehold.locks r WHERE r.key = k FOR NO KEY UPDATE;
   IF l.state = 'revoked' AND l.token = t AND l.expires_at > clock_timestamp() THEN
-    -- Taken away by force, and the holder's body has ended. It does not count as a lock that it had.
+    -- The lock was taken away by force, and the holder's body has ended. The answer is false,
+    -- because the token no longer had the lock.
     PERFORM leasehold._hand_on(k);
     RETURN false;
   END IF;
@@ -25,8 +26,8 @@ BEGIN
   RETURN true;
 END $$;
 
--- Gives a share back, or the lock where it has not become a share yet. A share that is kept does not
--- belong to its token any more, so no late renewal can lengthen it.
+-- Gives a share back, or the lock if it has not become a share yet. A kept share no longer belongs
+-- to its token, so no late renewal can lengthen it.
 CREATE FUNCTION leasehold._part(k text, t uuid, keep integer) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   l leasehold.locks;
@@ -55,7 +56,7 @@ BEGIN
   RETURN had;
 END $$;
 
--- Takes `me` out of the queue; a lock that was handed to it goes to the next.
+-- Removes `me` from the queue. If the lock was handed to `me`, the next process gets it.
 CREATE FUNCTION leasehold._leave(me uuid, k text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   l leasehold.locks;
@@ -70,9 +71,9 @@ BEGIN
   END IF;
 END $$;
 
--- Releases of keys whose rows this call has locked, and which no process waits for, in one
--- statement: nearly all releases of a batch. True stands in the place of each. `_release` and its
--- like do the rest, and every request for a key but the first.
+-- Releases keys in one statement if this call has locked their rows and no process waits for them:
+-- nearly all releases of a batch. Returns true at the position of each. `_release` and its like do
+-- the rest, and every request for a key after the first.
 CREATE FUNCTION leasehold._release_open(verbs text[], keys text[], tokens uuid[], keeps integer[],
   OUT freed boolean[])
 LANGUAGE plpgsql AS $$
@@ -93,9 +94,10 @@ BEGIN
   END LOOP;
 END $$;
 
--- Releases, shares given back and places in queues given up, in this order. One row for each:
--- whether the token had it. A release need not be on disk before it is answered: lost in a crash,
--- it lets the lock last its ttl. A hold must be. `had` is null for a row that was left out.
+-- Carries out releases, shares given back and places in queues given up, in the order of the
+-- arrays. Returns one row for each: `had` is true if the token had it, and null for a left-out row.
+-- A release need not be on disk before it is answered. If a crash loses it, the lock lasts its ttl.
+-- A hold must be on disk.
 CREATE FUNCTION leasehold.give(me uuid, verbs text[], keys text[], tokens uuid[], keeps integer[])
 RETURNS TABLE (had boolean) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -118,8 +120,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- Removes at most `at_most` rows that were not used for as long as `idle`, and says how many. Pools
--- call it now and then.
+-- Removes at most `at_most` rows that nobody used for as long as `idle`, and returns their number.
+-- Pools call it now and then.
 CREATE FUNCTION leasehold.sweep(idle interval DEFAULT '1 minute', at_most integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -1,13 +1,13 @@
 
--- A time in microseconds.
+-- Converts a time to microseconds.
 CREATE FUNCTION leasehold._micros(t timestamptz) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN (extract(epoch FROM t) * 1000000)::bigint;
 END $$;
 
--- Shows these locks to people: a row for each lock that is not free, for a transaction that pins a
--- free one, for each share and for each process that waits. Changes nothing. Times are in
--- microseconds; fences are, too.
+-- Shows these locks to people. Returns a row for each lock that is not free, each free lock that a
+-- transaction pins, each share and each waiting process. Changes nothing. Times are in
+-- microseconds, and so are fences.
 CREATE FUNCTION leasehold.look(names text[])
 RETURNS TABLE (key text, part text, place bigint, state text, fence bigint, most integer, owner text, since bigint,
   ends bigint, now bigint)
@@ -37,7 +37,7 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
   ORDER BY 1, 2, 3, 9
 $$;
 
--- Whether a process can be told that its lock was taken away: one of its sessions listens.
+-- True if a process can be notified that its lock was taken away: one of its sessions listens.
 CREATE FUNCTION leasehold._hears(p uuid) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   RETURN p IS NOT NULL AND NOT leasehold._is_dark(p);
@@ -70,9 +70,10 @@ BEGIN
   END IF;
 END $$;
 
--- Takes a lock away from its holders. Returns what `look` does, for the moment before. A holder that
--- can be told keeps other clients out until it releases, for 3 seconds at most. Else the lock is free
--- at once, or goes to the process that waits first: only an operator's word ends a lease so.
+-- Takes a lock away from its holders. Returns the rows of `look` from the moment before. A holder
+-- that can be notified keeps other clients out until it releases, for at most 3 seconds. Otherwise
+-- the lock is free at once, or goes to the process that waits first. Only an operator's command
+-- ends a lease in this way.
 CREATE FUNCTION leasehold.take_away(k text)
 RETURNS TABLE (key text, part text, place bigint, state text, fence bigint, most integer, owner text, since bigint,
   ends bigint, now bigint)

@@ -1,8 +1,8 @@
 
--- Results that are kept beside locks, and locks that change hands.
+-- Results kept beside locks, and adopted locks.
 
--- Changed only while the key's row in `locks` is locked, except that what has ended may be removed at
--- any time.
+-- Changed only while the key's row in `locks` is locked. The exception: expired results may be
+-- removed at any time.
 CREATE TABLE leasehold.results (
   key        text COLLATE "C",
   function   text COLLATE "C",                   -- path of the function that returned it
@@ -17,8 +17,8 @@ BEGIN
   RETURN (SELECT r.result FROM leasehold.results r WHERE r.key = k AND r.function = f AND r.expires_at > clock_timestamp());
 END $$;
 
--- The result of `k` and `f`. If there is none, an acquire of `k`. The second look sees what was kept
--- before the row of the lock was locked; the first spares most calls the lock.
+-- Returns the result of `k` and `f`. If there is none, acquires `k`. The second look sees a result
+-- kept before the lock's row was locked. The first look spares most calls the lock.
 CREATE FUNCTION leasehold.recall(me uuid, k text, t uuid, ttl integer, queues boolean, fn text, f text)
 RETURNS TABLE (result text, taken boolean, fence bigint, number integer, wanted boolean, left_ms bigint, holder text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -37,8 +37,8 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- A release, and `kept` stays beside the lock, for `f`, if `t` had it. Each call removes some
--- results that have ended, more than it adds.
+-- Releases the lock. If `t` had it, `kept` stays beside the lock as the result of `f`. Each call
+-- also removes some expired results, more than it adds.
 CREATE FUNCTION leasehold.record(k text, t uuid, keep integer, kept text, stays bigint, f text, OUT had boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -54,7 +54,7 @@ BEGIN
     WHERE r.key = e.key AND r.function = e.function;
 END $$;
 
--- True if there was a result of `k`. The results of all its functions are gone now.
+-- Removes the results of `k`, of all functions. Returns true if there was an unexpired one.
 CREATE FUNCTION leasehold.forget(k text) RETURNS TABLE (had boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -64,8 +64,8 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- Gives the lock that `was` has to `t`, with its fence. A transaction that verified the lock for
--- the process before ends first: until then the answer is `pinned`.
+-- Gives the lock of the token `was` to `t`, with its fence. First, a transaction that verified the
+-- lock for the previous process must end: until then the answer is `pinned`.
 CREATE FUNCTION leasehold.adopt(me uuid, k text, was uuid, t uuid, ttl integer, fn text)
 RETURNS TABLE (taken boolean, fence bigint, number integer, wanted boolean, pinned boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

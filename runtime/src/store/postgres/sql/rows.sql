@@ -1,11 +1,11 @@
 
--- When a lease of so many milliseconds that begins now ends.
+-- Returns the end of a lease of `ms` milliseconds that begins now.
 CREATE FUNCTION leasehold._after(ms bigint) RETURNS timestamptz LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   RETURN clock_timestamp() + ms * interval '1 millisecond';
 END $$;
 
--- The milliseconds until then, rounded up.
+-- Returns the milliseconds until then, rounded up.
 CREATE FUNCTION leasehold._left(until timestamptz) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   RETURN greatest(ceil(extract(epoch FROM until - clock_timestamp()) * 1000), 0)::bigint;
@@ -26,8 +26,8 @@ BEGIN
 END $$;
 
 -- True while the session of the beacon lasts. A role that may not read the start of another role's
--- session goes by its pid and its role. The server shows a transaction the sessions of one moment,
--- so a beacon from after the transaction's start counts as lit.
+-- session compares only its pid and its role. A transaction sees the server's sessions of one
+-- moment, so a beacon from after the transaction's start counts as lit.
 CREATE FUNCTION leasehold._is_lit(b leasehold.beacons) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   RETURN b.pid = pg_backend_pid() OR b.lit_at >= now() OR EXISTS (
@@ -40,8 +40,8 @@ BEGIN
   RETURN NOT EXISTS (SELECT FROM leasehold.beacons b WHERE b.process = ANY (ARRAY[p]) AND leasehold._is_lit(b));
 END $$;
 
--- The process that has waited longest for `k`. Processes that have not asked for 3 seconds are
--- forgotten, and those whose beacon has gone out.
+-- Returns the process that has waited longest for `k`. Forgets processes that have not asked for 3
+-- seconds, and those whose beacon has gone out.
 CREATE FUNCTION leasehold._first(k text) RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE
   p uuid;
@@ -56,7 +56,8 @@ BEGIN
   RETURN p;
 END $$;
 
--- Hands `k` to the process that has waited longest, for a second, or frees it. The row is locked.
+-- Hands `k` for a second to the process that has waited longest, or frees it. The caller has locked
+-- the row.
 CREATE FUNCTION leasehold._hand_on(k text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   p uuid := leasehold._first(k);
@@ -75,7 +76,7 @@ BEGIN
   PERFORM leasehold._tell(p, 't' || k);
 END $$;
 
--- Tells the process that has waited longest to ask again. It keeps its place.
+-- Notifies the process that has waited longest to ask again. It keeps its place.
 CREATE FUNCTION leasehold._invite(k text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   p uuid := leasehold._first(k);
@@ -83,7 +84,8 @@ BEGIN
   IF p IS NOT NULL THEN PERFORM leasehold._tell(p, 't' || k); END IF;
 END $$;
 
--- Gives `me` a place in the queue of `k`, or notes that it has asked again, and tells the holder.
+-- Gives `me` a place in the queue of `k`, or records that it has asked again, and notifies the
+-- holder.
 CREATE FUNCTION leasehold._enter(me uuid, k text, holder uuid, fn text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO leasehold.waiters AS w (key, process, seen_at, owner, beacon)
@@ -93,7 +95,7 @@ BEGIN
   IF holder <> me THEN PERFORM leasehold._tell(holder, 'w' || k); END IF;
 END $$;
 
--- Takes `me` out of the queue of `k`; whether any process is left in it.
+-- Removes `me` from the queue of `k`. Returns true if another process is left in it.
 CREATE FUNCTION leasehold._leave_queue(me uuid, k text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
   DELETE FROM leasehold.waiters w WHERE w.key = k AND w.process = me;
@@ -106,8 +108,8 @@ BEGIN
   RETURN coalesce(current_setting('leasehold.skips', true), '') = 'on';
 END $$;
 
--- Makes the rows that are missing, and locks the rows of these keys: the only waits of a call with
--- several keys. Returns the keys of rows that it left out.
+-- Makes the missing rows, and locks the rows of these keys. These are the only waits of a call with
+-- several keys. Returns the keys of the left-out rows.
 CREATE FUNCTION leasehold._lock(keys text[], makes boolean) RETURNS text[] LANGUAGE plpgsql AS $$
 BEGIN
   IF makes THEN
@@ -126,10 +128,10 @@ BEGIN
   RETURN '{}';
 END $$;
 
--- The row of `k`, made where it is missing, locked, and as it is now: what has ended is free, and
--- what is free is handed to the process that waits first, unless that is `me`. `pinned`: no token
--- may be given the lock now. The row is null if another call is just at it; that happens only
--- without `waits`.
+-- Locks the row of `k`, and makes it if it is missing. Returns it as it is now: an expired lock is
+-- free, and a free lock is handed to the process that waits first, unless that is `me`. `pinned`:
+-- no token may be given the lock now. The row is null if another call is working on it, which
+-- happens only without `waits`.
 CREATE FUNCTION leasehold._row(me uuid, k text, waits boolean, OUT l leasehold.locks, OUT pinned boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -170,14 +172,14 @@ BEGIN
   END IF;
 END $$;
 
--- Whether `me` may have the lock alone.
+-- True if `me` may have the lock alone.
 CREATE FUNCTION leasehold._is_open(me uuid, l leasehold.locks) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN l.state = 'free' OR l.state = 'handed' AND l.process = me;
 END $$;
 
--- How long, in milliseconds, until another try makes sense. Nothing tells of the end of a pin, so
--- that is looked for.
+-- Returns the milliseconds until another try makes sense. The end of a pin sends no notification,
+-- so the caller must look for it.
 CREATE FUNCTION leasehold._refusal(me uuid, l leasehold.locks, pinned boolean) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
   IF l.key IS NULL THEN RETURN NULL; END IF;
@@ -188,7 +190,7 @@ BEGIN
   RETURN leasehold._left(l.expires_at);
 END $$;
 
--- Refuses `me` the lock, and queues it if it `queues`. The process that a pinned lock was handed to
+-- Refuses `me` the lock, and queues it if it `queues`. If a pinned lock was handed to `me`, `me`
 -- keeps its claim.
 CREATE FUNCTION leasehold._refuse(me uuid, l leasehold.locks, pinned boolean, queues boolean, fn text)
 RETURNS bigint LANGUAGE plpgsql AS $$
@@ -201,7 +203,7 @@ BEGIN
   RETURN leasehold._refusal(me, l, pinned);
 END $$;
 
--- True while the transaction or subtransaction `x` goes on.
+-- True while the transaction or subtransaction `x` is in progress.
 CREATE FUNCTION leasehold._goes_on(x xid) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   next bigint := pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
@@ -209,13 +211,13 @@ DECLARE
 BEGIN
   RETURN pg_xact_status((CASE WHEN whole > next THEN whole - 4294967296 ELSE whole END)::text::xid8) = 'in progress';
 EXCEPTION WHEN OTHERS THEN
-  -- The number is not one of a transaction.
+  -- The number does not belong to a transaction.
   RETURN false;
 END $$;
 
--- The session whose transaction has locked a row with this `xmax`, as an owner is written; null if
--- none has. Of several sessions it is any. The number is the `pid` of `pg_stat_activity`, and 0 for
--- a prepared transaction.
+-- Returns the session whose transaction has locked a row with this `xmax`, in the form of an owner.
+-- It is null if there is none, and any one of several sessions. The number is the `pid` of
+-- `pg_stat_activity`, and 0 for a prepared transaction.
 CREATE FUNCTION leasehold._pin(x xid) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   lockers xid[] := ARRAY[x];
@@ -234,8 +236,8 @@ BEGIN
       LIMIT 1;
     EXIT WHEN owner IS NOT NULL OR try = 2;
     BEGIN
-      -- Where several transactions have locked a row, the number is that of their list. An error
-      -- shows that there is no such list.
+      -- If several transactions have locked a row, the number is that of their list. An error shows
+      -- that there is no such list.
       lockers := ARRAY(SELECT m.xid FROM pg_get_multixact_members(x) m);
       all_ := all_ || lockers;
     EXCEPTION WHEN OTHERS THEN
@@ -251,7 +253,7 @@ BEGIN
   RETURN owner;
 END $$;
 
--- The owner of a lock that one token has alone, or of the pin, for a call that is refused.
+-- Returns the owner of a lock that one token has alone, or of the pin, for a refused call.
 CREATE FUNCTION leasehold._owner(me uuid, l leasehold.locks, pinned boolean) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
   IF pinned AND leasehold._is_open(me, l) THEN
@@ -260,8 +262,8 @@ BEGIN
   RETURN CASE WHEN l.state = 'held' THEN l.function END;
 END $$;
 
--- The first fence of the next acquisition. The floor is read after the row was made: a sweep that
--- removed an earlier row of the key has ended by then.
+-- Returns the first fence of the next acquisition. The floor is read after the row was made: a
+-- sweep that removed an earlier row of the key has ended by then.
 CREATE FUNCTION leasehold._next_fence(l leasehold.locks) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
   RETURN greatest(
@@ -269,7 +271,7 @@ BEGIN
     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
 END $$;
 
--- Gives the lock to `t`. It is open and not pinned.
+-- Gives the lock to `t`. The lock must be open and not pinned.
 CREATE FUNCTION leasehold._give(me uuid, INOUT l leasehold.locks, t uuid, ttl integer, spare integer, fn text)
 LANGUAGE plpgsql AS $$
 BEGIN

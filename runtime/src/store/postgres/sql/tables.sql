@@ -1,39 +1,40 @@
 -- leasehold on PostgreSQL 13 and later. Run it once, in one transaction: as a migration, or by
 -- `?migrate=1`.
 --
--- Every function is one transaction of its own on the pool's connection, under READ COMMITTED. Only
+-- Every function is a separate transaction on the pool's connection, under READ COMMITTED. Only
 -- `verify` and `guard` are for the transactions of an application.
 --
--- Times are `clock_timestamp()`. `now()` is the start of the transaction: a renewal that had to
--- wait would compare the end of its lease with a time that is over.
+-- Times are `clock_timestamp()`. `now()` is the start of the transaction: after a wait, a renewal
+-- would compare the end of its lease with a past time.
 --
--- How locks on rows are used:
+-- Use of row locks:
 -- * `verify` takes FOR KEY SHARE on the lock's row and keeps it to the end of its transaction: the
 --   lock is pinned.
 -- * A renewal and a release change no key column, so they take FOR NO KEY UPDATE, which a pin does
 --   not hold up.
--- * What gives a lock to another token asks for FOR UPDATE first, with SKIP LOCKED. A pin refuses
---   that without a wait.
--- * A call with several keys waits while it makes rows, in the order of the keys, and then while it
---   locks rows, in the same order, and afterwards for no row. So calls wait in no circle. No call
---   waits for an application.
+-- * Each function that gives a lock to another token asks for FOR UPDATE first, with SKIP LOCKED. A
+--   pin refuses that without a wait.
+-- * A call with several keys waits while it makes rows, in the order of the keys. Then it waits
+--   while it locks rows, in the same order, and afterwards for no row. So calls wait in no circle.
+--   No call waits for an application.
 --
--- How rows are found: `= ANY (ARRAY[key])`, in a join, and `OFFSET 0` leave the planner no way but
--- the index, with the key. With `= key` a session that makes its plans while the table is nearly
--- empty plans to read the whole index in each call. The table may grow before it plans again.
+-- Finding rows: `= ANY (ARRAY[key])`, in a join, and `OFFSET 0` leave the planner no choice but the
+-- index, with the key. A session may make its plans while the table is nearly empty. With `= key`
+-- it then plans to read the whole index in each call. The table may grow before it plans again.
 --
 -- A process that listens for its turns has a beacon: a row that names its session. The beacon is
--- lit while the server has that session. It shows if a *waiting* process is still there, and if
--- the holder of a lock that an operator takes away can be notified. It ends no lease: the holder
--- may still run after its session has ended. No advisory lock is used: any role that may connect
--- could take it.
+-- lit while the server has that session. It shows if a *waiting* process still exists, and if the
+-- holder of a lock that an operator takes away can be notified. It ends no lease: the holder may
+-- still run after its session has ended. No advisory lock is used, because any role that may
+-- connect could take it.
 --
 -- Callers need not trust the `search_path`. Each function without a leading `_` sets it, so no
--- function or operator of another role runs. A function with a leading `_` is called by these
--- alone. Called directly, it has no more rights than its caller, so EXECUTE stays with PUBLIC. The
--- setting costs time in each call, so functions that only these call are without it.
+-- function or operator of another role runs. A function with a leading `_` is called by these, or
+-- by the pool after it has set the path. Called directly, it has no more rights than its caller, so
+-- EXECUTE stays with PUBLIC. The setting costs time in each call, so functions with a leading `_`
+-- do not have it.
 
--- A schema that is there already may belong to another role, which could replace what is in it.
+-- An existing schema may belong to another role, which could replace its contents.
 CREATE SCHEMA leasehold;
 
 CREATE TABLE leasehold.meta (
@@ -43,7 +44,7 @@ CREATE TABLE leasehold.meta (
 );
 INSERT INTO leasehold.meta (version, floor) VALUES (1, 0);
 
--- The timeline of the server's log. A standby that is promoted begins a new one, on which the
+-- Returns the timeline of the server's log. A promoted standby begins a new timeline, on which the
 -- latest commits of the old one may be missing.
 CREATE FUNCTION leasehold._timeline() RETURNS text LANGUAGE sql VOLATILE AS $$
   SELECT substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
@@ -58,8 +59,8 @@ CREATE TYPE leasehold.state AS ENUM (
   'shared'                                       -- by the tokens in `shares`
 );
 
--- A row for each key that was locked lately. The row of a free key stays for a while, as its fence
--- is the key's counter. There is no second index and no key column changes, so updates stay on
+-- A row for each recently locked key. The row of a free key stays for a while, because its fence is
+-- the key's counter. The table has only one index, and no key column changes, so updates stay on
 -- their page (HOT).
 CREATE TABLE leasehold.locks (
   key        text COLLATE "C" PRIMARY KEY,
@@ -111,7 +112,7 @@ CREATE TABLE leasehold.shares (
   PRIMARY KEY (key, token)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
--- The highest fence that `guard` has let in.
+-- The highest fence of each key that `guard` has let in.
 CREATE TABLE leasehold.guards (
   key     text COLLATE "C" PRIMARY KEY,
   fence   bigint      NOT NULL,

@@ -10,7 +10,7 @@ DECLARE
 BEGIN
   taken := false;
   IF NOT queues THEN
-    -- A single try that is refused locks and writes nothing.
+    -- A refused single try locks and writes nothing.
     SELECT x.* INTO l FROM leasehold.locks x WHERE x.key = k;
     IF l.state <> 'free' AND l.expires_at > clock_timestamp() AND l.token IS DISTINCT FROM t
        AND NOT leasehold._is_open(me, l) THEN
@@ -38,8 +38,8 @@ BEGIN
   wanted := l.queued;
 END $$;
 
--- A share, if fewer than `limit_` calls have one, whatever limit they have. `limit_` is 0 for no
--- bound.
+-- Takes a share, if fewer than `limit_` calls have one, regardless of their limits. `limit_` is 0
+-- for no bound.
 CREATE FUNCTION leasehold._join(me uuid, k text, t uuid, ttl integer, limit_ integer, queues boolean, fn text,
   waits boolean, OUT taken boolean, OUT fence bigint, OUT number integer, OUT wanted boolean, OUT left_ms bigint,
   OUT holder text)
@@ -63,7 +63,7 @@ BEGIN
     SELECT count(*), coalesce(bool_or(s.token = t AND NOT s.revoked), false), coalesce(bool_or(s.token = t AND s.revoked), false)
       INTO taken_shares, again, revoked FROM leasehold.shares s WHERE s.key = k;
     -- A share that was taken away from `t` keeps `t` out until that share ends. A lock that became
-    -- a share lets readers in once the transactions that verified it have ended.
+    -- a share lets readers in after the transactions that verified it have ended.
     room := NOT revoked AND (again OR (limit_ = 0) = (l.most = 0) AND coalesce(p = me, true) AND (l.token IS NULL OR NOT pinned)
       AND (limit_ = 0 OR taken_shares < limit_));
   ELSE
@@ -72,7 +72,7 @@ BEGIN
   IF room IS NOT TRUE THEN
     left_ms := leasehold._refuse(me, l, pinned, queues, fn);
     IF limit_ > 0 AND taken_shares > limit_ AND l.most > 0 THEN
-      -- So many shares must end that fewer than `limit_` are left.
+      -- Enough shares must end that fewer than `limit_` are left.
       left_ms := leasehold._left((SELECT s.expires_at FROM leasehold.shares s WHERE s.key = k
         ORDER BY s.expires_at OFFSET taken_shares - limit_ LIMIT 1));
     END IF;
@@ -98,7 +98,7 @@ BEGIN
   IF wanted AND NOT again THEN PERFORM leasehold._invite(k); END IF;
 END $$;
 
--- Renews a share, or makes one of a lock that `t` has alone.
+-- Renews a share, or makes one from a lock that `t` has alone.
 CREATE FUNCTION leasehold._stay(k text, t uuid, ttl integer) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   l leasehold.locks;
@@ -120,9 +120,9 @@ BEGIN
   RETURN true;
 END $$;
 
--- Acquires of keys that are free, not pinned and have no queue, in one statement: nearly all
--- acquires of a batch. The fence of each stands in its place. `_acquire` and its like do the rest,
--- and every request for a key but the first.
+-- Acquires in one statement the free keys that no transaction pins and no process waits for: nearly
+-- all acquires of a batch. Returns the fence of each at its position. `_acquire` and its like do
+-- the rest, and every request for a key after the first.
 CREATE FUNCTION leasehold._acquire_open(me uuid, verbs text[], keys text[], tokens uuid[], ttls integer[],
   numbers integer[], functions text[], OUT fences bigint[])
 LANGUAGE plpgsql AS $$
@@ -145,9 +145,10 @@ BEGIN
   END LOOP;
 END $$;
 
--- Acquires, joins, renewals of both, in this order; each as if it were alone. One row for each.
--- `numbers`: how many fences an acquire reserves, or the limit of a join. `number` in the answer:
--- the reserved fences. `taken` is null for a renewal of a row that was left out.
+-- Carries out acquires, joins, and renewals of both, in the order of the arrays, each as if it were
+-- alone. Returns one row for each. `numbers`: number of fences that an acquire reserves, or the
+-- limit of a join. `number` in the answer: the reserved fences. `taken` is null for a renewal of a
+-- left-out row.
 CREATE FUNCTION leasehold.take(me uuid, verbs text[], keys text[], tokens uuid[], ttls integer[], numbers integer[],
   queues boolean[], functions text[])
 RETURNS TABLE (taken boolean, fence bigint, number integer, wanted boolean, left_ms bigint, holder text)
@@ -187,7 +188,7 @@ BEGIN
           INTO taken, fence, number, wanted, left_ms, holder
           FROM leasehold._join(me, keys[i], tokens[i], ttls[i], numbers[i], queues[i], functions[i], alone) a;
       WHEN 'renew' THEN
-        -- First the wait, then the look at the clock. Others have been locked above.
+        -- First the wait, then the look at the clock. The rows of several keys were locked above.
         IF alone THEN PERFORM FROM leasehold.locks l WHERE l.key = keys[i] FOR NO KEY UPDATE; END IF;
         UPDATE leasehold.locks l SET expires_at = leasehold._after(ttls[i])
           WHERE l.key = keys[i] AND l.token = tokens[i] AND l.state = 'held' AND l.expires_at > clock_timestamp();
@@ -202,8 +203,8 @@ BEGIN
   IF NOT any_taken THEN PERFORM set_config('synchronous_commit', 'off', true); END IF;
 END $$;
 
--- All of these keys or none. One row for each if all were taken; else one row, whose `refused` says
--- which one, from 0.
+-- Takes all of these keys or none. Returns one row for each if all were taken. Otherwise it returns
+-- one row, whose `refused` is the index of the refused key, from 0.
 CREATE FUNCTION leasehold.take_all(me uuid, keys text[], tokens uuid[], ttl integer, fn text)
 RETURNS TABLE (refused integer, fence bigint, number integer, wanted boolean, left_ms bigint, holder text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

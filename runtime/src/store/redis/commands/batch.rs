@@ -1,12 +1,12 @@
-//! Puts requests that are ready at once into as few scripts as their order allows.
+//! Puts simultaneous requests into as few scripts as their order allows.
 //!
-//! To begin a script costs a server more than to take one more lock. So acquires that are ready at
-//! once leave as one script, and releases as another. A release and an acquire of the same lock,
-//! with nothing else beside them, are one script, too: so a process ends its tenure of a lock and
-//! queues for the next.
+//! Beginning a script costs a server more than taking one more lock. So simultaneous acquires leave
+//! as one script, and simultaneous releases as another. A release and an acquire of the same lock,
+//! with nothing else beside them, also leave as one script. So a process ends its tenure of a lock
+//! and queues for the next in one step.
 //!
-//! Between different locks order has no meaning. For one lock it is kept: a release may go before
-//! acquires that came earlier, and never before an acquire of its own lock.
+//! The order of requests for different locks does not matter. Requests for one lock keep their
+//! order: a release may go before earlier acquires, but never before an acquire of its own lock.
 
 use std::mem;
 
@@ -15,8 +15,8 @@ use crate::base::full_key::{FullKey, KeySet};
 use crate::base::one_or_many::OneOrMany;
 use crate::store::Op;
 
-/// How many locks a script takes or releases at most. A longer script saves hardly anything for
-/// each lock, and keeps all other clients of the server waiting longer.
+/// The most locks that one script takes or releases. A longer script saves hardly anything for each
+/// lock, and keeps all other clients of the server waiting longer.
 pub(crate) const MOST: usize = 32;
 
 /// Requests that leave as one script.
@@ -28,16 +28,16 @@ pub(crate) type Batches = OneOrMany<Batch>;
 /// Sorts requests into batches.
 pub(crate) struct Batcher {
     most: usize,
-    /// Whether a release and an acquire of the same lock may leave as one.
+    /// True if a release and an acquire of the same lock may leave as one script.
     turns: bool,
-    /// The only request needs no sets of locks.
+    /// True if only one request is expected. It needs no sets of locks.
     is_single: bool,
     releases: Side,
     acquires: Side,
     closed: Batches,
 }
 
-/// A batch in the making, which names no lock twice.
+/// An open batch, which names no lock twice.
 #[derive(Default)]
 struct Side {
     batch: Vec<InFlight>,
@@ -56,7 +56,7 @@ impl Batcher {
         }
     }
 
-    /// Expects so many requests.
+    /// Prepares for this many requests.
     pub(crate) fn expect(&mut self, requests: usize) {
         self.is_single = requests == 1;
         if 1 < requests {
@@ -97,14 +97,14 @@ impl Batcher {
         }
     }
 
-    /// All batches, in the order in which they are to be sent.
+    /// Returns all batches, in the order of sending.
     pub(crate) fn finish(mut self) -> Batches {
         self.close();
         self.closed
     }
 
-    /// Closes the batches in the making. Releases go first: processes in a queue may wait for what
-    /// they release.
+    /// Closes the open batches. Releases go first, because processes in a queue may wait for these
+    /// locks.
     fn close(&mut self) {
         if self.turns && self.is_turn() {
             let mut turn = mem::take(&mut self.releases).batch;
@@ -116,7 +116,7 @@ impl Batcher {
         self.acquires.close(&mut self.closed);
     }
 
-    /// Whether there is nothing but a release and an acquire of the same lock.
+    /// True if the open batches are only a plain release and an acquire of the same lock.
     fn is_turn(&self) -> bool {
         let ([released], [acquired]) = (&self.releases.batch[..], &self.acquires.batch[..]) else {
             return false;
@@ -147,8 +147,8 @@ impl Side {
     fn close(&mut self, closed: &mut Batches) {
         if !self.batch.is_empty() {
             let mut batch = mem::take(&mut self.batch);
-            // The script gets once what many requests have in common. Mostly all have all of it in
-            // common.
+            // Requests with the same conditions are adjacent, because the script gets these only
+            // once. Mostly all requests have the same.
             if !batch.is_sorted_by_key(|request| request.op.conditions()) {
                 batch.sort_by_key(|request| request.op.conditions());
             }

@@ -91,7 +91,7 @@ pub(crate) fn batch_command(
     }
 }
 
-/// The requests in the order of [`Op::conditions`].
+/// Adds the command for acquires in the order of [`Op::conditions`].
 fn acquire(ops: &[&Op], names: &KeyNames, listening: bool, out: &mut Outgoing) {
     let auxiliary_keys = names.have_auxiliary_keys();
     if let ([one], true) = (ops, auxiliary_keys) {
@@ -160,7 +160,7 @@ fn acquire_one(op: &Op, names: &KeyNames, listening: bool, out: &mut Outgoing) {
     }
 }
 
-/// Each lock, with its queue where locks have queues.
+/// Adds each lock, with its queue if locks have queues.
 fn keys(command: &mut Command<'_>, ops: &[&Op], names: &KeyNames) {
     for op in ops {
         if let Op::Acquire { key, .. } | Op::Release { key, .. } = op {
@@ -172,12 +172,12 @@ fn keys(command: &mut Command<'_>, ops: &[&Op], names: &KeyNames) {
     }
 }
 
-/// Splits requests into groups that differ in nothing but lock and token.
+/// Splits requests into groups that differ only in lock and token.
 fn groups<'a>(ops: &'a [&'a Op]) -> impl Iterator<Item = &'a [&'a Op]> {
     ops.chunk_by(|one, next| one.conditions() == next.conditions())
 }
 
-/// The number of requests in a group, and the token of each.
+/// Adds the number of requests in a group, and the token of each.
 fn tokens(command: &mut Command<'_>, group: &[&Op]) {
     command.arg(group.len());
     for op in group {
@@ -212,7 +212,8 @@ fn acquire_all(
     }
 }
 
-/// How a process queues.
+/// Returns the argument for queuing: empty without a queue, `+` for a process that listens for its
+/// turn, `-` for one that does not.
 fn place(queue: bool, listening: bool) -> &'static str {
     match (queue, listening) {
         (false, _) => "",
@@ -221,7 +222,7 @@ fn place(queue: bool, listening: bool) -> &'static str {
     }
 }
 
-/// How many fences more than one a lock may need.
+/// Returns the largest number of fences that a lock needs beside its first.
 fn fences(ops: &[&Op]) -> u32 {
     let each = ops.iter().map(|op| match op {
         Op::Acquire {
@@ -232,7 +233,7 @@ fn fences(ops: &[&Op]) -> u32 {
     each.max().unwrap_or_default()
 }
 
-/// The requests in the order of [`Op::conditions`].
+/// Adds the command for releases in the order of [`Op::conditions`].
 fn release(ops: &[&Op], names: &KeyNames, out: &mut Outgoing) {
     let auxiliary_keys = names.have_auxiliary_keys();
     if let ([one], true) = (ops, auxiliary_keys) {
@@ -283,7 +284,7 @@ fn release_one(op: &Op, names: &KeyNames, out: &mut Outgoing) {
     }
 }
 
-/// A release of the lock that `next` is to take, and `next` itself.
+/// Adds the command that releases a lock and then takes it for `next`.
 fn turn(released: Token, next: &Op, names: &KeyNames, listening: bool, out: &mut Outgoing) {
     let mut command = out.call(&TURN, 3);
     if let Op::Acquire {

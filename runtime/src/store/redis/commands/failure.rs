@@ -1,4 +1,4 @@
-//! What the errors of a server and of a connection mean.
+//! The meaning of errors from a server and from a connection.
 
 use redis::{ErrorKind, RedisError};
 
@@ -7,10 +7,10 @@ use crate::store::redis::acl;
 use crate::store::redis::garbage;
 use crate::store::{Failure, Retry};
 
-/// What to do about a node of a cluster that is used as if it were alone.
+/// Advice for a URL that names one node of a cluster like a single server.
 const OF_A_CLUSTER: &str = "the server is part of a cluster; one node alone cannot serve all keys, so write redis-cluster://host:port,… with some of its nodes";
 
-/// What the server's error codes mean for us: the code, whether to try again, and what to do.
+/// The server's error codes. Each has a retry rule, and advice for the operator.
 const CODES: &[(&str, Retry, &str)] = &[
     (
         "NOSCRIPT",
@@ -75,7 +75,7 @@ const CODES: &[(&str, Retry, &str)] = &[
         Retry::Never,
         "the server refused the user or the password of the URL; correct them",
     ),
-    // Its advice is that of `acl`.
+    // Its advice is in `acl`.
     ("NOPERM", Retry::Never, ""),
     (
         "WRONGTYPE",
@@ -90,7 +90,7 @@ const CODES: &[(&str, Retry, &str)] = &[
     ("EXECABORT", Retry::Never, "the server refused the request"),
 ];
 
-/// Codes that refuse the first write of a script, if a script meets them at all.
+/// Codes that can refuse only the first write of a script, so nothing has been changed before them.
 const BEFORE_A_WRITE: &[&str] = &["READONLY", "OOM", "MISCONF", "NOREPLICAS"];
 
 /// True if a command of a script was refused, perhaps after other commands had changed something.
@@ -98,7 +98,7 @@ fn is_of_a_script(code: &str, details: &str) -> bool {
     details.contains("@user_script") && !BEFORE_A_WRITE.contains(&code)
 }
 
-/// An error that the server answered with: it did not do what was asked, or broke a script off.
+/// Returns the failure for an error from the server: it refused a request, or aborted a script.
 pub(crate) fn server_error(code: &str, details: Option<&str>) -> Failure {
     let details = details.unwrap_or_default();
     let known = CODES
@@ -106,7 +106,7 @@ pub(crate) fn server_error(code: &str, details: Option<&str>) -> Failure {
         .find(|(known, _, _)| *known == hidden_code(code, details));
     let (code, retry, advice) = match known {
         Some((code, retry, advice)) => (*code, *retry, *advice),
-        // Redis 5 has no code for it.
+        // Redis 5 has no code for this.
         None if details == "invalid password" => {
             return server_error("WRONGPASS", Some(details));
         }
@@ -134,7 +134,7 @@ pub(crate) fn server_error(code: &str, details: Option<&str>) -> Failure {
     )
 }
 
-/// Some versions report the error that a script met inside another error.
+/// Returns the code of the error that a script met. Some versions report it inside another error.
 pub(crate) fn hidden_code<'a>(code: &'a str, details: &str) -> &'a str {
     if code != "ERR" {
         return code;
@@ -157,7 +157,8 @@ pub(crate) fn hidden_code<'a>(code: &'a str, details: &str) -> &'a str {
     }
 }
 
-/// The server forgets its scripts again and again, and the user may not send their source.
+/// Returns the failure for a server that forgets its scripts again and again, if the user may not
+/// send their source.
 pub(crate) fn forgotten() -> Failure {
     let failure = server_error("NOSCRIPT", Some("and the user may not send EVAL"));
     Failure {
@@ -166,8 +167,8 @@ pub(crate) fn forgotten() -> Failure {
     }
 }
 
-/// The connection broke or could not be made. A request that was under way may have been carried
-/// out.
+/// Returns the failure for a connection that broke or could not be made. A request under way may
+/// have been carried out.
 pub(crate) fn broken(error: &RedisError) -> Failure {
     if let Some(what) = garbage::garbage_in(error) {
         return garbage(&what.to_string());
@@ -203,7 +204,7 @@ fn disconnected(error: &str) -> Failure {
     Failure::unavailable(code, text, Retry::Later, true)
 }
 
-/// What to do about a TLS connection that either side refused.
+/// Returns advice for a TLS connection that either side refused.
 fn handshake(error: &str) -> Option<&'static str> {
     if error.contains("invalid peer certificate") {
         return Some(
@@ -228,7 +229,7 @@ pub(crate) fn garbage(what: &str) -> Failure {
     )
 }
 
-/// The text of a server, cut to one line and 120 characters.
+/// Cuts a text of the server to one line and 120 characters.
 fn first_line(text: &str) -> String {
     text.lines()
         .next()

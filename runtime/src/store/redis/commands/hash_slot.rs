@@ -2,10 +2,10 @@
 
 use std::sync::LazyLock;
 
-/// How many slots there are.
+/// The number of slots in a cluster.
 pub(crate) const SLOTS: u16 = 16_384;
 
-/// For each slot a number: its hexadecimal digits, as a hash tag, are in the slot.
+/// A number for each slot. As a hash tag, its hexadecimal digits are in the slot.
 static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     let mut tags = vec![None; usize::from(SLOTS)];
     let mut missing = tags.len();
@@ -22,7 +22,7 @@ static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     tags.into_iter().flatten().collect()
 });
 
-/// CRC16 as XMODEM uses it, a byte at a time.
+/// The CRC16 of XMODEM, a byte at a time.
 const TABLE: [u16; 256] = {
     let mut table = [0; 256];
     let mut byte = 0_u16;
@@ -40,7 +40,7 @@ const TABLE: [u16; 256] = {
     table
 };
 
-/// The slot of `key`.
+/// Returns the slot of `key`.
 pub(crate) fn of(key: &str) -> u16 {
     let crc = hashed(key).bytes().fold(0_u16, |crc, byte| {
         (crc << 8) ^ TABLE[usize::from((crc >> 8) ^ u16::from(byte))]
@@ -48,8 +48,8 @@ pub(crate) fn of(key: &str) -> u16 {
     crc % SLOTS
 }
 
-/// The part of `key` that counts: what is between the first `{` and the first `}` behind it, unless
-/// that is empty.
+/// Returns the part of `key` that counts: the text between the first `{` and the first `}` after
+/// it. If that text is missing or empty, the whole key counts.
 fn hashed(key: &str) -> &str {
     let tag = key
         .split_once('{')
@@ -58,7 +58,7 @@ fn hashed(key: &str) -> &str {
     tag.filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
 
-/// A hash tag, braces included, that puts a key into `slot`.
+/// Returns a hash tag, braces included, that puts a key into `slot`.
 pub(crate) fn tag(slot: u16) -> String {
     format!("{{{:x}}}", TAGS[usize::from(slot % SLOTS)])
 }
@@ -67,7 +67,7 @@ pub(crate) fn tag(slot: u16) -> String {
 mod tests {
     use super::*;
 
-    /// As `CLUSTER KEYSLOT` of a Redis 7.0.15 says.
+    /// The expected slots are those that `CLUSTER KEYSLOT` of a Redis 7.0.15 returns.
     #[test]
     fn keys_are_where_the_server_has_them() {
         for (key, slot) in [

@@ -7,24 +7,24 @@ use crate::store::{Op, OpId, Reply};
 pub(crate) struct InFlight {
     pub(crate) id: OpId,
     pub(crate) op: Op,
-    /// How it was sent to a node of a cluster.
+    /// The flags that it was sent with.
     pub(crate) flags: RequestFlags,
-    /// For a removal: whether its acquires went before it on the same connection.
+    /// For a removal: true if its acquires went before it on the same connection.
     pub(crate) ordered: bool,
-    /// Whether this process listened on the connection for messages of other processes.
+    /// True if this process listened on the connection for messages of other processes.
     pub(crate) listening: bool,
 }
 
 impl InFlight {
-    /// Fills in what the answer does not say.
+    /// Fills in what the answer does not contain.
     pub(crate) fn complete(&self, reply: Reply) -> Reply {
         match reply {
             Reply::Released { found, .. } => Reply::Released {
                 found,
                 ordered: self.ordered,
             },
-            // A process that does not listen must not keep the lock among its own calls as if no
-            // other process waited.
+            // A process that does not listen would not notice a waiting process. So it must not
+            // keep the lock among its own calls as if no other process waited.
             Reply::Acquired {
                 fence,
                 reserved_fences,

@@ -1,4 +1,4 @@
-//! The names on the server: of this process, and of a lock's auxiliary keys.
+//! Names on the server: of this process, and of a lock's auxiliary keys.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,23 +18,23 @@ use crate::store::options::Options;
 /// The names of one pool.
 #[derive(Clone)]
 pub(crate) struct KeyNames {
-    /// Empty, or the namespace with the colon behind it.
+    /// Empty, or the namespace followed by a colon.
     prefix: String,
     process: String,
     /// `host pid`.
     owner: String,
     fences: String,
-    /// What the keys of queues begin with; those of shares, of results and the channels follow.
+    /// Prefix of the keys of queues. The prefixes for shares, for results and for channels follow.
     queues: String,
     shares: String,
     results: String,
     channels: String,
-    /// In a cluster, a slot of the node that these names are used on.
+    /// In a cluster, a slot of the node that uses these names.
     slot: Option<u16>,
-    /// Whether a lock has auxiliary keys: a queue, fences.
+    /// True if a lock has auxiliary keys: a queue, fences.
     auxiliary_keys: bool,
-    /// After how many milliseconds of unbroken use a key is left free for clients that know no
-    /// queue; empty for never.
+    /// A key is left free for clients that know no queue after this many milliseconds of unbroken
+    /// use; empty for never.
     make_way_after: String,
 }
 
@@ -61,7 +61,7 @@ impl KeyNames {
         }
     }
 
-    /// The names of a pool with these options.
+    /// Returns the names of a pool with these options.
     pub(crate) fn of(options: &Options) -> Self {
         let after = options.make_way_after.as_millis();
         Self {
@@ -74,8 +74,8 @@ impl KeyNames {
         }
     }
 
-    /// The same names for a node of a quorum. There a lock has no auxiliary keys: what one node
-    /// knows of them, another does not.
+    /// Returns the same names for a node of a quorum. There a lock has no auxiliary keys, because
+    /// their content would differ from node to node.
     pub(crate) fn without_companions(self) -> Self {
         Self {
             auxiliary_keys: false,
@@ -91,7 +91,7 @@ impl KeyNames {
         self.auxiliary_keys
     }
 
-    /// Which scripts are called with these names.
+    /// Returns the kind of scripts that use these names.
     pub(crate) fn scripts(&self) -> Scripts {
         if self.auxiliary_keys {
             Scripts::Fenced
@@ -100,8 +100,8 @@ impl KeyNames {
         }
     }
 
-    /// The same names for a node of a cluster that has `slot`. There a lock's auxiliary keys are in
-    /// the lock's slot, whatever hash tag its own key has.
+    /// Returns the same names for a node of a cluster that has `slot`. There a lock's auxiliary
+    /// keys are in the lock's slot, regardless of the hash tag in its own key.
     pub(crate) fn on_node(&self, slot: u16) -> Self {
         Self {
             slot: Some(slot),
@@ -113,26 +113,26 @@ impl KeyNames {
         self.slot.is_some()
     }
 
-    /// The process, as queues know it. It is a secret, as it lets a client take a key that was
+    /// Returns this process's name in queues. It is a secret, because it lets a client take a key
     /// handed to this process. So `Debug` does not show it.
     pub(crate) fn process(&self) -> &str {
         &self.process
     }
 
-    /// The owner of a lock, for a person that reads its key: the process, and the annotated
+    /// Returns the owner of a lock, for people who read its key: the process, and the annotated
     /// function.
     pub(crate) fn owner(&self, function: &str) -> String {
         shortened([&self.owner, " ", function]).concat()
     }
 
-    /// The process, `:`, and the owner of a lock.
+    /// Returns the process, `:`, and the owner of a lock.
     pub(crate) fn signature<'a>(&'a self, function: &'a str) -> Joined<'a, 5> {
         let [owner, space, function] = shortened([&self.owner, " ", function]);
         Joined([&self.process, ":", owner, space, function])
     }
 
-    /// What follows the token on a node of a quorum, which gives no fence: since when, on this
-    /// machine's clock, and the owner.
+    /// Returns the text after the token on a node of a quorum, which gives no fence. It contains
+    /// the present time of this machine's clock, and the owner.
     pub(crate) fn record(&self, function: &str) -> String {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let micros = since.unwrap_or_default().as_micros();
@@ -140,8 +140,8 @@ impl KeyNames {
         format!("{micros}:0:{}:{owner}", self.process)
     }
 
-    /// The key of the fence counter for `key`. There is one counter for the namespace, in a cluster
-    /// one for each slot, however many locks there are.
+    /// Returns the key of the fence counter for `key`. One counter serves all locks of the
+    /// namespace, or in a cluster all locks of a slot.
     pub(crate) fn fences(&self, key: &str) -> Cow<'_, str> {
         match self.slot {
             None => Cow::Borrowed(&self.fences),
@@ -149,17 +149,17 @@ impl KeyNames {
         }
     }
 
-    /// The key of the queue for `key`.
+    /// Returns the key of the queue for `key`.
     pub(crate) fn queue<'a>(&'a self, key: &'a str) -> AuxiliaryKey<'a> {
         self.auxiliary_key(&self.queues, "queue", key)
     }
 
-    /// The key of the shares of `key`.
+    /// Returns the key of the shares of `key`.
     pub(crate) fn shares<'a>(&'a self, key: &'a str) -> AuxiliaryKey<'a> {
         self.auxiliary_key(&self.shares, "shares", key)
     }
 
-    /// The key of the results that are kept for `key`.
+    /// Returns the key of the kept results for `key`.
     pub(crate) fn result<'a>(&'a self, key: &'a str) -> AuxiliaryKey<'a> {
         self.auxiliary_key(&self.results, "result", key)
     }
@@ -171,8 +171,8 @@ impl KeyNames {
         }
     }
 
-    /// A key in `slot`. The first brace of a key decides, so the tag goes before a namespace that
-    /// has one.
+    /// Returns a key in `slot`. The first brace of a key decides, so the tag goes before a
+    /// namespace with a brace.
     fn in_slot(&self, slot: u16, what: &str, key: &str) -> String {
         let (tag, prefix) = (hash_slot::tag(slot), &self.prefix);
         let colon = if key.is_empty() { "" } else { ":" };
@@ -183,17 +183,17 @@ impl KeyNames {
         }
     }
 
-    /// What the channels of all processes begin with; the process follows.
+    /// Returns the prefix of the channels of all processes. The process follows it.
     pub(crate) fn channels(&self) -> &str {
         &self.channels
     }
 
-    /// The channel on which this process is told that its turn has come.
+    /// Returns the channel for messages to this process, for example when its turn has come.
     pub(crate) fn channel(&self) -> String {
         [self.channels.as_str(), &self.process].concat()
     }
 
-    /// A key to try the scripts on.
+    /// Returns a key for trying the scripts.
     pub(crate) fn trial(&self, token: Token) -> String {
         let token = token.hex();
         match self.slot {
@@ -206,7 +206,7 @@ impl KeyNames {
 /// The auxiliary key of a lock, for a command.
 #[derive(Debug)]
 pub(crate) enum AuxiliaryKey<'a> {
-    /// Put together where it is written: one allocation fewer for each request.
+    /// Joined where it is written, which saves one allocation for each request.
     Usual(Joined<'a, 2>),
     InSlot(String),
 }
@@ -220,7 +220,7 @@ impl ToRedisArgs for AuxiliaryKey<'_> {
     }
 }
 
-/// Texts that are one argument of a command.
+/// Texts that form one argument of a command.
 #[derive(Debug)]
 pub(crate) struct Joined<'a, const N: usize>([&'a str; N]);
 
@@ -281,7 +281,7 @@ mod tests {
         );
     }
 
-    /// Namespaces and keys that try to be the name of an auxiliary key.
+    /// Generates namespaces and keys that resemble the name of an auxiliary key.
     fn of_own_words() -> impl Strategy<Value = String> {
         let words = [
             ":",
@@ -304,7 +304,7 @@ mod tests {
             .prop_map(|words| words.concat())
     }
 
-    /// The key on the server that a call locks, unless it is refused.
+    /// Returns the key on the server that a call locks, unless the call is refused.
     fn accepted(namespace: &str, key: &str) -> Option<String> {
         key::check_namespace(namespace).ok()?;
         let key = key::check(key.to_owned()).ok()?;
@@ -313,8 +313,7 @@ mod tests {
 
     proptest! {
         /// Fails if a call can lock the queue, the shares, the fences or the trial key of another
-        /// lock, in whichever namespaces. That call would overwrite a counter, or delete a lock
-        /// that is held.
+        /// lock, in any namespaces. That call would overwrite a counter, or delete a held lock.
         #[test]
         fn no_lock_is_the_companion_of_another(
             namespace in of_own_words(),

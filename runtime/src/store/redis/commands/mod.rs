@@ -1,10 +1,10 @@
-//! What a server is asked, and what its answers mean.
+//! The commands for a server, and the meaning of its answers.
 //!
-//! - [`batch`] sorts requests into scripts, [`in_flight`] is a request that went out.
-//! - [`scripts`] are the scripts, and [`calls`] the commands that call them. [`outgoing`] has their
-//!   bytes. [`script_sources`] notes which servers forget scripts, and need their source.
-//! - [`key_names`] are the names of keys and channels.
-//! - [`reply`] reads answers, and [`failure`] what errors mean.
+//! - [`batch`] sorts requests into scripts. [`in_flight`] is a request that went out.
+//! - [`scripts`] holds the scripts, [`calls`] the commands that call them, and [`outgoing`] the
+//!   bytes of these. [`script_sources`] notes which servers forget scripts, and need their source.
+//! - [`key_names`] has the names of keys and channels.
+//! - [`reply`] reads answers, and [`failure`] reads errors.
 //! - [`hash_slot`] and [`redirect`] are for nodes of a cluster.
 
 pub(crate) mod batch;

@@ -6,41 +6,41 @@ use redis::{Cmd, RedisWrite, ToRedisArgs};
 
 use super::scripts::LuaScript;
 
-/// The buffers keep so much space.
+/// The buffers keep at most this much space, in bytes.
 const KEPT: usize = 64 * 1024;
 
-/// Commands to be sent, in their order.
+/// Commands to send, in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     bytes: Vec<u8>,
     /// The number of commands since [`take_count`](Self::take_count).
     count: usize,
-    /// The arguments of the command in the making. Their number comes before them in the protocol,
-    /// and is known only behind the last.
+    /// The arguments of the unfinished command. Their number comes before them in the protocol, and
+    /// is known only after the last.
     args: Vec<u8>,
     /// True if scripts are called by their source.
     pub(crate) by_source: bool,
 }
 
 impl Outgoing {
-    /// The bytes that are not sent yet.
+    /// Returns the bytes that must still be sent.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Forgets the bytes, which are sent.
+    /// Forgets the bytes after they have been sent.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT);
         self.args.shrink_to(KEPT);
     }
 
-    /// The number of commands since the last call.
+    /// Returns the number of commands since the last call.
     pub(crate) fn take_count(&mut self) -> usize {
         std::mem::take(&mut self.count)
     }
 
-    /// Begins a command, which is complete when it is dropped.
+    /// Begins a command. Dropping the returned value completes it.
     pub(crate) fn command(&mut self, name: &str) -> Command<'_> {
         let mut command = Command {
             outgoing: self,
@@ -50,7 +50,7 @@ impl Outgoing {
         command
     }
 
-    /// Begins a call of a script with so many keys.
+    /// Begins a call of a script with this many keys.
     pub(crate) fn call(&mut self, script: &LuaScript, keys: usize) -> Command<'_> {
         let (name, script) = if self.by_source {
             ("EVAL", &*script.text)
@@ -69,7 +69,7 @@ impl Outgoing {
     }
 }
 
-/// A command in the making.
+/// An unfinished command.
 pub(crate) struct Command<'a> {
     outgoing: &'a mut Outgoing,
     args: usize,
@@ -112,7 +112,7 @@ impl Drop for Command<'_> {
     }
 }
 
-/// An argument in the making.
+/// An unfinished argument.
 struct Argument<'a> {
     args: &'a mut Vec<u8>,
     start: usize,
@@ -139,7 +139,7 @@ impl Drop for Argument<'_> {
     }
 }
 
-/// Writes the kind of what follows, and its length.
+/// Writes the kind of the next element, and its length.
 fn header(out: &mut Vec<u8>, kind: u8, length: usize) {
     // Nearly all lengths have one digit or two.
     match u8::try_from(length) {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     proptest! {
-        /// Fails if the bytes are others than those of the crate redis.
+        /// Fails if the bytes differ from those of the crate redis.
         #[test]
         fn commands_are_encoded_as_by_the_crate(
             commands in prop::collection::vec(
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Fails if a script is called by its hash where the server forgets it.
+    /// Fails if a script is called by its hash when it must be called by its source.
     #[test]
     fn the_source_takes_the_place_of_the_hash() {
         for (by_source, name, script) in [

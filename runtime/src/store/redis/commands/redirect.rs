@@ -1,9 +1,9 @@
-//! What a node of a cluster answers for a slot that it does not serve, and how the next node is
-//! asked.
+//! Redirects: a node of a cluster answers with one for a slot that it does not serve. The next node
+//! then gets the request.
 
 use redis::Value;
 
-/// Where a node of a cluster listens.
+/// Address of a node of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Endpoint {
     /// Empty for the host of the node that sent the redirect.
@@ -11,28 +11,29 @@ pub(crate) struct Endpoint {
     pub(crate) port: u16,
 }
 
-/// Which node is to be asked instead.
+/// The node that must get a request instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Redirect {
     pub(crate) slot: u16,
     pub(crate) to: Endpoint,
-    /// Only this time: the slot is moving there.
+    /// True if the redirect applies to this request only: the slot is still moving there.
     pub(crate) once: bool,
 }
 
-/// How a request is sent if not as usual. The last two flags are for a node of a cluster.
+/// Deviations from the usual way to send a request. The last two flags are for a node of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RequestFlags {
-    /// The request shares its script with no other request.
+    /// True if the request shares its script with no other request.
     pub(crate) alone: bool,
-    /// The node is asked to serve the request although the slot is still moving there.
+    /// True if the node is asked to serve the request although the slot is still moving there.
     pub(crate) asking: bool,
-    /// A share is renewed without a look at the queue, as a moving slot may lack the queue's key.
+    /// True if a share is renewed without a look at the queue, as a moving slot may lack the
+    /// queue's key.
     pub(crate) without_queue: bool,
 }
 
 impl Redirect {
-    /// `None` if `answer` is no redirect. The text of a redirect is `MOVED slot host:port`.
+    /// `None` if `answer` is not a redirect. The text of a redirect is `MOVED slot host:port`.
     pub(crate) fn read(answer: &Value) -> Option<Self> {
         let Value::ServerError(error) = answer else {
             return None;
@@ -44,9 +45,9 @@ impl Redirect {
         };
         let mut words = error.details()?.split_whitespace();
         let slot = words.next()?.parse().ok()?;
-        // An IPv6 address has colons of its own.
+        // An IPv6 address contains colons, too.
         let (host, port) = words.next()?.rsplit_once(':')?;
-        // The node does not know the other node's name. The cluster's map tells more.
+        // The node does not know the other node's name. The cluster's map has more information.
         if host == "?" {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Reads what the server answers to the scripts.
+//! Reads the server's answers to the scripts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,26 +13,26 @@ use crate::owner::Owner;
 use crate::store::kept::Kept;
 use crate::store::{Failure, Op, Reply, StoreEvent};
 
-/// Which scripts answer.
+/// The kind of scripts that an answer comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scripts {
-    /// Those of a store that gives every lock a fence.
+    /// The scripts of a store that gives every lock a fence.
     Fenced,
-    /// The plain scripts of a quorum's node, which know no fence and grant with a bare `1`.
+    /// The plain scripts of a quorum's node. They give no fence and grant with a bare `1`.
     Plain,
 }
 
-/// The reply to `op`, which left alone, or why there is none.
+/// Reads the reply to `op`, which left alone.
 pub(crate) fn read(op: &Op, value: Value, scripts: Scripts) -> Result<Reply, Failure> {
     let replies = read_all(&[op], value, scripts);
     let reply = replies.into_iter().next();
     reply.unwrap_or_else(|| Err(garbage("an answer of another shape")))
 }
 
-/// The replies to the requests of a batch.
+/// Replies to the requests of a batch.
 pub(crate) type Replies = OneOrMany<Result<Reply, Failure>>;
 
-/// The replies to `ops`, which left as one batch. A grant without a fence is believed of
+/// Reads the replies to `ops`, which left as one batch. A grant without a fence is accepted from
 /// [`Scripts::Plain`] only.
 pub(crate) fn read_all(ops: &[&Op], value: Value, scripts: Scripts) -> Replies {
     let shapeless = || Err(garbage("an answer of another shape"));
@@ -63,8 +63,8 @@ pub(crate) fn read_all(ops: &[&Op], value: Value, scripts: Scripts) -> Replies {
     }
 }
 
-/// Whether a script was refused, perhaps because of one key that the user may not touch. The other
-/// requests of the batch have no part in that. Sent again individually, each gets its own answer.
+/// True if a script was refused, perhaps because of one key that the user may not touch. The other
+/// requests of the batch are not to blame. Sent again individually, each gets its own answer.
 pub(crate) fn may_concern_one_key(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error)
         if hidden_code(error.code(), error.details().unwrap_or_default()) == "NOPERM")
@@ -101,7 +101,7 @@ fn read_one(op: &Op, value: &Value, scripts: Scripts) -> Option<Result<Reply, Fa
     reply.map(Ok)
 }
 
-/// What a script reports of a command that the server refused for one lock.
+/// Reads a script's report of a command that the server refused for one lock.
 fn refused(error: &str) -> Failure {
     let (code, details) = error.split_once(' ').unwrap_or((error, ""));
     let is_code = !code.is_empty() && code.bytes().all(|b| b.is_ascii_uppercase());
@@ -112,7 +112,7 @@ fn refused(error: &str) -> Failure {
     }
 }
 
-/// A lock that was free and that no process waits for, with as many reserved fences as were asked
+/// Reads the fence of a free lock without a queue. As many fences are reserved as the request asked
 /// for.
 fn free(fence: &Value, reserved_fences: u32) -> Option<Reply> {
     Some(Reply::Acquired {
@@ -130,8 +130,8 @@ fn acquired(value: &Value) -> Option<Reply> {
             wanted: Some(integer(waiting)? > 0),
         }),
         [code, left, queued, owner @ ..] if integer(code)? == 0 => Some(Reply::Held {
-            // Negative for another client's lock without a ttl, or a lock that expired in this
-            // moment.
+            // Negative for another client's lock without a ttl, or for a lock that expired just
+            // now.
             left: u64::try_from(integer(left)?)
                 .ok()
                 .map(Duration::from_millis),
@@ -165,12 +165,12 @@ fn acquired_all(value: &Value, count: usize) -> Option<Reply> {
     }
 }
 
-/// The owner of a lock, if one token has it alone.
+/// Reads the owner of a lock, if one token has it alone.
 fn owner(value: &Value) -> Option<Arc<Owner>> {
     Owner::read(text(value)?).map(Arc::new)
 }
 
-/// The result that is kept, or the answer of `acquire_one.lua`: a fence, or a list of one answer.
+/// Reads a kept result, or the answer of `acquire_one.lua`: a fence, or a list of one answer.
 fn recalled(value: &Value) -> Option<Result<Reply, Failure>> {
     match (value, array(value)) {
         (fence @ Value::BulkString(_), _) => free(fence, 0).map(Ok),
@@ -183,7 +183,7 @@ fn recalled(value: &Value) -> Option<Result<Reply, Failure>> {
     }
 }
 
-/// The answer of `release_one.lua`: a number, or a list of one answer.
+/// Reads the answer of `release_one.lua`: a number, or a list of one answer.
 fn recorded(value: &Value) -> Option<Result<Reply, Failure>> {
     match array(value) {
         Some([one]) => individually(one, released),
@@ -191,7 +191,7 @@ fn recorded(value: &Value) -> Option<Result<Reply, Failure>> {
     }
 }
 
-/// One answer of a list, or the error of the server for it.
+/// Reads one answer of a list, or the server's error for it.
 fn individually(one: &Value, read: fn(&Value) -> Option<Reply>) -> Option<Result<Reply, Failure>> {
     match array(one) {
         Some([code, error]) if integer(code) == Some(-1) => Some(Err(refused(text(error)?))),
@@ -206,7 +206,7 @@ fn adopted(value: &Value) -> Option<Reply> {
     }
 }
 
-/// What is known of each key. The server's error, if it refused all of them.
+/// Reads the outcome for each key. Returns the server's error if it refused all of them.
 fn renewed(value: &Value, count: usize) -> Option<Result<Reply, Failure>> {
     if *value == Value::Int(1) {
         return Some(Ok(Reply::Renewed(vec![true; count])));
@@ -259,7 +259,7 @@ fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// What a message on this process's channel says.
+/// Reads a message on this process's channel.
 pub(crate) fn message(push: &PushInfo) -> Option<StoreEvent> {
     let [_, Value::BulkString(text)] = &push.data[..] else {
         return None;
@@ -285,7 +285,7 @@ mod tests {
     use crate::base::token::Token;
     use crate::store::Renewal;
 
-    /// The reply to a renewal of so many shares.
+    /// Returns the reply to a renewal of this many shares.
     fn renewed(count: u32, answer: &str) -> Result<Reply, Failure> {
         let renewal = |number: u32| Renewal {
             key: number.to_string().into(),

@@ -1,4 +1,4 @@
-//! The scripts, each made of files in `../lua/`; its `README.md` is their index.
+//! The scripts, each joined from files in `../lua/`; its `README.md` is their index.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -8,13 +8,13 @@ use redis::{Cmd, Pipeline, Script, Value, cmd};
 use super::failure;
 use crate::store::Failure;
 
-/// A script as it is sent.
+/// A script in the form in which it is sent.
 pub(crate) struct LuaScript {
-    /// The files as they are.
+    /// The unchanged files.
     #[cfg(test)]
     pub(crate) code: &'static str,
     pub(crate) script: Script,
-    /// Without comments and indentation.
+    /// The files without comments and indentation.
     pub(crate) text: String,
 }
 
@@ -72,7 +72,7 @@ scripts! { ALL, 16:
     PART = "queue.lua" "waiting.lua" "part.lua";
 }
 
-// Scripts that look at a lock, and take it away from its holders. No pool loads them.
+// Scripts that look at a lock, or take it away from its holders. No pool loads them.
 scripts! { #[cfg(test)] LOOKING, 2:
     INSPECT = "queue.lua" "look.lua" "inspect.lua";
     TAKE_AWAY = "queue.lua" "waiting.lua" "look.lua" "take_away.lua";
@@ -83,7 +83,7 @@ fn spoilt(code: &'static str) -> Cow<'static, str> {
     code.into()
 }
 
-/// The script, with the bug that a test has seeded.
+/// Returns the script, with the bug that a test has seeded.
 #[cfg(any(test, all(feature = "__test", debug_assertions)))]
 fn spoilt(code: &'static str) -> Cow<'static, str> {
     crate::selftest::seeded_bugs::active().map_or(code.into(), |bug| {
@@ -91,14 +91,14 @@ fn spoilt(code: &'static str) -> Cow<'static, str> {
     })
 }
 
-/// Asks which of the scripts the server has.
+/// Returns the command that asks which of the scripts the server has.
 pub(crate) fn exist() -> Cmd {
     let hashes: Vec<_> = ALL.iter().map(|source| source.hash()).collect();
     cmd("SCRIPT").arg("EXISTS").arg(hashes).to_owned()
 }
 
-/// The scripts that a server with this answer does not have. All, if it does not permit the
-/// question.
+/// Returns the scripts that a server with this answer does not have. These are all scripts, if it
+/// does not permit the question.
 pub(crate) fn missing(answer: Option<&Value>) -> Vec<&'static LuaScript> {
     let known: &[Value] = match answer {
         Some(Value::Array(known)) if known.len() == ALL.len() => known,
@@ -109,7 +109,7 @@ pub(crate) fn missing(answer: Option<&Value>) -> Vec<&'static LuaScript> {
     missing.map(|(_, source)| &***source).collect()
 }
 
-/// Loads these scripts.
+/// Returns the commands that load these scripts.
 pub(crate) fn load(sources: &[&LuaScript]) -> Pipeline {
     let mut pipeline = Pipeline::new();
     for source in sources {
@@ -118,7 +118,7 @@ pub(crate) fn load(sources: &[&LuaScript]) -> Pipeline {
     pipeline
 }
 
-/// The failure if `answers` are not those of a server that has loaded these scripts.
+/// Fails unless `answers` show that the server has loaded these scripts.
 pub(crate) fn check_loaded(sources: &[&LuaScript], answers: Vec<Value>) -> Result<(), Failure> {
     let is_hash = |(answer, source): (&Value, &&LuaScript)| matches!(answer, Value::BulkString(hash) if hash == source.hash().as_bytes());
     if answers.len() == sources.len() && answers.iter().zip(sources).all(is_hash) {

@@ -1,4 +1,4 @@
-//! Reads what the server says of its locks.
+//! Reads the server's answers about its locks.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,18 +9,18 @@ use crate::inspect::info::{Holder, LockInfo, Waiter};
 use crate::store::Failure;
 use crate::store::redis::commands::failure;
 
-/// The year 5138. A time of no server is later, and sums with such a time do not overflow.
+/// The year 5138. No server's clock is later, and sums with such a time do not overflow.
 const LATEST: Duration = Duration::from_secs(100_000_000_000);
 
-/// What there is of the lock `key`, from an answer of `look.lua`.
+/// Reads an answer of `look.lua` about the lock `key`.
 pub(crate) fn read(key: &str, answer: &Value) -> Result<LockInfo, Failure> {
     Seen::read(answer)?.shown(key)
 }
 
-/// The answers for the keys of a list, read one by one.
+/// Reads the answers for the keys of a list, one by one.
 ///
-/// Data of a key that this client may not read is foreign, and hides no other lock. A client that
-/// may read none of them lacks its permissions.
+/// A key that this client may not read is foreign, and hides no other lock. A client that may read
+/// none of the keys lacks its permissions.
 pub(crate) struct List {
     reads_some: bool,
 }
@@ -52,12 +52,12 @@ fn is_refused(answer: &Value) -> bool {
     failure::hidden_code(error.code(), details) == "NOPERM" && details.contains("key")
 }
 
-/// An answer of `look.lua`, taken apart.
+/// A parsed answer of `look.lua`.
 pub(crate) struct Seen<'a> {
     pub(crate) now: SystemTime,
     /// The value of the lock's key.
     pub(crate) value: Option<&'a [u8]>,
-    /// For how long the key still lives, if it has an end.
+    /// Remaining time to live of the key, if it has an end.
     pub(crate) left: Option<Duration>,
     shares: &'a [Value],
     waiters: &'a [Value],
@@ -133,7 +133,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// The holder of a share. Any client can write any member with any score.
+/// Reads the holder of a share. Any client can write any member with any score.
 fn holder(share: &Value, now: SystemTime) -> Option<Holder> {
     let [Value::BulkString(member), ends, record] = array(share)? else {
         return None;
@@ -148,7 +148,7 @@ fn holder(share: &Value, now: SystemTime) -> Option<Holder> {
     })
 }
 
-/// The cursor and the keys in an answer to `SCAN`. Keys that are no text are no locks.
+/// Reads the cursor and the keys in an answer to `SCAN`. A key without valid UTF-8 is not a lock.
 pub(crate) fn scanned(answer: Option<Value>) -> Result<(String, Vec<String>), Failure> {
     match answer {
         Some(Value::ServerError(error)) => {
@@ -169,7 +169,7 @@ fn shapeless() -> Failure {
     failure::garbage("an answer of another shape")
 }
 
-/// A time of the server's clock, in milliseconds.
+/// Reads a time of the server's clock, in milliseconds.
 fn time(text: &str) -> Option<SystemTime> {
     let millis: f64 = text.parse().ok()?;
     let since = Duration::try_from_secs_f64(millis / 1e3).ok()?;
@@ -194,7 +194,7 @@ fn text(value: &Value) -> Option<&str> {
 mod tests {
     use super::*;
 
-    /// Fails if a server's time ends the program that looks.
+    /// Fails if a time from a server ends the program that looks.
     #[test]
     fn a_time_that_no_clock_shows_is_refused() {
         let answer = |now: &str| {

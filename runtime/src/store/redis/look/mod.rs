@@ -1,7 +1,7 @@
 //! Looks at the locks of one server.
 //!
-//! [`value`] knows what is written in a lock's key, and [`answer`] reads what the scripts say that
-//! look at it.
+//! [`value`] reads the value of a lock's key. [`answer`] reads the answers of the scripts that look
+//! at a lock.
 
 pub(crate) mod answer;
 pub(crate) mod value;
@@ -27,12 +27,12 @@ use crate::store::options::Options;
 use crate::store::source::{Asking, PAGE, Page, Place, Source};
 use crate::store::{Failure, Retry};
 
-/// What is done with a lock.
+/// Action on a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Nothing: it is shown.
+    /// Shows the lock.
     Inspect,
-    /// It is shown without its shares and its queue, whose keys may be on another node.
+    /// Shows the lock without its shares and its queue, whose keys may be on another node.
     InspectAlone,
     TakeAway,
 }
@@ -51,7 +51,7 @@ impl RedisSource {
         Self::of(master, KeyNames::of(options), options)
     }
 
-    /// The same, with these names for the auxiliary keys.
+    /// Like `new`, with these names for the auxiliary keys.
     pub(crate) fn of(master: MasterAddress, names: KeyNames, options: &Options) -> Self {
         Self {
             master,
@@ -62,7 +62,7 @@ impl RedisSource {
         }
     }
 
-    /// The server's answer for each of these locks, in their order, as [`answer`] reads it.
+    /// Returns the server's answer for each of these locks, in their order. [`answer`] reads it.
     pub(crate) async fn answers(
         &mut self,
         action: Action,
@@ -73,11 +73,12 @@ impl RedisSource {
             Action::TakeAway => &scripts::TAKE_AWAY,
         };
         let mut questions = Pipeline::new();
-        // Along with each question, so that it is there whatever the server has forgotten.
+        // The script goes along with each set of questions, because the server may have forgotten
+        // it.
         questions.add_command(script.load());
         for key in keys {
             if self.names.in_cluster() {
-                // For a slot that is moving to this node. Else it means nothing.
+                // Needed while the slot moves to this node. Otherwise it has no effect.
                 questions.add_command(cmd("ASKING"));
             }
             questions.add_command(self.command(&script.script, action, key));
@@ -93,14 +94,14 @@ impl RedisSource {
         }
     }
 
-    /// The server's answer for one lock.
+    /// Returns the server's answer for one lock.
     pub(crate) async fn answer(&mut self, action: Action, key: &FullKey) -> Result<Value, Failure> {
         let answers = self.answers(action, std::slice::from_ref(key)).await?;
         let answer = answers.into_iter().next();
         answer.ok_or_else(|| failure::garbage("no answer"))
     }
 
-    /// The keys of some locks, from the cursor `after` on, and the next cursor.
+    /// Returns the keys of some locks, from the cursor `after` on, and the next cursor.
     pub(crate) async fn scan(
         &mut self,
         pattern: &Pattern,
@@ -142,8 +143,9 @@ impl RedisSource {
         command
     }
 
-    /// The answers to `questions`. A connection that has ended since the last question is replaced.
-    /// To ask twice does no harm: a lock that is being taken away is not taken away again.
+    /// Returns the answers to `questions`. Connects again if the connection has ended since the
+    /// last question. Asking twice does no harm: the second attempt does not take a lock away
+    /// again.
     async fn ask(&mut self, questions: &Pipeline) -> Result<Vec<Value>, Failure> {
         if let Some(opened) = self.open.take()
             && let Ok(answers) = self.ask_over(opened, questions).await
@@ -160,7 +162,7 @@ impl RedisSource {
         questions: &Pipeline,
     ) -> Result<Vec<Value>, Failure> {
         let mut questions = questions.clone();
-        // A server that has been replaced as the master would show old locks.
+        // A former master would show old locks.
         let fails_over = self.master.fails_over();
         if fails_over {
             questions.add_command(cmd("INFO").arg("replication").to_owned());

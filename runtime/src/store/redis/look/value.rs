@@ -1,4 +1,4 @@
-//! What the value of a lock's key says to people.
+//! Reads the value of a lock's key, to show it to people.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,24 +7,24 @@ use crate::fence::Fence;
 use crate::inspect::info::{Holder, LockInfo, LockState};
 use crate::owner::Owner;
 
-/// How far ahead of the server's clock a time may be that is to be believed.
+/// A time may be this far ahead of the server's clock and still count.
 const AHEAD: Duration = Duration::from_secs(1);
 
-/// A value, taken apart. Tokens and the names of processes are left out.
+/// A parsed value, without tokens and the names of processes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Written<'a> {
     Held(Record<'a>),
     /// Taken away by force; the holder's body may not have ended yet.
     Revoked(Record<'a>),
     Kept(Record<'a>),
-    /// At most so many shares, 0 for no bound.
+    /// A lock with at most this many shares, 0 for no bound.
     Shared(u32),
     /// Handed to a process that has not asked yet.
     Handed,
     Foreign,
 }
 
-/// What follows the token: `fence:reserve:process:owner`.
+/// The text after the token: `fence:reserve:process:owner`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
     /// A fence, or a time in microseconds.
@@ -50,7 +50,7 @@ impl<'a> Written<'a> {
         }
     }
 
-    /// Puts what the value says into `info`. The key lives for `left`, if it has an end.
+    /// Writes the content of the value into `info`. The key lives for `left`, if it has an end.
     pub(crate) fn show(&self, info: &mut LockInfo, left: Option<Duration>, now: SystemTime) {
         let holder = match self {
             Self::Held(record) => Some(record.holder(left, now)),
@@ -80,7 +80,7 @@ impl<'a> Written<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Reads `number:reserve:process:owner`. An owner may have colons.
+    /// Reads `number:reserve:process:owner`. An owner may contain colons.
     pub(crate) fn read(text: &'a str) -> Option<Self> {
         let mut parts = text.splitn(4, ':');
         let number = parts.next()?.parse().ok()?;
@@ -94,8 +94,8 @@ impl<'a> Record<'a> {
         Owner::read(self.owner)
     }
 
-    /// When the number was given, as far as it can be a time. Fences are the server's clock in
-    /// microseconds, unless they had to go ahead of it.
+    /// Returns the time at which the number was given, if the number can be a time. Fences are the
+    /// server's clock in microseconds, unless they had to go ahead of it.
     pub(crate) fn since(&self, now: SystemTime) -> Option<SystemTime> {
         let since = SystemTime::UNIX_EPOCH + Duration::from_micros(self.number);
         (since <= now + AHEAD).then_some(since.min(now))
@@ -111,7 +111,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The token at the beginning of a value, and what follows its colon.
+/// Returns the token at the beginning of a value, and the text after its colon.
 pub(crate) fn token(value: &str) -> Option<(&str, &str)> {
     let (token, rest) = value.split_once(':')?;
     (token.len() == Token::DIGITS && is_hex(token)).then_some((token, rest))

@@ -1,24 +1,27 @@
--- Takes locks on a node of a quorum, or takes them again. Each lock is treated as if it had been
--- asked for alone.
+-- Takes locks on a node of a quorum, or takes them again. Each lock is handled as in a separate
+-- call.
 --
 -- KEYS the locks
--- ARGV for each group of locks, in their order: ttl in ms; record, for people; the number of locks,
--- and the token of each, 32 characters
--- Returns 1 if all are taken. Else for each lock 1, {0, pttl, 0, owner} if another token has it, or
--- {-1, error} if the server refused a command. The owner is `` where it is not known.
+-- ARGV for each group of locks, in their order:
+-- - ttl in ms
+-- - record, for people
+-- - the number of locks, then the token of each, 32 characters
+--
+-- Returns 1 if all are taken. Otherwise returns for each lock 1, {0, pttl, 0, owner} if another
+-- token has it, or {-1, error} if the server refused a command. The owner is `` if it is not known.
 --
 -- No lock may be named twice.
 --
 -- Guarantees:
--- - A key with another value, of whatever client and type, is not touched.
+-- - A key with another value, of any client and type, is not touched.
 -- - With the same token the script succeeds again, with the full ttl.
 --
--- There is no queue and no fence: what one node knows of them, another does not. The value is
+-- There are neither queues nor fences, because the nodes cannot share them. The value is
 -- `token:record`, and the record `time:0:process:owner` with the client's time in us. To other
 -- clients it is opaque.
 local answers, missed = {}, false
 
--- The answer for a lock that was not set.
+-- Returns the answer for a lock after a failed `SET`.
 local function look(key, token, ttl, set)
   local value = redis.call('GET', key)
   if value and string.sub(value, 1, 32) == token then

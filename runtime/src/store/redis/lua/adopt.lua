@@ -1,18 +1,19 @@
--- Gives a lock another token, so that the process that has the new token holds it from now on.
+-- Gives a lock another token. The process with the new token holds it from now on.
 --
 -- KEYS[1] the lock
 -- KEYS[2] its queue
--- ARGV[1] the token that it carries, 32 characters
--- ARGV[2] the token that it is to carry, 32 characters
+-- ARGV[1] the present token, 32 characters
+-- ARGV[2] the new token, 32 characters
 -- ARGV[3] ttl in ms
--- ARGV[4] what follows the fences in the value, `process:owner`
+-- ARGV[4] the rest of the value after the fences, `process:owner`
 -- Returns {1, fence, reserve, wanted} if the lock carries the new token now, else {5}.
 --
 -- Guarantees:
--- - A key that is gone is not created, and a key with another value is not touched.
--- - Of several processes that adopt a lock, one gets it: the rest do not find the token any more.
+-- - A missing key is not created, and a key with another value is not touched.
+-- - If several processes adopt a lock, one gets it: the rest no longer find the token.
 -- - With the same tokens the script succeeds again. So a retry after a lost reply is not refused.
--- - A kept lock is not adopted. Its value has a constant for a token, and so may the baggage.
+-- - A kept lock is not adopted. Its value has a constant instead of a token, and the baggage may
+--   contain that constant as well.
 -- - The fence stays. The lock lives its full ttl from now.
 -- - The script works when memory is full.
 local found = redis.call('MGET', KEYS[1], KEYS[2])
@@ -28,7 +29,7 @@ local fence, reserve = string.match(value, '^%x+:(%d+):(%d+):')
 if not fence then
   return {5}
 end
--- First what needs no memory: after it a full server takes the rest.
+-- First the command that needs no memory: after it a full server accepts the rest.
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 redis.call('SET', KEYS[1], ARGV[2] .. ':' .. fence .. ':' .. reserve .. ':' .. ARGV[4], 'PX', ARGV[3])
 return {1, fence, reserve, found[2] and 1 or 0}

@@ -6,22 +6,23 @@
 -- KEYS[4] its shares
 -- ARGV[1] token, 32 characters
 -- ARGV[2] ttl in ms
--- ARGV[3] how many shares there are at most, 0 for no bound
+-- ARGV[3] the most shares that there may be, 0 for no bound
 -- ARGV[4] the process, 32 characters
--- ARGV[5] `+` or `-` to queue, listening or not, else ``
+-- ARGV[5] `+` to queue and listen, `-` to queue without listening, `` not to queue
 -- ARGV[6] prefix of the channels
 -- ARGV[7] owner, for people
 -- Returns {1, fence, 0, wanted} if the token has a share now.
--- Returns {0, ms, queued, owner} if there is no share to be had; the owner of the lock is missing or
--- `` where it is not known.
+-- Returns {0, ms, queued, owner} if no share is available; the owner of the lock is missing or ``
+-- if it is not known.
 --
 -- Guarantees:
 -- - While there is a share, the lock's own key is set, so every client of the convention finds the
 --   lock held. The key expires with the share that lasts longest. No share shortens another.
--- - A call takes a share only while there are fewer than ARGV[3], whatever number other calls have.
--- - Each share ends by itself. Ended shares are removed before anything is decided.
--- - A process that comes while other processes queue, queues behind them: so a stream of readers
---   does not keep a writer out.
+-- - A call takes a share only while there are fewer than ARGV[3]. The limits of other calls do not
+--   matter.
+-- - Each share ends at its own time. Ended shares are removed before anything is decided.
+-- - A process that comes while other processes queue goes behind them, so a stream of readers does
+--   not keep a writer out.
 local now, most = milliseconds(), tonumber(ARGV[3])
 local value = redis.call('GET', KEYS[1])
 local line = read(KEYS[3])
@@ -32,10 +33,10 @@ end
 
 local function take(fence)
   if not limit then
-    -- Shares that are left of a lock that was deleted are worth nothing.
+    -- Shares left over from a deleted lock no longer count.
     redis.call('DEL', KEYS[4])
   end
-  -- First what a user may lack the permission for: without a share the lock is free.
+  -- First the command for which the user may lack the permission: without a share the lock is free.
   redis.call('ZADD', KEYS[4], string.format('%.0f', now + ARGV[2]), ARGV[1])
   redis.call('SET', KEYS[1], SHARED .. ':' .. string.format('%.0f', math.max(limit or 0, most)), 'PX', ARGV[2])
   note_owner(KEYS[3], ARGV[1], fence, ARGV[4], ARGV[7], ARGV[2])
@@ -71,7 +72,7 @@ if not room then
   end
   local left = time_left(KEYS[1], value)
   if limit and limit > 0 then
-    -- The first share that ends makes room. More must end if the others have a greater number.
+    -- The first share that ends makes room. More must end if more are held than this call permits.
     local over = most > 0 and math.max(redis.call('ZCARD', KEYS[4]) - most, 0) or 0
     left = math.min(left, redis.call('ZRANGE', KEYS[4], over, over, 'WITHSCORES')[2] - now)
   end

@@ -6,8 +6,8 @@
 -- ARGV[2] prefix of the channels
 -- Returns 1.
 --
--- Guarantees: a lock that is held is not touched. A lock that was handed to the process goes to the
--- next process in the queue.
+-- Guarantees: a held lock is not touched. A lock handed to the process goes to the next process in
+-- the queue.
 local line = without(read(KEYS[2]), ARGV[1])
 store(KEYS[2], line)
 forget_owner(KEYS[2], ARGV[1])
@@ -15,8 +15,8 @@ local value = redis.pcall('GET', KEYS[1])
 if value == ARGV[1] .. ':claim' and not hand_on(KEYS[1], KEYS[2], line, milliseconds(), ARGV[2]) then
   redis.call('DEL', KEYS[1])
 elseif not value and line ~= '' then
-  -- The key is left free for a while, and perhaps only the process that leaves knows that. So the
-  -- next process is told.
+  -- The key is left free for a while, and perhaps only the leaving process knows that. So the next
+  -- process is notified.
   invite(KEYS[1], KEYS[2], line, milliseconds(), ARGV[2])
 end
 return 1

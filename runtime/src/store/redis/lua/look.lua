@@ -1,23 +1,23 @@
 
--- What there is of a lock, for people. Changes nothing.
+-- Reads the state of a lock, for people. Changes nothing.
 --
 -- Returns {now, value, ms, shares, waiters}:
 -- - the server's time in ms;
 -- - the value of the lock's key, nothing if there is none, `?` if it has data of another type;
--- - for how many ms the key still lives, negative for no end;
--- - for each share its member, when it ends and its owner's record;
+-- - the remaining ms of the key, negative for no end;
+-- - for each share its member, its end and its owner's record;
 -- - for each process that queues its owner's record.
--- A record that is missing is ``.
+-- A missing record is ``.
 local SHARED, MOST_TOLD = string.rep('f', 32), 1000
 
--- The record of a share's owner, or of a process in the queue.
+-- Returns the record of a share's owner, or of a process in the queue.
 local function owner_of(queue, id)
   local found = redis.pcall('GET', owner_key(queue, id))
   return type(found) == 'string' and found or ''
 end
 
 -- True if a token was taken away by force: an `r` is in front of it. `rest` is a pattern for the
--- text behind the token.
+-- text after the token.
 local function is_revoked(text, rest)
   return string.find(text, '^r' .. string.rep('%x', 32) .. rest)
 end

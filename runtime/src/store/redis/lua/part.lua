@@ -6,15 +6,15 @@
 -- KEYS[3] its shares
 -- ARGV[1] token
 -- ARGV[2] prefix of the channels
--- ARGV[3] for how long to keep the share, in ms, or ``
+-- ARGV[3] for how many ms to keep the share, or ``
 -- Returns 1 if the token had a share, or the whole lock because it had not become a share yet; else
 -- 0.
 --
 -- Guarantees:
--- - Other shares, and a lock that another token has alone, are not touched.
+-- - Other shares are not touched, nor is a lock that another token has alone.
 -- - The script works when memory is full.
--- - A share that is kept does not belong to its token any more. So no request that is still on its
---   way with that token can lengthen the time.
+-- - A kept share no longer belongs to its token. So a late request with that token cannot extend
+--   the time.
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'string' and string.sub(value, 1, 32) == ARGV[1] then
   local line, now = read(KEYS[2]), milliseconds()
@@ -45,7 +45,7 @@ if found == 0 and not revoked or type(value) ~= 'string' or not limit_of(value) 
   return 0
 end
 if ARGV[3] ~= '' and not revoked then
-  -- A server with full memory takes this after the write above, which needs none.
+  -- A server with full memory accepts this after the write above, which needs none.
   redis.call('ZADD', KEYS[3], string.format('%.0f', now + ARGV[3]), 'kept:' .. ARGV[1])
   local known = owner_key(KEYS[2], ARGV[1])
   if known then

@@ -1,13 +1,13 @@
--- Removes one lock as `release.lua` does, with its guarantees: 5.4 us of a server's time instead of
--- 7.3.
+-- Removes one lock like `release.lua`, with the same guarantees: 5.4 us of a server's time instead
+-- of 7.3.
 --
 -- KEYS[1] the lock
 -- KEYS[2] its queue
 -- ARGV[1] the token
--- ARGV[2] for how long to keep it, in ms, or `0` to make way, or ``
+-- ARGV[2] for how many ms to keep it, or `0` to make way, or ``
 -- ARGV[3] prefix of the channels
--- ARGV[4] after how long to make way for clients that know no queue, in ms, or ``
--- Returns 1 if the lock carried its token, else 0, or a list of one answer as `release.lua` does.
+-- ARGV[4] ms of unbroken use before the lock makes way for clients that know no queue, or ``
+-- Returns 1 if the lock carried its token, else 0, or a list of one answer like `release.lua`.
 local found = redis.call('MGET', KEYS[1], KEYS[2])
 local value = found[1]
 if not value or string.sub(value, 1, 32) ~= ARGV[1] then

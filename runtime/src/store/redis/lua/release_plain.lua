@@ -1,18 +1,20 @@
 -- Removes locks from a node of a quorum, compare and delete, or lets them expire later.
 --
 -- KEYS the locks
--- ARGV for each group of locks, in their order: for how long to keep them, in ms, or ``; the number
--- of locks, and the token of each
--- Returns 1 if all carried their tokens. Else for each lock 1, 0, or {-1, error} if the server
--- refused a command.
+-- ARGV for each group of locks, in their order:
+-- - for how many ms to keep them, or ``
+-- - the number of locks, then the token of each
+--
+-- Returns 1 if all carried their tokens. Otherwise returns for each lock 1, 0, or {-1, error} if
+-- the server refused a command.
 --
 -- No lock may be named twice.
 --
 -- Guarantees:
--- - A key with another value, of whatever type, is not touched.
+-- - A key with another value, of any type, is not touched.
 -- - The script works when memory is full.
--- - A key that is kept does not carry its token any more. So no request that is still on its way
---   with that token can lengthen the time.
+-- - A kept key no longer carries its token. So a late request with that token cannot extend the
+--   time.
 local found = redis.call('MGET', unpack(KEYS))
 local answers, gone, keeps, missed = {}, {}, {}, false
 local i, at = 0, 1
@@ -40,7 +42,7 @@ if gone[1] then
   redis.call('DEL', unpack(gone))
 end
 for i, keep in pairs(keeps) do
-  -- First what needs no memory: after it a full server takes the rest.
+  -- First the command that needs no memory: after it a full server accepts the rest.
   local kept = redis.pcall('PEXPIRE', KEYS[i], keep)
   if type(kept) ~= 'table' then
     kept = redis.pcall('SET', KEYS[i], string.rep('0', 32) .. string.sub(found[i], 33), 'PX', keep)

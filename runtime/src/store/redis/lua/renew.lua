@@ -1,12 +1,15 @@
 -- Renews leases.
 --
 -- KEYS the locks
--- ARGV for each group of locks, in their order: ttl in ms; the number of locks, and the token of
--- each
--- Returns 1 if each carried its token and lives its ttl from now. Else for each lock 1 or 0.
+-- ARGV for each group of locks, in their order:
+-- - ttl in ms
+-- - the number of locks, then the token of each
+--
+-- Returns 1 if each carried its token and lives its ttl from now. Otherwise returns 1 or 0 for each
+-- lock.
 --
 -- Guarantees:
--- - A key that is gone is not created.
+-- - A missing key is not created.
 -- - A key with another value is not touched.
 -- - The script works when memory is full, because PEXPIRE needs none.
 local kept, missed, values = {}, false, redis.call('MGET', unpack(KEYS))

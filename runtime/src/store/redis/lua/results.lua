@@ -1,8 +1,10 @@
--- Results that are kept beside a lock, in one value: for each function `until length length `, with
--- the end in ms and the bytes of its name and of its result, and then the name and the result.
+-- Kept results beside a lock, all in one value. Each result is `until length length `, then the
+-- name of its function, then the result itself. `until` is its end in ms. The lengths are the bytes
+-- of the name and of the result.
 
--- The result that the function `asked` has in `value`; and the results of other functions, with
--- their last end. None of them has ended. A value of another form has no results.
+-- Returns the result of the function `asked` in `value`; then the results of other functions, their
+-- last end, and the server's time in ms. Ended results are left out. A value of another form has no
+-- results.
 local function results_in(value, asked)
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)

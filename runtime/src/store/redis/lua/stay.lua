@@ -6,20 +6,19 @@
 -- Returns for each lock:
 -- - 1 if the token has a share and keeps it for its ttl from now,
 -- - 0 if the token has none,
--- - {-1, error} if the server refused a command: then the share may have been renewed or not.
+-- - {-1, error} if the server refused a command. The share may have been renewed or not.
 --
 -- Guarantees:
--- - A share that has ended is not given again, and no share shortens another.
+-- - An ended share is not given again, and no share shortens another.
 -- - A lock that another token has alone is not touched.
--- - Between having a lock alone and having a share of it, there is no moment in which another token
---   could take it.
+-- - While a whole lock becomes a share, there is no moment in which another token could take it.
 -- - The script works when memory is full. A server checks its memory until the first write of a
 --   script, so that write is one that needs none.
 local now = milliseconds()
 local locks, kept = {}, {}
 
--- Makes a share of a lock that `token` has alone. The lock's own key comes last: until then it is
--- the token's.
+-- Makes a share of a lock that `token` has alone. The lock's own key comes last: until then it
+-- belongs to the token.
 local function downgrade(lock, queue, shares, token, ttl, value)
   redis.call('DEL', shares)
   redis.call('ZADD', shares, string.format('%.0f', now + ttl), token)

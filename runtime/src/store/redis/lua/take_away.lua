@@ -5,23 +5,23 @@
 -- KEYS[2] its queue
 -- KEYS[3] its shares
 -- ARGV[1] prefix of the channels
--- Returns what `look.lua` does, for the moment before.
+-- Returns the answer of `look.lua` for the moment before.
 --
 -- Guarantees:
--- - No renewal finds the token any more, so no holder keeps its lease.
--- - A holder whose process hears of it keeps other clients out until it releases, for GRACE ms at
---   most and never beyond its lease. `release.lua` and its like know a token with an `r` in front.
--- - A lock whose holder does not hear of it is free at once, or goes to the first process that
---   queues.
--- - Done twice, it changes nothing more.
+-- - No renewal finds the token afterwards, so no holder keeps its lease.
+-- - If the holder's process gets the message, the holder keeps other clients out until it releases.
+--   It does so for GRACE ms at most, and never beyond its lease. The release scripts know a token
+--   with an `r` in front.
+-- - Otherwise the lock is free at once, or goes to the first process that queues.
+-- - A second run changes nothing more.
 -- - The script works when memory is full.
 local GRACE = 3000
 local key, queue, shares = KEYS[1], KEYS[2], KEYS[3]
 local was = look(key, queue, shares)
 local now, value, ms = tonumber(was[1]), was[2], was[3]
 
--- Tells the process of a holder; returns whether it may have heard. `rest` is what follows the
--- token in a value.
+-- Notifies the process of a holder. Returns true if it may have received the message. `rest` is the
+-- text after the token in a value.
 local function told(token, rest)
   local process = string.match(rest, '^:?%d+:%d+:(%x+):')
   return process and tell(ARGV[1] .. process, 'r' .. string.sub(token, -16) .. key) > 0
@@ -43,7 +43,7 @@ local function revoke_shares()
   for at = 1, #found, 2 do
     local member, ends = found[at], math.min(found[at + 1], now + GRACE)
     if not is_revoked(member, '$') then
-      -- The removal is first: it needs no memory, and after it a full server takes the rest.
+      -- The removal is first: it needs no memory, and after it a full server accepts the rest.
       redis.call('ZREM', shares, member)
       if #member == 32 and told(member, owner_of(queue, member)) then
         redis.call('ZADD', shares, string.format('%.0f', ends), 'r' .. member)

@@ -1,30 +1,31 @@
 
--- Ends a process's tenure of a lock, and queues for the next: what `release.lua` and then
--- `acquire.lua` would do.
+-- Ends a process's tenure of a lock, and queues for the next, like `release.lua` and then
+-- `acquire.lua`.
 --
 -- KEYS[1] the last fence of the namespace
 -- KEYS[2] the lock
 -- KEYS[3] its queue
 -- ARGV[1] the process, 32 characters
 -- ARGV[2] prefix of the channels
--- ARGV[3] how many fences more than one the lock may need
+-- ARGV[3] the number of reserved fences
 -- ARGV[4] the token to release
 -- ARGV[5] the token to take the lock with
 -- ARGV[6] ttl in ms
 -- ARGV[7] owner, for people
--- ARGV[8] `+` or `-` to queue, listening or not, else ``
--- ARGV[9] after how long to make way for clients that know no queue, in ms, or ``
+-- ARGV[8] `+` to queue and listen, `-` to queue without listening, `` not to queue
+-- ARGV[9] ms of unbroken use before the lock makes way for clients that know no queue, or ``
+--
 -- Returns two answers, either of them {-1, error} if the server refused a command for it:
--- - of the release, 1 if the lock carried its token, 0 if it did not;
--- - of the acquire, {1, fence, reserve, wanted} or {0, pttl, queued}, as `acquire.lua` does for a
---   lock that is not free.
+-- - for the release, 1 if the lock carried its token, 0 if it did not;
+-- - for the acquire, {1, fence, reserve, wanted} or {0, pttl, queued}, like `acquire.lua` for a
+--   lock in use.
 --
 -- Guarantees: those of `release.lua` and of `acquire.lua`.
 --
--- One script does both because of the message to the next process. The server sends it only when it
--- has carried out all commands that came together.
+-- One script does both because of the message to the next process. The server sends it only after
+-- it has carried out all commands that came together.
 --
--- This part hands the lock on where another process waits. `turn_queue.lua` does the rest.
+-- This part hands the lock on if another process waits. `turn_queue.lua` does the rest.
 local process, channels, more = ARGV[1], ARGV[2], ARGV[3]
 local key, queue, place = KEYS[2], KEYS[3], ARGV[8]
 local found = redis.call('MGET', key, queue)

@@ -1,11 +1,11 @@
 //! Keeps one connection to a server up, and the requests on it in order.
 //!
-//! The store replaces a connection that ends, or on which a request has gone unanswered for its
-//! patience. The engine has its own time-outs and never waits for that. The supervisors of the
-//! crate `redis` do less: they never replace a connection that is swallowed without an error, and
-//! after a cut a command can block for many seconds.
+//! The store replaces a connection that ends, or that leaves a request unanswered for longer than
+//! its patience. The engine has its own time-outs and never waits for the replacement. The
+//! supervisors of the crate `redis` do less. They never replace a connection that goes silent
+//! without an error. After a cut, a command can block for many seconds.
 //!
-//! [`requests`] says what goes out and what answers mean, [`upkeep`] replaces a connection.
+//! [`requests`] sends requests and reads their answers. [`upkeep`] replaces a connection.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -46,43 +46,42 @@ pub(crate) struct RedisStore {
     names: Arc<KeyNames>,
     io_timeout: Duration,
     connection: Option<Connection>,
-    /// Connections that were replaced because they were silent. Their late answers still count.
+    /// Replaced connections, which were silent. Their late answers still count.
     retired: Vec<Connection>,
-    /// Attempts to connect. A new attempt does not wait for an older one that hangs: an attempt
+    /// Attempts to connect. A new attempt does not wait for an older one that hangs. An attempt
     /// from inside an outage may hang for its whole time-out after the outage.
     connecting: FuturesUnordered<Boxed<Result<OpenedConnection, Failure>>>,
-    /// When to connect again, if a connection is wanted, or to look whether the present one is
-    /// silent.
+    /// Fires when the store must connect again, or must check the present connection for silence.
     timer: Pin<Box<Sleep>>,
     reconnect_at: Option<Instant>,
     last_attempt: Instant,
     /// Attempts to connect since the server last carried out a request.
     attempts: u32,
-    /// Whether requests have been refused or unanswered for want of a connection.
+    /// True if requests were refused or not answered for lack of a connection.
     out: bool,
-    /// Whether the first attempt to connect is under way. Requests that come meanwhile wait for its
-    /// end.
+    /// True while the first attempt to connect is under way. Requests that arrive meanwhile wait
+    /// for its end.
     opening: bool,
     jitter: Jitter,
-    /// Why there is no connection.
+    /// Reason for the missing connection.
     reason: Failure,
     last_generation: Generation,
-    /// The acquires under way, with their connections. An acquire that did not count but may have
+    /// The pending acquires, with their connections. An acquire that did not count but may have
     /// been carried out stays here.
     acquires: IdMap<OpId, Generation>,
-    /// The flags of requests that are not sent as usual, until they are sent.
+    /// Flags other than the default, for requests that still wait to be sent.
     flags: IdMap<OpId, RequestFlags>,
-    /// In a cluster: where refused requests belong.
+    /// In a cluster: the right nodes for refused requests.
     redirects: IdMap<OpId, Redirect>,
-    /// The replicas that must acknowledge what is written.
+    /// The replicas that must acknowledge each write.
     replica_acks: Option<ReplicaAcks>,
     /// The connection that waits for replicas now.
     waiting: Option<Generation>,
-    /// Requests that came meanwhile, or before there was a connection.
+    /// Requests that arrived meanwhile, or before there was a connection.
     held_back: Vec<Request>,
     events: VecDeque<StoreEvent>,
     told: Told,
-    /// Whether something has been submitted, or put on `running`, since `running` was last polled.
+    /// True if there may be bytes to send before the next event is returned.
     unsent: bool,
 }
 
@@ -96,7 +95,7 @@ impl RedisStore {
         Ok(store)
     }
 
-    /// Connects. A store that could not goes on trying, and until then answers that it has no
+    /// Connects. If that fails, the store keeps trying, and refuses requests until it has a
     /// connection.
     pub(crate) async fn start(
         address: MasterAddress,
@@ -105,7 +104,7 @@ impl RedisStore {
         Self::start_as(address, KeyNames::of(options), options).await
     }
 
-    /// The same, for a process that has these names already.
+    /// Like `start`, with the existing names of this process.
     pub(crate) async fn start_as(
         address: MasterAddress,
         names: KeyNames,
@@ -135,8 +134,8 @@ impl RedisStore {
         (store, connected)
     }
 
-    /// A store that connects when it is first polled for an event. Requests wait until that is
-    /// done, or has failed.
+    /// Returns a store that connects when it is first polled for an event. Requests wait until this
+    /// attempt has succeeded or failed.
     pub(crate) fn later(address: MasterAddress, names: KeyNames, options: &Options) -> Self {
         let mut store = Self::unconnected(address, Arc::new(names), options);
         store.out = true;
@@ -174,24 +173,24 @@ impl RedisStore {
         }
     }
 
-    /// The present connection's generation, and what the server at its other end said of itself.
-    /// That is the same process as long as the connection lasts.
+    /// Returns the present connection's generation, and the `INFO` of the server at its other end.
+    /// While the connection lasts, that server is the same process.
     pub(crate) fn peer(&self) -> Option<(Generation, Option<&Info>)> {
         let connection = self.connection.as_ref()?;
         Some((connection.generation, connection.info.as_ref()))
     }
 
-    /// The sockets that answers come on.
+    /// Returns the sockets that answers arrive on.
     pub(crate) fn wires(&self) -> impl Iterator<Item = &Arc<Wire>> + Clone {
         wires_of(self.connection.as_ref(), &self.retired)
     }
 
-    /// Whether the server is away, as far as the store knows.
+    /// True if the server is away, as far as the store knows.
     pub(crate) fn is_out(&self) -> bool {
         self.out || self.connection.is_none()
     }
 
-    /// As [`submit`](LockStore::submit), to a node of a cluster.
+    /// Like [`submit`](LockStore::submit), for a node of a cluster.
     pub(crate) fn submit_in(&mut self, requests: Vec<(Request, RequestFlags)>) {
         let unusual = requests
             .iter()
@@ -202,19 +201,20 @@ impl RedisStore {
         self.submit(&mut requests);
     }
 
-    /// These acquires are settled: their removal was carried out, here or on another node.
+    /// Forgets these acquires. They are settled: their removal was carried out, here or on another
+    /// node.
     pub(crate) fn settle(&mut self, acquires: &[OpId]) {
         for acquire in acquires {
             self.acquires.remove(acquire);
         }
     }
 
-    /// Where a request belongs that was refused with `MOVED` or `ASK`.
+    /// Takes the redirect of a request that a node refused with `MOVED` or `ASK`.
     pub(crate) fn take_redirect(&mut self, id: OpId) -> Option<Redirect> {
         self.redirects.remove(&id)
     }
 
-    /// Looks at the server over a connection of its own.
+    /// Checks the server over a separate connection.
     pub(crate) async fn check(
         address: MasterAddress,
         options: &Options,
@@ -222,7 +222,7 @@ impl RedisStore {
         Self::check_as(address, KeyNames::of(options), options).await
     }
 
-    /// The same, for a process that has these names already.
+    /// Like `check`, with the existing names of this process.
     pub(crate) async fn check_as(
         address: MasterAddress,
         names: KeyNames,
@@ -237,7 +237,7 @@ impl RedisStore {
         examined.map_err(|failure| failure.error)
     }
 
-    /// Does what is due; returns whether anything was.
+    /// Does all due work. Returns true if there was any.
     fn advance(&mut self, cx: &mut Context<'_>) -> bool {
         self.move_bytes(cx);
         let mut moved = false;
@@ -250,7 +250,7 @@ impl RedisStore {
                 self.events.extend(reply::message(&push));
             }
         }
-        // Nothing is under way whose answer would report the end.
+        // No exchange is under way whose answer would report the end.
         let ended = self
             .connection
             .as_ref()
@@ -294,7 +294,8 @@ impl RedisStore {
         if self.reconnect_at.is_none() && silent_at.is_some_and(|at| at <= now) {
             let server = self.address.clone();
             reporter::log(move || tracing::warn!(%server, "no answer in time; connecting anew"));
-            // A listener may be late, too: the store reads what has come, and connects anew.
+            // Perhaps only the listener is late. So the store reads all bytes that arrived, and
+            // connects again.
             if let Some(connection) = &self.connection
                 && !seeded!(SilenceUnread)
             {
@@ -311,7 +312,7 @@ impl RedisStore {
             self.unsent = true;
             return true;
         }
-        // A server that does not answer on a connection that was replaced.
+        // The server does not answer on a retired connection.
         let gives_up_at = self
             .retired
             .iter()
@@ -327,8 +328,8 @@ impl RedisStore {
         }
         let next = self.reconnect_at.or(silent_at).or(idle_at);
         if let Some(next) = next.into_iter().chain(gives_up_at).min() {
-            // An earlier deadline of the timer stays: moving a timer costs more than one wake-up
-            // for nothing.
+            // An earlier deadline of the timer stays: moving a timer costs more than one needless
+            // wake-up.
             if next < self.timer.deadline() || self.timer.is_elapsed() {
                 self.timer.as_mut().reset(next);
             }
@@ -345,7 +346,7 @@ impl LockStore for RedisStore {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
-        // Events that are ready do not keep requests from being sent.
+        // Ready events do not keep requests from being sent.
         while std::mem::take(&mut self.unsent) || self.events.is_empty() {
             if !self.advance(cx) && self.events.is_empty() {
                 return Poll::Pending;
@@ -372,7 +373,7 @@ fn wires_of<'a>(
     connection.into_iter().chain(retired).map(Connection::wire)
 }
 
-/// A connection that listens for this process's turns, if the server permits it.
+/// Opens a connection that listens for this process's turns, if the server permits it.
 async fn reach(
     address: MasterAddress,
     names: Arc<KeyNames>,
@@ -392,9 +393,9 @@ fn disconnected() -> Failure {
     )
 }
 
-/// `failure`, which ended a connection or an attempt to make one, as the answer to a request that
-/// never left. The next attempt may find another server, so asking again makes sense, except with
-/// credentials that were refused.
+/// Turns `failure`, which ended a connection or an attempt to connect, into the answer to a request
+/// that never left. The next attempt may find another server, so asking again makes sense, except
+/// after refused credentials.
 fn not_sent(failure: Failure) -> Failure {
     let retry = match failure.code() {
         "NOAUTH" | "WRONGPASS" | "NOPERM" => Retry::Never,

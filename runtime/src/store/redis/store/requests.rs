@@ -1,4 +1,4 @@
-//! What goes out over the connection, and what its answers mean.
+//! Sends requests over the connection, and reads the answers.
 
 use redis::Value;
 
@@ -72,7 +72,7 @@ impl RedisStore {
         }
     }
 
-    /// Sends the requests that were held back, if nothing holds them up any more.
+    /// Sends the held-back requests, if nothing holds them up now.
     pub(super) fn send_held_back(&mut self) {
         if !self.held_back.is_empty() {
             let mut requests = std::mem::take(&mut self.held_back);
@@ -80,8 +80,8 @@ impl RedisStore {
         }
     }
 
-    /// Sends a removal on a silent connection as well, behind the acquire that is stuck on it: a
-    /// server that reads the acquire some day reads both.
+    /// Also sends a removal on a silent connection, after the stuck acquire there. If the server
+    /// ever reads the acquire, it then reads both.
     fn send_behind(&mut self, generation: Generation, op: &Op, listening: bool) {
         if let Some(connection) = self
             .retired
@@ -143,10 +143,10 @@ impl RedisStore {
 
     fn requests_answered(&mut self, batches: Batches, answers: Vec<Value>, stamp: Stamp) {
         let mut answers = connection::of_requests(&batches, answers);
-        // This comes first: requests that are sent now can still see which acquires went before
-        // them on this connection.
+        // This comes first: new requests can still see which acquires went before them on this
+        // connection.
         self.send_held_back();
-        // The answer of the replicas is behind those of the requests, if they were asked.
+        // The answer of the replicas, if any was requested, comes after those of the requests.
         let replica_acks = answers.drain(batches.len().min(answers.len())..).next();
         let mut requests = batches.iter().flat_map(|batch| batch.iter());
         let verdict = match &self.replica_acks {
@@ -216,8 +216,8 @@ impl RedisStore {
     }
 
     fn reply(&mut self, id: OpId, result: Result<Reply, Failure>) {
-        // An acquire that was carried out and does not count stays known, so that the store sees
-        // whether its removal goes behind it.
+        // An acquire that was carried out but does not count stays known. So the store sees if its
+        // removal goes after it on the same connection.
         if !matches!(&result, Err(failure) if failure.executed) {
             self.acquires.remove(&id);
         }
@@ -236,7 +236,7 @@ impl RedisStore {
         })
     }
 
-    /// What an answer means for the connection.
+    /// Updates the connection after an answer.
     fn after(&mut self, result: &Result<Reply, Failure>, stamp: Stamp) {
         let Err(failure) = result else {
             self.attempts = 0;
@@ -265,7 +265,7 @@ impl RedisStore {
         }
     }
 
-    /// The user may not send scripts by their source: they are called by their hash, as before.
+    /// Calls scripts by their hash, as before, because the user may not send their source.
     fn source_refused(&mut self, batch: Batch, stamp: Stamp) {
         if let Some(connection) = self.connection_of(stamp.generation) {
             connection.source_refused();
@@ -275,8 +275,8 @@ impl RedisStore {
         }
     }
 
-    /// A server that refuses the scripts is of no use: the next connection finds another server, or
-    /// the reason.
+    /// Drops the connection to a server that refuses the scripts. The next connection finds another
+    /// server, or the reason.
     fn scripts_loaded(&mut self, generation: Generation, answers: Vec<Value>) {
         if let Err(failure) = scripts::check_loaded(&scripts::missing(None), answers) {
             self.lost(generation, failure);
@@ -284,8 +284,9 @@ impl RedisStore {
     }
 }
 
-/// Notes that an acquire leaves on the connection `generation`. Of a removal, returns whether it
-/// leaves behind all of its acquires, and another connection that one of them left on.
+/// Records that an acquire goes out on the connection `generation`. For a removal, returns true if
+/// it follows all of its acquires on this connection, and another connection that one of them went
+/// out on.
 fn note(
     acquires: &mut IdMap<OpId, Generation>,
     request: &Request,

@@ -1,4 +1,4 @@
-//! How the store replaces its connection.
+//! Replaces the store's connection.
 
 use std::iter;
 use std::mem;
@@ -17,21 +17,21 @@ use crate::store::{Failure, StoreEvent};
 /// The pause after the first failure to connect; it doubles with each failure.
 const FIRST_RETRY: Duration = Duration::from_millis(25);
 
-/// The longest pause in the first seconds of an outage. A lease of 2 s that is to survive an outage
-/// of 0.4 of its ttl needs its connection back soon: within a few hundred milliseconds of the
-/// server.
+/// The longest pause in the first seconds of an outage. A lease of 2 s that must survive an outage
+/// of 0.4 of its ttl needs its connection back soon. The store must have it within a few hundred
+/// milliseconds of the server's return.
 const SHORT_RETRY: Duration = Duration::from_millis(200);
 
-/// The longest pause in a long outage. Leases are lost by then, and a server that comes back must
-/// not drown in connections.
+/// The longest pause in a long outage. Leases are lost by then, and connections must not flood a
+/// server that comes back.
 const LONG_RETRY: Duration = Duration::from_secs(1);
 const SHORT_RETRIES: u32 = 30;
 
-/// How long an attempt to connect again may take, however long requests may take.
+/// The limit of one attempt to connect again, even if requests may take longer.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
 
 /// While an attempt hangs, the next begins after a quarter of an attempt's time, within these
-/// bounds. That is soon enough to find a server that is back, and never more than a handful of
+/// bounds. So the store soon finds a server that is back, and never runs more than a handful of
 /// attempts at once.
 const OVERLAP: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
 
@@ -86,8 +86,8 @@ impl RedisStore {
         }
     }
 
-    /// Gets a new connection, unless that is under way: at once, but after a pause if the last
-    /// attempts were of no use.
+    /// Plans a new connection, unless one is planned already: at once, or after a pause if no
+    /// request was carried out since the last attempt.
     pub(super) fn replace(&mut self) {
         if self.reconnect_at.is_none() {
             let pause = if self.attempts == 0 {

@@ -1,4 +1,4 @@
-//! Connecting to a server, and setting the connection up.
+//! Connects to a server, and sets the connection up.
 
 use std::time::Duration;
 
@@ -15,25 +15,25 @@ use crate::store::redis::commands::{failure, scripts};
 use crate::store::redis::server_info::{Info, Role};
 use crate::store::{Failure, Retry};
 
-/// A connection that is set up and has the scripts loaded.
+/// An open connection. After `Server::connect` it is set up and has the scripts loaded.
 pub(crate) struct OpenedConnection {
     pub(crate) line: Line,
-    /// True if the server sends messages unasked on this connection.
+    /// True if the server sends messages without a request on this connection.
     pub(crate) has_pushes: bool,
     pub(crate) round_trip: Duration,
     /// The server's role when the connection was made, if the user may ask for it.
     pub(crate) role: Option<Role>,
-    /// What the server said of itself then.
+    /// The server's `INFO` at that time.
     pub(crate) info: Option<Info>,
-    /// The host, if what is sent there can be read on the way.
+    /// The host, if others on the network can read this connection.
     pub(crate) readable: Option<String>,
-    /// Whether what is published for this process arrives here.
+    /// True if messages for this process arrive on this connection.
     pub(crate) listening: bool,
 }
 
 impl OpenedConnection {
-    /// Subscribes to `channel` and tries to publish there. Where the server does not permit one of
-    /// them, or speaks only RESP2, this process looks from time to time instead of being told.
+    /// Subscribes to `channel` and tries to publish there. If the server does not permit one of
+    /// them, or speaks only RESP2, this process is not notified and looks from time to time.
     pub(crate) async fn listen(&mut self, channel: &str, limit: Duration) {
         if !self.has_pushes {
             return;
@@ -56,7 +56,7 @@ impl OpenedConnection {
 
     async fn subscribe(&mut self, channel: &str) -> Result<(), RedisError> {
         self.do_one(cmd("SUBSCRIBE").arg(channel)).await?;
-        // An empty message, to try the permission. A process that may not publish could not tell a
+        // An empty message tests the permission. A process that may not publish could not notify a
         // lock's holder that it waits.
         self.do_one(cmd("PUBLISH").arg(channel).arg("")).await
     }
@@ -71,14 +71,14 @@ impl OpenedConnection {
         })
     }
 
-    /// Sends `questions` behind what was put into the line, and waits for the answers.
+    /// Sends `questions` after the commands in the line, and waits for the answers.
     pub(crate) async fn ask(&mut self, questions: &Pipeline) -> Result<Vec<Value>, RedisError> {
         self.line.ask(questions).await
     }
 }
 
 impl Server {
-    /// The server's answers, over a connection of their own that is closed then.
+    /// Returns the server's answers, over a separate connection that is closed afterwards.
     pub(crate) async fn ask(
         self,
         questions: &Pipeline,
@@ -94,7 +94,7 @@ impl Server {
         }
     }
 
-    /// Connects within `limit`: RESP3 where the server has it, else RESP2.
+    /// Connects within `limit`, with RESP3 if the server has it, else with RESP2.
     pub(crate) async fn connect(self, limit: Duration) -> Result<OpenedConnection, Failure> {
         match timeout(limit, self.set_up()).await {
             Ok(connected) => connected,
@@ -125,7 +125,8 @@ impl Server {
         opened.round_trip = sent_at.elapsed();
         opened.info = Info::read(answers.last());
         opened.role = opened.info.as_ref().and_then(Info::role);
-        // Few servers have forgotten scripts, and the sources are 109 kB.
+        // Only missing scripts are loaded: few servers have forgotten any, and the sources are 109
+        // kB.
         let missing = scripts::missing(answers.first());
         let loaded = opened.ask(&scripts::load(&missing)).await;
         let loaded = loaded.map_err(|error| self.failed(&error))?;
@@ -143,7 +144,7 @@ impl Server {
     }
 
     async fn open(&self, protocol: ProtocolVersion) -> Result<OpenedConnection, RedisError> {
-        // Boxed: the hand-shake of TLS would be a part of every future that connects.
+        // Boxed: otherwise the TLS handshake would be a part of every future that connects.
         let line = Box::pin(open::open(self, protocol)).await?;
         Ok(OpenedConnection {
             line,
@@ -156,7 +157,7 @@ impl Server {
         })
     }
 
-    /// The failure, with the server's address.
+    /// Returns the failure for `error`, with the server's address.
     fn failed(&self, error: &RedisError) -> Failure {
         self.located(&failure::broken(error))
     }

@@ -1,4 +1,4 @@
-//! One connection: what is under way on it, and for how long it may stay silent.
+//! One connection: its pending exchanges, and the time for which it may stay silent.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,19 +18,19 @@ use crate::store::redis::commands::scripts;
 use crate::store::redis::server_info::Info;
 use crate::store::socket::Wire;
 
-/// Silence shorter than this does not replace a connection, however short the leases: a busy
-/// machine is silent for so long now and then.
+/// A shorter silence does not replace a connection, even with very short leases: a busy machine is
+/// silent for this long now and then.
 const LEAST_PATIENCE: Duration = Duration::from_millis(250);
 
-/// On a slow network, silence begins after so many of its round trips.
+/// On a slow network, silence begins after this many of its round trips.
 const PATIENT_ROUND_TRIPS: u32 = 3;
 
-/// A connection that is idle for this long is asked whether it still works. Firewalls forget idle
-/// connections without telling either end, and the next caller should not be the one to find out.
+/// A connection that is idle for this long is tested. Firewalls forget idle connections without
+/// notifying either end, and the next caller should not be the one to find out.
 const IDLE: Duration = Duration::from_secs(15);
 
-/// The least time before a connection that was replaced gives up a request for good. The engine has retried long before. A late answer can still settle what an earlier
-/// attempt did.
+/// The least time before a retired connection gives up a request for good. The engine has retried
+/// long before. A late answer can still settle the outcome of an earlier attempt.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// The number of a connection, counted up with each new one.
@@ -39,27 +39,26 @@ pub(crate) type Generation = u64;
 /// A connection in use.
 pub(crate) struct Connection {
     pub(crate) generation: Generation,
-    /// What the server said of itself.
+    /// The server's `INFO`.
     pub(crate) info: Option<Info>,
-    /// Whether this process is told on this connection that its turn has come.
+    /// True if this process is notified of its turns on this connection.
     pub(crate) listening: bool,
     line: Line,
-    /// The exchanges under way, oldest first.
+    /// The pending exchanges, oldest first.
     under_way: VecDeque<UnderWay>,
-    /// The round trip as measured lately, rather too long than too short.
+    /// The round trip as measured lately. It is rather too long than too short.
     round_trip: Duration,
     slowest: Duration,
     last_sent: Instant,
-    /// When the last answer came.
     last_answer: Instant,
     loading: bool,
-    /// How many pipelines have been sent.
+    /// Number of sent pipelines.
     sent: u64,
     memory: ScriptSources,
 }
 
-/// The answers of a pipeline without those to `ASKING`. If the server refuses an `ASKING`, it
-/// refuses the request behind it, too.
+/// Returns the answers of a pipeline without those to `ASKING`. If the server refuses an `ASKING`,
+/// it refuses the request after it, too.
 pub(crate) fn of_requests(batches: &[Batch], answers: Vec<Value>) -> Vec<Value> {
     let asked = |batch: &Batch| batch.iter().any(|request| request.flags.asking);
     if !batches.iter().any(asked) {
@@ -73,17 +72,17 @@ pub(crate) fn of_requests(batches: &[Batch], answers: Vec<Value>) -> Vec<Value> 
     kept
 }
 
-/// Which pipeline of which connection.
+/// Identifies a pipeline and its connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stamp {
     pub(crate) generation: Generation,
     /// The pipeline's number on its connection.
     number: u64,
-    /// Whether its scripts were sent by their source.
+    /// True if its scripts were sent by their source.
     pub(crate) by_source: bool,
 }
 
-/// A pipeline that went out, with its answers.
+/// A sent pipeline, with its answers.
 pub(crate) struct Exchange {
     pub(crate) stamp: Stamp,
     pub(crate) content: Content,
@@ -95,18 +94,17 @@ struct UnderWay {
     stamp: Stamp,
     content: Content,
     sent_at: Instant,
-    /// The end of the time to answer it. The deadlines never decrease. Answers come
-    /// in order, so an exchange cannot be answered before those ahead of it, and its deadline is
-    /// theirs, too.
+    /// The end of the time to answer it. The deadlines never decrease. Answers come in order, so an
+    /// exchange cannot be answered before those ahead of it, and its deadline is theirs, too.
     deadline: Instant,
 }
 
 pub(crate) enum Content {
     /// The engine's requests.
     Requests(Batches),
-    /// The scripts, again.
+    /// The scripts, loaded again.
     Scripts,
-    /// A command with an answer that matters only because it came.
+    /// A command whose answer matters only because it comes.
     Other,
 }
 
@@ -129,22 +127,21 @@ impl Connection {
         }
     }
 
-    /// The socket, on which any thread can wait for answers.
+    /// Returns the socket, on which any thread can wait for answers.
     pub(crate) fn wire(&self) -> &Arc<Wire> {
         self.line.wire()
     }
 
-    /// Whether the connection has ended, and all that was under way on it is answered.
+    /// True if the connection has ended, and nothing is pending on it.
     pub(crate) fn has_ended(&self) -> bool {
         self.line.has_ended() && self.is_quiet()
     }
 
-    /// Moves the connection's bytes.
     pub(crate) fn move_bytes(&mut self, cx: &mut Context<'_>) {
         self.line.poll(cx);
     }
 
-    /// The oldest exchange, if it is answered, or never will be.
+    /// Returns the oldest exchange, if it is answered or never will be.
     pub(crate) fn next_exchange(&mut self) -> Option<Exchange> {
         let answers = match self.line.take_answers() {
             Some(answers) => Ok(answers),
@@ -153,7 +150,7 @@ impl Connection {
         self.ends(answers)
     }
 
-    /// The oldest exchange, which is given up.
+    /// Gives up the oldest exchange and returns it.
     pub(crate) fn give_up(&mut self) -> Option<Exchange> {
         let error = self.line.ended().cloned();
         let error = error.unwrap_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe).into());
@@ -175,18 +172,18 @@ impl Connection {
         })
     }
 
-    /// The next message that the server has sent unasked.
+    /// Returns the next message that the server has sent without a request.
     pub(crate) fn take_push(&mut self) -> Option<PushInfo> {
         self.line.take_push()
     }
 
-    /// The latest time at which the oldest exchange is given up.
+    /// Returns the latest time at which the oldest exchange is given up.
     pub(crate) fn gives_up_at(&self) -> Option<Instant> {
         let oldest = self.under_way.front()?;
         Some(oldest.sent_at + DRAIN.max(self.slowest))
     }
 
-    /// Takes commands, which [`send`](Self::send) sends.
+    /// Returns the buffer for commands, which [`send`](Self::send) sends.
     pub(crate) fn out(&mut self) -> &mut Outgoing {
         let by_source = self.memory.by_source(Instant::now());
         let out = self.line.out();
@@ -194,7 +191,7 @@ impl Connection {
         out
     }
 
-    /// Sends the commands that were put in when the bytes are moved next.
+    /// Sends the commands in the buffer when the bytes are moved next.
     pub(crate) fn send(&mut self, content: Content, patience: Duration) {
         let sent_at = Instant::now();
         let slow = self.round_trip.saturating_mul(PATIENT_ROUND_TRIPS);
@@ -234,22 +231,22 @@ impl Connection {
         }
     }
 
-    /// The server found a script.
+    /// Records that the server found a script.
     pub(crate) fn found_script(&mut self, stamp: Stamp) {
         if !stamp.by_source {
             self.memory.found(stamp.number);
         }
     }
 
-    /// The server did not find a script. Loads the scripts, unless requests carry the source from
-    /// now on.
+    /// Records that the server did not find a script. Loads the scripts, unless requests carry the
+    /// source from now on.
     pub(crate) fn missed_script(&mut self, stamp: Stamp, patience: Duration) {
         if self.memory.missed(stamp.number, Instant::now()) {
             self.load_scripts(patience);
         }
     }
 
-    /// The server refuses scripts by their source.
+    /// Records that the server refuses scripts by their source.
     pub(crate) fn source_refused(&mut self) {
         self.memory.refuse();
     }
@@ -259,7 +256,7 @@ impl Connection {
         self.send(Content::Other, patience);
     }
 
-    /// An answer came.
+    /// Records that an answer came.
     pub(crate) fn answered(&mut self, exchange: &Exchange) {
         self.last_answer = Instant::now();
         let sample = self.last_answer - exchange.sent_at;
@@ -269,20 +266,20 @@ impl Connection {
         }
     }
 
-    /// When this connection will have been silent for too long, if no answer comes. While answers
-    /// keep coming it is busy and not silent, however many requests are ahead of the oldest
-    /// unanswered one.
+    /// Returns the time at which this connection will have been silent for too long, if no answer
+    /// comes. While answers keep coming it is busy and not silent, even if the oldest unanswered
+    /// request is late.
     pub(crate) fn silent_at(&self) -> Option<Instant> {
         let deadline = self.under_way.front()?.deadline;
         Some(deadline.max(self.last_answer + LEAST_PATIENCE))
     }
 
-    /// When to ask whether the connection still works, if nothing is under way.
+    /// Returns the time to test the connection, if nothing is pending.
     pub(crate) fn idle_at(&self) -> Option<Instant> {
         self.is_quiet().then(|| self.last_sent + IDLE)
     }
 
-    /// Whether nothing is under way.
+    /// True if nothing is pending.
     pub(crate) fn is_quiet(&self) -> bool {
         self.under_way.is_empty()
     }

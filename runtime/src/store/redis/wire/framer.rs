@@ -1,43 +1,43 @@
-//! The ends of replies, and the bytes that are none: bytes in, whole replies out.
+//! Cuts the received bytes into whole replies, and refuses bytes that are not a reply.
 //!
-//! A reply costs what its length costs, in whichever pieces it comes: the framer looks at each byte
-//! of the protocol's lines once. There is a bound to what a server can make the client keep. The
-//! parser of the crate `redis` has neither. It starts a reply over with every piece of it,
-//! and waits for the end of a line, or for as many bytes as a length promised, however long that
-//! takes.
+//! The cost of a reply grows only with its length, not with the number of its pieces. The framer
+//! looks at each byte of the protocol's lines once. There is a bound to the bytes that a server can
+//! make the client keep. The parser of the crate `redis` has neither property. It starts a reply
+//! over with every piece of it. It waits without limit for the end of a line, or for as many bytes
+//! as a length promised.
 //!
-//! The framer knows no socket. [`Framer::accept`] is given what was read, and [`Framer::next`]
-//! returns the replies that have come in full.
+//! The framer knows no socket. [`Framer::accept`] takes the received bytes, and [`Framer::next`]
+//! returns complete replies.
 
 use std::collections::VecDeque;
 
 use crate::store::redis::garbage::Garbage;
 
-/// The longest line, its end included. Errors are lines, with the messages of scripts in them.
+/// The longest line, its end included. Errors are lines, and contain the messages of scripts.
 const LONGEST_LINE: usize = 64 * 1024;
 
-/// The longest line of a type that is a number, or shorter.
+/// The longest line of the other types, which contain a number or less.
 const LONGEST_NUMBER: usize = 32;
 
 /// The most values in one array, set or map. A cluster has 16,384 slots.
 const MOST: u64 = 64 * 1024;
 
-/// The longest text, and the longest reply with all that is in it. The replies to this client have
-/// a few kilobytes; the map of a cluster may have more.
+/// The longest text, and the longest reply with its whole content, in bytes. The replies to this
+/// client have a few kilobytes; the map of a cluster may have more.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
 /// The deepest nesting of arrays. The replies to this client go three deep.
 const DEEPEST: usize = 16;
 
-/// So many bytes of taken replies are kept before the rest.
+/// The buffer keeps up to this many bytes of taken replies before the rest.
 const KEPT: usize = 16 * 1024;
 
-/// Where in a reply the next byte is.
+/// Position of the next byte in a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Position {
-    /// In a line, or where one begins.
+    /// In a line, or at its beginning.
     Line,
-    /// In a text, so many bytes before its end; the end of its line is included.
+    /// In a text, this many bytes before its end. The end of its line is included.
     Text(u64),
 }
 
@@ -45,20 +45,20 @@ enum Position {
 #[derive(Debug)]
 pub(crate) struct Framer {
     position: Position,
-    /// The bytes that have come. The replies before `taken` have been taken.
+    /// The received bytes. The replies before `taken` have been taken.
     bytes: Vec<u8>,
     taken: usize,
-    /// The ends of whole replies, beyond `taken`.
+    /// The ends of complete replies, beyond `taken`.
     ends: VecDeque<usize>,
     /// The beginning of the open line or text.
     open: usize,
-    /// The end of the bytes that were looked at.
+    /// The end of the bytes that the framer has looked at.
     looked: usize,
-    /// How many values are missing at each depth.
+    /// The number of missing values at each depth.
     missing: Vec<u64>,
-    /// How long the reply is so far.
+    /// The length of the reply so far.
     length: u64,
-    /// How many bytes have been looked at individually.
+    /// The number of bytes that the framer has looked at individually.
     #[cfg(test)]
     looked_at: u64,
 }
@@ -79,7 +79,8 @@ impl Framer {
         }
     }
 
-    /// Takes in what was read. After an error no more may be given; the replies before it count.
+    /// Takes in received bytes. It must not be called after an error; the replies before the error
+    /// count.
     pub(crate) fn accept(&mut self, bytes: &[u8]) -> Result<(), Garbage> {
         self.make_room();
         self.bytes.extend_from_slice(bytes);
@@ -92,14 +93,14 @@ impl Framer {
         Ok(())
     }
 
-    /// The next reply that has come in full.
+    /// Returns the next complete reply.
     pub(crate) fn next(&mut self) -> Option<&[u8]> {
         let end = self.ends.pop_front()?;
         let begin = std::mem::replace(&mut self.taken, end);
         Some(&self.bytes[begin..end])
     }
 
-    /// Forgets the replies that have been taken.
+    /// Forgets the taken replies.
     fn make_room(&mut self) {
         if self.taken == self.bytes.len() || KEPT < self.taken {
             let gone = std::mem::take(&mut self.taken);
@@ -134,7 +135,7 @@ impl Framer {
         self.line_ended(begin, end)
     }
 
-    /// The longest length of this line, by its first byte.
+    /// Returns the longest length of this line, by its first byte.
     fn longest_line(&self) -> Result<usize, Garbage> {
         match self.bytes[self.open] {
             b'+' | b'-' | b'(' | b',' => Ok(LONGEST_LINE),
@@ -147,7 +148,7 @@ impl Framer {
         }
     }
 
-    /// The end of the line, if that is before `limit`.
+    /// Returns the end of the line, if it is before `limit`.
     fn end_of_line(&mut self, limit: usize) -> Option<usize> {
         let line = &self.bytes[self.open..limit];
         let mut before = line.get((self.looked - self.open).wrapping_sub(1)).copied();
@@ -174,7 +175,7 @@ impl Framer {
         ))
     }
 
-    /// A whole line has come.
+    /// Reads a complete line.
     fn line_ended(&mut self, begin: usize, end: usize) -> Result<(), Garbage> {
         let (kind, rest) = (self.bytes[begin], &self.bytes[begin + 1..end - 2]);
         let length = match kind {
@@ -213,7 +214,7 @@ impl Framer {
         }
         let values = match kind {
             b'%' => 2 * length,
-            // The value that the attributes belong to follows.
+            // The value with these attributes follows.
             b'|' => 2 * length + 1,
             _ => length,
         };
@@ -225,7 +226,7 @@ impl Framer {
         Ok(())
     }
 
-    /// Looks for the end of a text of which `left` bytes are missing.
+    /// Looks for the end of a text with `left` missing bytes.
     fn in_text(&mut self, left: u64) -> Result<(), Garbage> {
         let come = &self.bytes[self.looked..];
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(come.len());
@@ -263,7 +264,7 @@ impl Framer {
         Ok(())
     }
 
-    /// A value is complete, and with it perhaps the values around it.
+    /// Completes a value, and with it perhaps the values around it.
     fn value_ended(&mut self) {
         while let Some(missing) = self.missing.last_mut() {
             *missing -= 1;
@@ -277,7 +278,7 @@ impl Framer {
     }
 }
 
-/// A length, or `None` for `-1`, a missing value.
+/// Reads a length. `None` is for `-1`, a missing value.
 fn count(digits: &[u8]) -> Result<Option<u64>, Garbage> {
     if digits == b"-1" {
         return Ok(None);

@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::store::redis::wire::replies;
 
-/// What comes out of a stream, and the verdict. The stream comes in pieces of these lengths,
-/// again and again.
+/// Returns the bytes that come out of a stream, and the verdict. The stream comes in pieces of
+/// these lengths, again and again.
 fn passed(stream: &[u8], pieces: &[usize]) -> (Vec<u8>, Option<Garbage>, Framer) {
     let (mut framer, mut out, mut rest) = (Framer::new(), Vec::new(), stream);
     for piece in pieces.iter().cycle() {
@@ -144,7 +144,7 @@ fn every_byte_is_looked_at_once() {
     }
 }
 
-/// A reply, or nearly one.
+/// Generates a reply, or nearly one.
 fn reply() -> impl Strategy<Value = Vec<u8>> {
     let leaf = prop_oneof![
         "[+:,(-][a-z0-9 \n-]{0,12}\r\n".prop_map(String::into_bytes),
@@ -162,8 +162,9 @@ fn reply() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// Fails if the pieces of a reply make a difference, or if a part of a line is passed on.
-    /// Fails if the framer refuses what the crate's parser takes, or if a reply is read otherwise.
+    /// Fails if the pieces of a reply make a difference, or if a part of a line is passed on. Also
+    /// fails if the framer refuses a reply that the crate's parser accepts, or if the two read it
+    /// differently.
     #[test]
     fn the_pieces_do_not_matter(
         replies in prop::collection::vec(reply(), 1..6),

@@ -1,4 +1,4 @@
-//! How a connection shows in `CLIENT LIST`: the process that it belongs to, and the library.
+//! The process and the library of a connection, for `CLIENT LIST`.
 
 use std::sync::LazyLock;
 
@@ -6,16 +6,16 @@ use redis::{Cmd, cmd};
 
 use crate::host::host;
 
-/// What the server shows as the library and its version (`CLIENT SETINFO`, Redis 7.2).
+/// Name and version of the library on the server (`CLIENT SETINFO`, Redis 7.2).
 const LIBRARY: (&str, &str) = ("leasehold", env!("CARGO_PKG_VERSION"));
 
-/// `leasehold:host:pid`: the process that a lock's value names, too.
+/// `leasehold:host:pid`, the same process that a lock's value names.
 static NAME: LazyLock<String> = LazyLock::new(|| {
     let host: String = host().chars().map(shown).collect();
     format!("leasehold:{host}:{}", std::process::id())
 });
 
-/// A server accepts neither white space nor characters outside ASCII.
+/// Replaces white space and characters outside ASCII, which a server does not accept.
 fn shown(character: char) -> char {
     if character.is_ascii_graphic() {
         character
@@ -24,7 +24,7 @@ fn shown(character: char) -> char {
     }
 }
 
-/// The commands that name the process and the library.
+/// Returns the commands that name the process and the library.
 pub(crate) fn names() -> [Cmd; 3] {
     let (library, version) = LIBRARY;
     let client = |words: [&str; 2], value: &str| cmd("CLIENT").arg(&words).arg(value).to_owned();

@@ -37,9 +37,9 @@ pub(crate) struct Line {
     flushed: bool,
     framer: Framer,
     piece: Box<[u8]>,
-    /// The pipelines without all of their answers, oldest first.
+    /// The pipelines with missing answers, oldest first.
     unanswered: VecDeque<Answers>,
-    /// Messages that the server sent unasked.
+    /// Messages that the server sent without a request.
     pushes: VecDeque<PushInfo>,
     /// The reason for the end of the connection.
     ended: Option<RedisError>,
@@ -67,12 +67,12 @@ impl Line {
         }
     }
 
-    /// The socket, on which any thread can wait for answers.
+    /// Returns the socket, on which any thread can wait for answers.
     pub(crate) fn wire(&self) -> &Arc<Wire> {
         &self.wire
     }
 
-    /// The reason for the end of the connection, if it has ended.
+    /// Returns the reason for the end of the connection, if it has ended.
     pub(crate) fn ended(&self) -> Option<&RedisError> {
         self.ended.as_ref()
     }
@@ -81,13 +81,13 @@ impl Line {
         self.ended.is_some()
     }
 
-    /// Takes commands, which [`send`](Self::send) sends.
+    /// Returns the buffer for commands, which [`send`](Self::send) sends.
     pub(crate) fn out(&mut self) -> &mut Outgoing {
         &mut self.out
     }
 
-    /// Sends the commands that were put in at the next [`poll`](Self::poll), and expects an answer
-    /// to each.
+    /// Sends the commands in the buffer at the next [`poll`](Self::poll), and expects an answer to
+    /// each.
     pub(crate) fn send(&mut self) {
         let expected = self.out.take_count();
         self.unanswered.push_back(Answers {
@@ -96,17 +96,17 @@ impl Line {
         });
     }
 
-    /// Writes what is to be sent, and takes in what has come.
+    /// Writes the pending commands, and reads what has arrived.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) {
         if self.ended.is_none() {
             let written = self.write(cx);
-            // Answers that came before the connection broke count.
+            // Answers that came before the connection broke still count.
             let read = self.read(cx);
             self.ended = written.and(read).err();
         }
     }
 
-    /// The answers to the oldest pipeline, once all have come.
+    /// Returns the answers to the oldest pipeline, once all have come.
     pub(crate) fn take_answers(&mut self) -> Option<Vec<Value>> {
         let front = self.unanswered.front()?;
         if front.come.len() < front.expected {
@@ -119,8 +119,8 @@ impl Line {
         self.pushes.pop_front()
     }
 
-    /// Sends these commands behind those that were put in, and waits for the answers. Only for a
-    /// line with nothing under way.
+    /// Sends these commands after those in the buffer, and waits for the answers. Only for a line
+    /// without pending pipelines.
     pub(crate) async fn ask(&mut self, questions: &Pipeline) -> Result<Vec<Value>, RedisError> {
         for question in questions.cmd_iter() {
             self.out.add(question);
@@ -176,13 +176,13 @@ impl Line {
                 return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
             }
             let accepted = self.framer.accept(piece.filled());
-            // The replies before what is no reply count.
+            // The replies before the garbage still count.
             self.take_in()?;
             accepted.map_err(Garbage::refused)?;
         }
     }
 
-    /// Takes in the replies that have come in full.
+    /// Takes the complete replies from the framer.
     fn take_in(&mut self) -> Result<(), RedisError> {
         while let Some(reply) = self.framer.next() {
             match replies::read(reply)? {

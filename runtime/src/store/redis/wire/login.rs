@@ -7,7 +7,7 @@ use redis::{
 use super::introduction;
 use super::line::Line;
 
-/// Logs in. The names of the process and of the library are sent as well.
+/// Logs in, and sends the names of the process and of the library.
 pub(crate) async fn login(
     line: &mut Line,
     settings: &RedisConnectionInfo,
@@ -41,7 +41,7 @@ async fn try_login(
     let answers = line.ask(&commands).await?;
     let mut answers = answers.into_iter().enumerate();
     answers.try_for_each(|(at, answer)| match answer {
-        // A server that does not know the names, or does not permit them, works all the same. With
+        // A server that does not know the names, or does not permit them, works nevertheless. With
         // RESP2 they are the first commands that need a password.
         Value::ServerError(error) if at < needed || error.code() == "NOAUTH" => Err(error.into()),
         _ => Ok(()),

@@ -1,10 +1,10 @@
-//! The way to one server: opening a connection, moving bytes, cutting replies.
+//! Talks to one server: opens a connection, moves bytes, cuts replies.
 //!
 //! - [`server`] is a server's address and credentials, [`tls`] its certificates.
 //! - [`open`] opens a socket, [`login`] logs in, and [`introduction`] names the connection.
 //!   [`connect`] sets it up.
-//! - [`connection`] is a connection in use: what is under way on it, and when it is silent for too
-//!   long.
+//! - [`connection`] is a connection in use. It knows its pending exchanges, and when it has been
+//!   silent for too long.
 //! - [`line`] moves the bytes of a connection, and [`framer`] and [`replies`] read replies.
 
 pub(crate) mod connect;

@@ -1,11 +1,11 @@
-//! Reads replies that have come in full.
+//! Reads complete replies.
 
 use redis::{RedisResult, Value, parse_redis_value};
 
-/// The value of a reply.
+/// Returns the value of a reply.
 ///
-/// The scripts answer with numbers, texts and lists. Whatever else a server sends is left to the
-/// crate `redis`.
+/// The scripts answer with numbers, texts and lists. The parser of the crate `redis` reads
+/// everything else that a server sends.
 pub(crate) fn read(reply: &[u8]) -> RedisResult<Value> {
     match usual(reply) {
         Some((value, [])) => Ok(value),
@@ -13,7 +13,7 @@ pub(crate) fn read(reply: &[u8]) -> RedisResult<Value> {
     }
 }
 
-/// The first value, and the bytes behind it.
+/// Returns the first value, and the bytes after it.
 fn usual(bytes: &[u8]) -> Option<(Value, &[u8])> {
     let (kind, bytes) = bytes.split_first()?;
     let end = bytes.iter().position(|byte| *byte == b'\r')?;

@@ -12,7 +12,8 @@ use crate::error::LockError;
 use crate::store::tls::{Proof, Tls, misread};
 
 impl Tls {
-    /// `info` with these certificates. The server's certificate and name are verified in any case.
+    /// Returns `info` with these certificates. The server's certificate and name are verified in
+    /// any case.
     pub(crate) fn apply(&self, info: ConnectionInfo) -> Result<ConnectionInfo, LockError> {
         if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
             self.refuse()?;
@@ -34,8 +35,8 @@ impl Tls {
         Ok(client.get_connection_info().clone())
     }
 
-    /// Shakes hands with the server at the other end of `stream`, which must prove that it is
-    /// `host`.
+    /// Performs the handshake with the server at the other end of `stream`. The server must prove
+    /// that it is `host`.
     pub(crate) async fn reach<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         host: &str,

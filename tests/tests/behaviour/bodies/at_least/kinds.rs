@@ -1,4 +1,4 @@
-//! Several keys, shares and permits, each of which stays.
+//! `at_least` with several keys, shares and permits.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ on_every_store_of_leases! {
     so_many_begin_in_that_time,
 }
 
-// It has no shares.
+// etcd has no shares.
 on_etcd! {
     all_of_several_keys_stay,
     several_keys_are_counted_from_the_last,
@@ -69,7 +69,7 @@ async fn several_keys_are_counted_from_the_last(store: &Store) {
     }
 }
 
-/// Fails if a writer gets in beside a share that stays, or a reader does not.
+/// Fails if a share that stays lets a writer in, or keeps a reader out.
 async fn a_share_keeps_writers_out(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let start = Instant::now();
@@ -101,7 +101,8 @@ async fn a_downgraded_lock_stays_as_a_share(store: &Store) {
     comes_free(store, "k", start, AT_LEAST).await;
 }
 
-/// Fails if the permit is to be had before its time, or if a call is told another time.
+/// Fails if the permit is free before its time, or if a refused call gets a `retry_after` beyond
+/// that time.
 async fn a_permit_stays_in_use(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let permit = |pool: &LockPool| request(pool, "k").permits(1);

@@ -1,4 +1,4 @@
-//! `at_least`: locks that stay for a while counted from the body's start, whatever the result.
+//! `at_least`: locks that stay for a time counted from the body's start, independent of the result.
 
 mod kinds;
 mod neighbours;
@@ -11,11 +11,12 @@ use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
 
 const TTL: Duration = Duration::from_secs(20);
-/// Longer than a body that does nothing takes.
+/// Longer than an empty body takes.
 const AT_LEAST: Duration = Duration::from_millis(800);
-/// `AT_LEAST` as two calls see it, the first of which was told a moment after its time began.
+/// `AT_LEAST` as measured between two calls. The first call is notified a moment after its time
+/// began.
 const NEARLY: Duration = Duration::from_millis(600);
-/// Longer than any call here may take that does not hang.
+/// Longer than any call here takes unless it hangs.
 const HANG: Duration = Duration::from_secs(10);
 
 fn request(pool: &LockPool, key: &str) -> LockRequest {
@@ -36,13 +37,13 @@ async fn comes_free(store: &Store, key: &str, start: Instant, at_least: Duration
     );
 }
 
-/// Fails if `key` does not come free long before `later`, the time that it must not stay for.
+/// Fails if `key` does not come free long before `later`, a time for which it must not stay.
 async fn is_free_early(store: &Store, key: &str, start: Instant, later: Duration) {
     wait::until_async(key, later / 2, || !store.probe.exists(key)).await;
     assert!(start.elapsed() < later, "the machine was too busy");
 }
 
-/// The time after which a refused call may come back.
+/// Returns the time after which a refused call may try again.
 #[track_caller]
 fn retry_after<T: std::fmt::Debug>(ended: Result<T, LockError>) -> Duration {
     match ended {

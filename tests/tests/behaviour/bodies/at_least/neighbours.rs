@@ -1,4 +1,4 @@
-//! Calls that want a lock that stays: of this process and of another, and calls nested in it.
+//! Calls for a lock that stays: from this process, from another one, and nested in it.
 
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ on_etcd! {
     a_nested_call_keeps_nothing,
 }
 
-/// Waits for the lock, and says when it had it.
+/// Waits for the lock, and returns the time of the grant.
 async fn waits(pool: &LockPool) -> Result<Instant, LockError> {
     let guard = pool.lock("k").ttl(TTL).wait(HANG).acquire().await?;
     let at = Instant::now();
@@ -31,13 +31,13 @@ async fn waits(pool: &LockPool) -> Result<Instant, LockError> {
     Ok(at)
 }
 
-/// Fails if a call that waits is let in early, or sleeps on when the lock is free.
+/// Fails if a waiting call gets in early, or keeps sleeping after the lock is free.
 async fn who_waits_waits_on(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let (start, excuse) = (Instant::now(), Excuse::begin());
     let guard = taken(&pool, "k").await;
     let release = async {
-        // So that both are asleep until much later by then.
+        // Before the release, both calls must already sleep until a much later time.
         sleep(AT_LEAST / 4).await;
         guard.release().await
     };
@@ -45,12 +45,12 @@ async fn who_waits_waits_on(store: &Store) {
     let ((), here, there) = wait::within("all", HANG, all).await.expect("all get in");
     let (first, second) = (here.min(there) - start, here.max(there) - start);
     assert!(AT_LEAST <= first, "in after {first:?}");
-    // A slow machine is slow; a poll that was missed would be the rest of the ttl.
+    // A busy machine adds some delay. A missed poll would add the rest of the ttl.
     let most = HANG / 2 + excuse.so_far();
     assert!(second < most, "in after {second:?}");
 }
 
-/// Fails if a lock is handed over inside the process before its time: after a release, and after a
+/// Fails if a lock is handed over inside the process before its time, after a release or after a
 /// drop.
 async fn it_is_not_handed_over_early(store: &Store) {
     let pool = store.pool().await;
@@ -65,7 +65,7 @@ async fn it_is_not_handed_over_early(store: &Store) {
         Ok::<_, LockError>(at)
     };
     for drops in [false, true] {
-        // From the second call on, other calls wait when the lock is taken.
+        // From the second grant on, other calls already wait when the lock is taken.
         let all = async { tokio::try_join!(waits(drops), waits(drops), waits(drops)) };
         let (first, second, third) = wait::within("all", HANG, all).await.expect("all get in");
         let mut times = [first, second, third];
@@ -77,7 +77,7 @@ async fn it_is_not_handed_over_early(store: &Store) {
     }
 }
 
-/// Fails if a call that enters a lock keeps it: the call that took it decides.
+/// Fails if a call that enters a lock makes it stay: the call that took the lock decides.
 async fn a_nested_call_keeps_nothing(store: &Store) {
     let pool = store.pool().await;
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Each way out of a body, and what is no body's end.
+//! `at_least` after each way out of a body, and after calls whose body never began.
 
 use std::future::pending;
 use std::panic::AssertUnwindSafe;
@@ -31,7 +31,7 @@ on_every_store_of_leases! {
     what_is_not_possible_is_refused,
 }
 
-// It does not know when a lock ends.
+// etcd does not report when a lock ends.
 on_etcd! {
     a_body_that_takes_longer_is_released_as_usual,
     the_later_of_hold_and_at_least_counts,
@@ -85,7 +85,7 @@ async fn returns_nothing(pool: &LockPool) {
     tokio::task::yield_now().await;
 }
 
-/// Fails if the lock is free before its time, or if a call gets in or is told another time.
+/// Fails if the lock is free before its time, or if a call gets in or gets a wrong `retry_after`.
 async fn whatever_the_result_the_lock_stays(store: &Store) {
     use Ending::{Fails, IsDropped, Panics, Succeeds};
     let (pool, other) = (store.pool().await, store.pool().await);
@@ -111,7 +111,8 @@ async fn whatever_the_result_the_lock_stays(store: &Store) {
     comes_free(store, "job", start, AT_LEAST).await;
 }
 
-/// Fails if a call of this process or of another gets in. On a busy machine the time may be over.
+/// Fails if a call of this process or of another gets in. On a busy machine, the time may be over
+/// already.
 async fn stays(pool: &LockPool, other: &LockPool, start: Instant) {
     for pool in [pool, other] {
         let again = job(pool, Ending::Succeeds, &Notify::new()).await;
@@ -157,7 +158,7 @@ async fn the_later_of_hold_and_at_least_counts(store: &Store) {
     comes_free(store, "k", start, AT_LEAST).await;
 }
 
-/// Fails if a lock stays although no body ran in it: after a wait in vain, and for a part of the
+/// Fails if a lock stays although no body ran in it: after an unsuccessful wait, or for some of the
 /// keys.
 async fn a_call_that_never_began_keeps_nothing(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
@@ -183,7 +184,7 @@ async fn a_call_that_never_began_keeps_nothing(store: &Store) {
 /// Fails if the end of the lease ends `at_least` as well.
 async fn the_lock_stays_when_max_hold_is_over(store: &Store) {
     let pool = store.pool().await;
-    // A busy machine renews the lease all the same, so the call is told for its `max_hold`.
+    // Even a busy machine renews the lease, so only `max_hold` ends the call.
     let (ttl, at_least) = (Duration::from_secs(6), Duration::from_secs(8));
     let start = Instant::now();
     let request = pool.lock("k").ttl(ttl).watchdog().max_hold(ttl);
@@ -246,7 +247,7 @@ async fn by_expression(
     panic!("it does not run");
 }
 
-/// Fails if an impossible time is taken, or refused without the fix.
+/// Fails if an impossible time is accepted, or refused without a suggested fix.
 async fn what_is_not_possible_is_refused(store: &Store) {
     let pool = store.pool().await;
     let day = Duration::from_secs(86_400);
@@ -270,7 +271,7 @@ async fn what_is_not_possible_is_refused(store: &Store) {
     drop(whole.expect("as long as the ttl is possible"));
 }
 
-/// Fails if the tests of this file do not see that a lock does not stay.
+/// Fails if the tests of this file do not detect a lock that does not stay.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_lock_that_does_not_stay_is_found() {
@@ -280,7 +281,7 @@ fn a_lock_that_does_not_stay_is_found() {
     );
 }
 
-/// Fails if the rest is counted by a timer of this process: the lock must outlive the process.
+/// Fails if a timer of this process ends the remaining time: the lock must outlive the process.
 #[tokio::test]
 async fn the_server_counts_the_rest() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! The ways out that take more than the future with them: its runtime, or all its workers.
+//! Ways out that affect more than the future: its runtime ends, or all its workers are blocked.
 
 use std::future::pending;
 use std::time::Duration;
@@ -25,9 +25,9 @@ async fn stays(pool: LockPool, key: String, entered: oneshot::Sender<()>) {
     pending::<()>().await;
 }
 
-/// The runtime ends while a body runs on it, in each of the ways in which a runtime can end.
+/// Ends the runtime while a body runs on it, in each possible way.
 pub(crate) fn runtime_dropped(store: &Store) {
-    // Connected on a runtime that is gone afterwards, as all of them will be.
+    // The pool connects on a runtime that is gone afterwards, like all later ones.
     let pool = runtime(1).block_on(wait::connected(store.pool()));
     for number in 0..TIMES {
         let key = format!("runtime-dropped-{number}");
@@ -47,7 +47,7 @@ pub(crate) fn runtime_dropped(store: &Store) {
     }
 }
 
-/// A guard is dropped while every worker of the runtime that took it is blocked.
+/// Drops a guard while every worker of its runtime is blocked.
 pub(crate) fn workers_blocked(store: &Store) {
     let runtime = runtime(2);
     let pool = runtime.block_on(wait::connected(store.pool()));

@@ -28,26 +28,26 @@ mod zookeeper;
 pub(crate) use endings::{runtime_dropped, workers_blocked};
 pub(crate) use ways::Way;
 
-/// How often each way is taken in each surrounding.
+/// Number of runs of each way in each surrounding.
 const TIMES: u32 = 100;
-/// So many at a time.
+/// Number of runs at a time.
 const THREADS: u32 = 10;
-/// Longer than any way out may take.
+/// Longer than any way out takes.
 const HANG: Duration = Duration::from_secs(30);
-/// How long another holder's lock must stay untouched: longer than the test.
+/// Time for which another holder's lock must stay untouched: longer than the test.
 const FOREIGN: Duration = Duration::from_secs(300);
 
-/// How long a key without a holder may stay; its ttl is far longer, or has passed.
+/// Maximum time that a key without a holder stays. Its ttl is far longer, or has passed.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// Where the locks are and how to look at them.
+/// The place of the locks, and a probe that looks at them.
 pub(crate) struct Store {
     pub(crate) url: String,
     pub(crate) probe: Arc<dyn Probe>,
 }
 
 impl Store {
-    /// A server whose locks belong to sessions.
+    /// Returns the store of a shared server whose locks belong to sessions.
     fn of_sessions<S: SessionServer>() -> Self {
         let server = S::shared();
         Self {
@@ -56,7 +56,8 @@ impl Store {
         }
     }
 
-    /// A pool. A busy machine may delay its answers, as no test of this folder has an outage.
+    /// Returns the builder of a pool with a long `io_timeout`. A busy machine may delay the
+    /// answers, and no test in this folder has an outage.
     fn pool(&self) -> LockPoolBuilder {
         LockPool::builder().url(&self.url).io_timeout(NO_OUTAGE)
     }
@@ -68,27 +69,27 @@ pub(crate) struct Case {
     pub(crate) key: String,
     pub(crate) probe: Arc<dyn Probe>,
     pub(crate) entered: Notify,
-    /// From before the call.
+    /// A time before the call.
     began: Instant,
-    /// For each end of a body: whether the key was still there while its destructors ran.
+    /// One entry for each end of a body: true if the key was still there while its destructors ran.
     held_at_end: Mutex<Vec<bool>>,
 }
 
 impl Case {
-    /// The body begins; the witness is to be dropped with the body.
+    /// Called when the body begins. The returned witness must be dropped with the body.
     pub(crate) fn enter(self: &Arc<Self>) -> Witness {
         self.entered.notify_one();
         Witness(Arc::clone(self))
     }
 
-    /// How many bodies have ended.
+    /// Returns the number of ended bodies.
     pub(crate) fn ends(&self) -> usize {
         let ends = self.held_at_end.lock();
         ends.unwrap_or_else(PoisonError::into_inner).len()
     }
 }
 
-/// A destructor in the body that sees whether the lock is still held.
+/// A destructor in the body that records the state of the lock.
 pub(crate) struct Witness(Arc<Case>);
 
 impl Drop for Witness {
@@ -103,20 +104,19 @@ impl Drop for Witness {
     }
 }
 
-/// Where an annotated function runs.
+/// Surroundings of an annotated function.
 #[derive(Debug, Clone, Copy)]
 enum Surrounding {
-    /// A task on a runtime that lives on.
+    /// A task on a runtime that continues to run.
     Task,
-    /// Under `block_on`, on a runtime that is idle afterwards.
+    /// Under `block_on`, on a runtime that idles afterwards.
     BlockOn,
-    /// Under `block_on`, on a runtime that is shut down right after.
+    /// Under `block_on`, on a runtime that is shut down immediately afterwards.
     ShutDown,
 }
 
-/// Takes one way out again and again. After each it checks that the lock is free in time, and that
-/// the body's destructors ran inside the lock. In the end it checks that no other holder was
-/// touched.
+/// Takes one way out repeatedly. After each run, checks that the lock is free in time, and that the
+/// body's destructors ran inside the lock. Finally, checks that no other holder was touched.
 pub(crate) fn repeat(store: &Store, way: Way) {
     let shared = Builder::new_multi_thread()
         .worker_threads(2)
@@ -172,7 +172,7 @@ fn case(store: &Store, pool: &LockPool, key: String) -> Arc<Case> {
     })
 }
 
-/// Runs the case; the value is the runtime that is to live until the checks are done.
+/// Runs the case. Returns the runtime if it must live until the checks are done.
 fn run(way: Way, case: &Arc<Case>, surrounding: Surrounding, shared: &Runtime) -> Option<Runtime> {
     let leaving = ways::leave(way, Arc::clone(case));
     let leaving = async move { wait::within("the way out", HANG, leaving).await };
@@ -196,7 +196,7 @@ fn expect_end(way: Way, panicked: bool) {
 
 fn check(way: Way, case: &Arc<Case>, surrounding: Surrounding, runtime: Option<Runtime>) {
     let what = format!("{} ({surrounding:?})", case.key);
-    // On a busy machine a release may have no answer in the time in which it is awaited.
+    // On a busy machine, a release may have no answer in the time for which it is awaited.
     let answered = case.began.elapsed() < RELEASE;
     if way.leaves_another_holder() {
         assert!(
@@ -204,7 +204,7 @@ fn check(way: Way, case: &Arc<Case>, surrounding: Surrounding, runtime: Option<R
             "{what}: the thief's lock was touched"
         );
     } else if way.awaits_its_release() && answered {
-        // Fails if the release is only begun when the function returns.
+        // Fails if the release only begins when the function returns.
         assert!(
             case.probe.take(&case.key, FOREIGN),
             "{what}: not free at once"
@@ -220,7 +220,7 @@ fn check(way: Way, case: &Arc<Case>, surrounding: Surrounding, runtime: Option<R
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
     match way.destructors_run_inside() {
-        // Fails if the release goes out before the body is dropped.
+        // Fails if the release is sent before the body is dropped.
         Some(true) => assert_eq!(*ends, [true], "{what}: destructors inside the lock"),
         Some(false) => assert_eq!(ends.len(), 1, "{what}: the body is dropped once"),
         None => {}
@@ -228,7 +228,7 @@ fn check(way: Way, case: &Arc<Case>, surrounding: Surrounding, runtime: Option<R
     drop(runtime);
 }
 
-/// One test for each way out of functions in the store that `$store` gives.
+/// Generates a test for each way out of functions with locks in `$store`.
 macro_rules! ways_out {
     ($store:expr $(, $name:ident: $way:ident)* $(,)?) => {
         $crate::bodies::exits::ways_out! {

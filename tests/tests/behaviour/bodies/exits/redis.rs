@@ -12,10 +12,10 @@ use leasehold_tests::worker::{Event, Job, Scenario, Worker};
 
 use super::{Store, ways_out};
 
-/// How long another holder keeps a key, and the most that one is waited for.
+/// Time for which another holder keeps a key, and the longest wait for a key.
 const LONG: Duration = Duration::from_secs(60);
 
-/// One server for all tests of this file; its leash ends it with this process.
+/// A server for all tests of this file. Its leash ends it with this process.
 static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
 
 fn store() -> Store {
@@ -30,7 +30,7 @@ ways_out! {
     the_lock_is_stolen: Stolen,
 }
 
-/// A killed process frees its lock by its ttl, with a watchdog too.
+/// A killed process frees its lock by its ttl, also with a watchdog.
 #[test]
 fn the_process_is_killed() {
     const TTL: Duration = Duration::from_millis(500);
@@ -45,8 +45,8 @@ fn the_process_is_killed() {
     });
 }
 
-/// A worker that is inside its lock, and when its lease ends if it is not renewed. On a busy
-/// machine a short lease may be over before its body begins; then there is another try.
+/// Returns a worker inside its lock, and the time at which its lease ends unless it is renewed. On
+/// a busy machine, a short lease may end before its body begins. Then another worker is started.
 fn entered(job: &Job) -> (Worker, u64) {
     for _ in 0..20 {
         let mut worker = Worker::spawn(env!("CARGO_BIN_EXE_worker"), job);

@@ -1,4 +1,4 @@
-//! The ways out: what the annotated functions are, and how each is left.
+//! The annotated functions, and the way out of each.
 
 use std::future::{pending, poll_fn};
 use std::panic::resume_unwind;
@@ -10,7 +10,7 @@ use leasehold::{LockError, distributed_lock};
 
 use super::{Case, FOREIGN, Witness};
 
-/// How an annotated function ends.
+/// Way in which an annotated function ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     LastExpression,
@@ -35,7 +35,7 @@ impl Way {
         self == Self::Panic
     }
 
-    /// The release is done when the function returns.
+    /// True if the release is done when the function returns.
     pub(crate) fn awaits_its_release(self) -> bool {
         matches!(
             self,
@@ -43,16 +43,16 @@ impl Way {
         )
     }
 
-    /// The key belongs to another holder when the function returns.
+    /// True if the key belongs to another holder when the function returns.
     pub(crate) fn leaves_another_holder(self) -> bool {
         matches!(self, Self::Stolen | Self::Outlived)
     }
 
-    /// Whether the key is there while the body's destructors run; `None` where it may have no body.
+    /// True if the key is there while the body's destructors run. `None` if there may be no body.
     pub(crate) fn destructors_run_inside(self) -> Option<bool> {
         match self {
             Self::DroppedWhileAcquiring | Self::DroppedWhileQueueing => None,
-            // The lease is over, or nearly, or another's.
+            // The lease is over or nearly over, or belongs to another holder.
             Self::Expired | Self::Stolen | Self::Outlived => Some(false),
             _ => Some(true),
         }
@@ -132,7 +132,7 @@ async fn question_mark(case: Arc<Case>) -> Result<u32, Failure> {
     pending().await
 }
 
-/// The destructor is that of an argument, not of something in the body.
+/// The destructor belongs to an argument, not to something in the body.
 #[distributed_lock(key = "<case.key>", ttl = "20s", pool = case.pool)]
 async fn owned_argument(case: Arc<Case>, witness: Witness) -> Result<(), LockError> {
     let _ = &witness;
@@ -144,7 +144,7 @@ async fn owned_argument(case: Arc<Case>, witness: Witness) -> Result<(), LockErr
 async fn panics(case: Arc<Case>) -> Result<u32, LockError> {
     let _witness = case.enter();
     tokio::task::yield_now().await;
-    // As a panic, without its hundreds of messages.
+    // Like a panic, but without hundreds of messages.
     resume_unwind(Box::new("the body panics"))
 }
 
@@ -173,7 +173,7 @@ async fn is_stolen(case: Arc<Case>) -> Result<u32, LockError> {
     pending().await
 }
 
-/// Returns when another holder has taken the key, and only then releases.
+/// Returns after another holder has taken the key, and only then releases.
 #[distributed_lock(key = "<case.key>", ttl = "100ms", on_lost = "continue", pool = case.pool)]
 async fn outlives(case: Arc<Case>) -> Result<u32, LockError> {
     let _witness = case.enter();
@@ -183,7 +183,7 @@ async fn outlives(case: Arc<Case>) -> Result<u32, LockError> {
     Ok(7)
 }
 
-/// Calls until a body has begun: on a busy machine a short lease may be over before.
+/// Repeats the call until a body has begun. On a busy machine, a short lease may end before that.
 async fn begun(
     case: &Arc<Case>,
     call: impl AsyncFn(Arc<Case>) -> Result<u32, LockError>,
@@ -198,7 +198,7 @@ async fn begun(
     }
 }
 
-/// The timeout begins when the body has begun, however slow the machine is.
+/// Starts the timeout only after the body has begun, even on a slow machine.
 async fn timeout(case: Arc<Case>) {
     let mut call = Box::pin(stays(Arc::clone(&case)));
     tokio::select! {
@@ -225,7 +225,7 @@ async fn plain_drop(case: Arc<Case>) {
     drop(call);
 }
 
-/// Dropped after its first poll: before, while or after the store grants the lock.
+/// Drops the call after its first poll: before, while or after the store grants the lock.
 async fn dropped_while_acquiring(case: Arc<Case>) {
     let mut call = Box::pin(stays(case));
     poll_fn(|context| {
@@ -236,7 +236,7 @@ async fn dropped_while_acquiring(case: Arc<Case>) {
     drop(call);
 }
 
-/// Dropped while another holder has the lock; then that one gives it back.
+/// Drops the call while another holder has the lock. Then that holder gives it back.
 async fn dropped_while_queueing(case: Arc<Case>) {
     assert!(case.probe.take(&case.key, FOREIGN));
     let call = queues(Arc::clone(&case));

@@ -1,4 +1,4 @@
-//! What is not kept, and what is refused.
+//! Results that are not kept, and refused requests.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ async fn a_large_result_is_returned_and_not_kept() {
     }
 }
 
-/// Fails if a value without JSON costs its caller the result.
+/// Fails if a caller loses its result because the value has no JSON.
 #[tokio::test]
 async fn a_value_without_json_is_returned() {
     let pool = LockPool::connect("memory://").await.expect("here");
@@ -43,7 +43,7 @@ async fn a_value_without_json_is_returned() {
     }
 }
 
-/// Fails if a result of another type runs the body, or is taken for what it is not.
+/// Fails if a kept result of another type makes the body run, or is read as the requested type.
 async fn a_result_of_another_type_is_an_error(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::new();

@@ -1,4 +1,4 @@
-//! Where results are kept, and where they cannot be.
+//! Deployments that keep results, and those that cannot.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url).io_timeout(NO_OUTAGE)).await
 }
 
-/// Fails if a result has no end, is not where the documentation says, or leaves anything else.
+/// Fails if a result does not expire, is not in the documented place, or leaves anything else.
 #[tokio::test]
 async fn a_result_is_one_key_that_expires() {
     let server = Server::start();
@@ -42,7 +42,7 @@ async fn a_result_is_one_key_that_expires() {
     assert!(head.ends_with(&sizes), "{text}");
 }
 
-/// Fails if a server that is full, which refuses new locks, loses the result of one that is held.
+/// Fails if a full server, which refuses new locks, loses the result of a held lock.
 #[tokio::test]
 async fn a_full_server_takes_the_result() {
     let server = ServerOptions::new()
@@ -66,7 +66,7 @@ async fn a_full_server_takes_the_result() {
     assert_eq!(second, Ok(order(1)), "a result needs no memory to be read");
 }
 
-/// Fails if a result is in another slot than its lock, whatever the braces.
+/// Fails if a result is in another slot than its lock, for any braces in the namespace or the key.
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_cluster_it_shares_the_slot() {
     let cluster = Setup::new().start();
@@ -90,7 +90,7 @@ async fn in_a_cluster_it_shares_the_slot() {
     }
 }
 
-/// Fails if a quorum, which keeps no result, runs the body all the same.
+/// Fails if a quorum, which keeps no result, runs the body anyway.
 #[tokio::test]
 async fn a_quorum_refuses() {
     let nodes = Quorum::young(3);
@@ -104,7 +104,7 @@ async fn a_quorum_refuses() {
     assert!(matches!(error, LockError::Config { .. }), "{error}");
 }
 
-/// Fails if a result does not outlive a restart of a server with persistence, as its lock does.
+/// Fails if a result is lost in a restart of a server with persistence, which keeps its lock.
 #[tokio::test]
 async fn a_restart_with_persistence_keeps_it() {
     let mut server = ServerOptions::new().append_only().start();

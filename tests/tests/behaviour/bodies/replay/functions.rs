@@ -59,7 +59,7 @@ async fn each_function_has_its_own_result(store: &Store) {
     assert_eq!(desk.counts(), (1, 1));
 }
 
-/// Fails if a call that waits for one function gets the result of another.
+/// Fails if a waiting call of one function gets the result of another.
 async fn who_waits_for_another_function_runs(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let desk = Desk::default();
@@ -78,7 +78,8 @@ async fn who_waits_for_another_function_runs(store: &Store) {
     assert_eq!(desk.counts(), (1, 1));
 }
 
-/// Fails if people do not see which process and function hold the lock of such a call.
+/// Fails if `inspect` does not show the process and the function that hold the lock of a `replay`
+/// call.
 async fn its_lock_shows_its_owner(store: &Store) {
     let pool = store.pool().await;
     let desk = Desk::default();
@@ -147,7 +148,7 @@ on_stores!(sentinel cluster: (
     each_result_has_its_own_end,
 ));
 
-/// Fails if these tests would not see that a result answers any function.
+/// Fails if these tests do not detect a result that answers any function.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_result_of_another_function_is_found() {
@@ -155,7 +156,7 @@ fn a_result_of_another_function_is_found() {
     fails_with("FunctionIgnored", test);
 }
 
-/// Fails if these tests would not see that one answer serves the calls of all functions.
+/// Fails if these tests do not detect an answer that serves the calls of all functions.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_answer_for_another_function_is_found() {

@@ -1,4 +1,4 @@
-//! Results that are kept: the second click gets what the first one returned.
+//! Kept results: the second click gets the result of the first one.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ mod values;
 const TTL: Duration = Duration::from_secs(20);
 /// Longer than any test.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Longer than any call here may take that does not hang.
+/// Longer than any call here takes unless it hangs.
 const HANG: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ impl From<LockError> for OrderError {
     }
 }
 
-/// How a body ends.
+/// The end of a body.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum End {
     Paid,
@@ -49,13 +49,13 @@ enum End {
     Hangs,
 }
 
-/// The bodies that have run, and what they wait for.
+/// Counts the bodies, and exchanges signals with them.
 #[derive(Debug, Default)]
 struct Shop {
     bodies: AtomicU32,
-    /// Told when a body has begun.
+    /// Notified when a body has begun.
     begun: Notify,
-    /// What a body waits for, if it is to.
+    /// Awaited by each body, if set.
     goes_on: Option<Notify>,
 }
 
@@ -64,7 +64,7 @@ impl Shop {
         Arc::default()
     }
 
-    /// A shop whose bodies wait until they are told.
+    /// Returns a shop whose bodies wait for `go_on`.
     fn slow() -> Arc<Self> {
         Arc::new(Self {
             goes_on: Some(Notify::new()),
@@ -110,7 +110,7 @@ async fn click(pool: &LockPool, shop: &Shop, end: End) -> Result<Order, OrderErr
     buy(pool, shop, end, Duration::ZERO).await
 }
 
-/// The same, which waits while another click is under way.
+/// A click that waits while another one is under way.
 async fn patient_click(pool: &LockPool, shop: &Shop) -> Result<Order, OrderError> {
     buy(pool, shop, End::Paid, HANG).await
 }

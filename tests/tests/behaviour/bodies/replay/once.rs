@@ -1,4 +1,4 @@
-//! The body runs to its `Ok` once, and every later call gets the same.
+//! The body runs to its `Ok` once, and every later call gets the same result.
 
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use leasehold_tests::{on_every_store_of_leases, on_stores};
 use super::{DAY, End, HANG, OrderError, Shop, TTL, click, click_by_hand, order, patient_click};
 use crate::bodies::is_released;
 
-/// Fails if a later click runs the body, gets anything else, or does not know that it is a replay.
+/// Fails if a later click runs the body, gets another result, or is not reported as a replay.
 async fn a_later_click_gets_the_first_result(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::new();
@@ -30,7 +30,7 @@ async fn a_later_click_gets_the_first_result(store: &Store) {
     assert!(!store.probe.exists("order"), "the lock itself is free");
 }
 
-/// Fails if a click that comes while the first runs does anything but refuse.
+/// Fails if a click during the first one is not refused.
 async fn meanwhile_it_is_refused(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::slow();
@@ -52,14 +52,14 @@ async fn meanwhile_it_is_refused(store: &Store) {
     assert_eq!(shop.bodies(), 1);
 }
 
-/// Fails if a click that waits runs the body: in the same process or in another.
+/// Fails if a waiting click runs the body, in the same process or in another.
 async fn who_waits_gets_the_result(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::slow();
     let clicks = [&pool, &pool, &other, &pool, &other, &other, &pool, &other];
     let all = join_all(clicks.map(|pool| patient_click(pool, &shop)));
     let waiting = async {
-        // `join_all` has polled every click by now, so each has asked.
+        // `join_all` has polled every click by now, so each has asked for the lock.
         shop.begun.notified().await;
         shop.go_on();
     };
@@ -83,31 +83,31 @@ async fn after_a_failure_the_next_click_runs(store: &Store) {
     let panics = AssertUnwindSafe(click(&pool, &shop, End::Panics)).catch_unwind();
     assert!(panics.await.is_err());
     is_released(&*store.probe, "order", asked).await;
-    // Of the bodies until now.
+    // Consumes the notification of the bodies until now.
     shop.begun.notified().await;
     tokio::select! {
         ended = click(&pool, &shop, End::Hangs) => panic!("{ended:?}"),
         () = shop.begun.notified() => {}
     }
-    // The drop releases in the background.
+    // The drop releases the lock in the background.
     let fourth = wait::within("the next click", HANG, patient_click(&pool, &shop)).await;
     assert_eq!(fourth, Ok(order(4)));
     assert_eq!(click(&pool, &shop, End::Declined).await, Ok(order(4)));
 }
 
-/// Fails if the result of a body whose lock another holder took is kept.
+/// Fails if a result is kept although another holder took the lock of its body.
 async fn a_lost_lock_keeps_nothing(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::new();
     let short = Duration::from_millis(300);
     let request = || pool.lock("order").ttl(short).wait(HANG);
-    // The body blocks its thread past the end of its lease, and is not asked again.
+    // The body blocks its thread past the end of its lease, and is not polled again.
     let body = async || {
         let paid = shop.order(End::Paid).await;
         std::thread::sleep(3 * short);
         paid
     };
-    // On a busy machine a short lease may be over before its body begins.
+    // On a busy machine, a short lease may end before its body begins.
     let late = async {
         loop {
             let late = request().run_replayed(DAY, body()).await;
@@ -124,11 +124,11 @@ async fn a_lost_lock_keeps_nothing(store: &Store) {
     assert_eq!(click_by_hand(&other, &shop).await, Ok(order(2)));
 }
 
-/// How often two calls wait, of which one could be handed the lock.
+/// Number of rounds in which two calls wait, one of which could be handed the lock.
 const ROUNDS: u32 = 20;
 
-/// Fails if a call without `replay` is kept out by a result, or hands its lock to a call with one
-/// inside the process.
+/// Fails if a result keeps out a call without `replay`, or if this call hands its lock to a
+/// `replay` call inside the process.
 async fn other_calls_take_the_lock_as_ever(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::new();
@@ -136,8 +136,8 @@ async fn other_calls_take_the_lock_as_ever(store: &Store) {
     let request = |pool: &LockPool| pool.lock("order").ttl(TTL).wait(HANG);
     for _ in 0..ROUNDS {
         let holder = request(&other).acquire().await.expect("free");
-        // Both wait, so that the store reserves a fence for the second. It does not if it hears of
-        // the second too late.
+        // Both calls wait, so that the store reserves a fence for the second. It does not if the
+        // second call reaches it too late.
         let plain = wait::started(request(&pool).acquire()).await;
         let waiting = wait::started(patient_click(&pool, &shop)).await;
         holder.release().await.expect("still held");
@@ -150,7 +150,7 @@ async fn other_calls_take_the_lock_as_ever(store: &Store) {
     }
 }
 
-/// Fails if the body of a detached call runs twice, or its result is not kept when its caller is
+/// Fails if the body of a detached call runs twice, or if its result is lost when its caller is
 /// gone.
 async fn a_detached_body_keeps_its_result(store: &Store) {
     let pool = store.pool().await;
@@ -189,7 +189,7 @@ on_stores!(sentinel cluster: (
     a_lost_lock_keeps_nothing,
 ));
 
-/// Fails if these tests would not see that an error is kept.
+/// Fails if these tests do not detect a kept error.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_error_that_is_kept_is_found() {
@@ -197,7 +197,7 @@ fn an_error_that_is_kept_is_found() {
     fails_with("RecordedAfterErr", test);
 }
 
-/// Fails if these tests would not see that the result of a lost lock is kept.
+/// Fails if these tests do not detect the kept result of a lost lock.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_result_of_a_lost_lock_is_found() {
@@ -205,7 +205,7 @@ fn a_result_of_a_lost_lock_is_found() {
     fails_with("RecordedWithoutCheck", test);
 }
 
-/// Fails if these tests would not see that a call runs because it was handed the lock.
+/// Fails if these tests do not detect a call that runs because it was handed the lock.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_lock_that_is_handed_past_its_result_is_found() {

@@ -1,4 +1,4 @@
-//! What tells one request from another, and how a program forgets one.
+//! Fingerprints, which distinguish requests, and `forget`, which removes results.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ fn is_mismatch<T>(answer: &Result<T, OrderError>) -> bool {
     matches!(answer, Err(OrderError::Lock(LockError::Mismatch { key })) if key == "cart")
 }
 
-/// Fails if a request with another cart gets the result of the first, or runs.
+/// Fails if a request with another cart gets the first result, or runs.
 async fn another_request_is_refused(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::new();
@@ -56,7 +56,7 @@ async fn another_request_is_refused(store: &Store) {
     assert_eq!(shop.bodies(), 1);
 }
 
-/// Fails if one answer of the store serves a waiting request that is another.
+/// Fails if one answer of the store also serves a waiting request with another fingerprint.
 async fn another_request_that_waits_is_refused(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::slow();
@@ -76,7 +76,7 @@ async fn another_request_that_waits_is_refused(store: &Store) {
     assert_eq!(shop.bodies(), 1);
 }
 
-/// Fails if a result that was forgotten is told, or forgetting says the wrong thing.
+/// Fails if a forgotten result is returned, or if `forget` returns the wrong value.
 async fn a_forgotten_result_is_gone(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::new();
@@ -105,7 +105,7 @@ async fn a_result_has_an_end(store: &Store) {
     tokio::time::sleep(short).await;
     let later = order(DAY).await.expect("free").expect("paid");
     assert_eq!((first.number, later.number), (1, shop.bodies()));
-    // On a slow machine the second call comes when the time is over.
+    // On a slow machine, the second call may come after that time.
     assert!(soon.number <= later.number && later.number > 1);
 }
 
@@ -122,7 +122,7 @@ on_stores!(sentinel cluster: (
     a_result_has_an_end,
 ));
 
-/// Fails if these tests would not see that fingerprints are not compared.
+/// Fails if these tests do not detect that fingerprints are not compared.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_fingerprint_that_is_not_compared_is_found() {

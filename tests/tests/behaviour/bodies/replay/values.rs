@@ -1,4 +1,4 @@
-//! A kept value is the value that the body returned, or it is not kept.
+//! A kept value equals the returned value; otherwise it is not kept.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DAY, TTL};
 
-/// Returns the answers of two calls for one key, and how many bodies have run.
+/// Returns the answers of two calls for one key, and the number of bodies that ran.
 async fn twice<T>(value: impl Fn() -> T) -> (T, T, u32)
 where
     T: Serialize + DeserializeOwned + Debug,
@@ -31,21 +31,21 @@ where
     (answers.pop().expect("two calls"), second, bodies)
 }
 
-/// Runs the body once, and the second call gets the same value.
+/// Asserts that the body ran once, and that the second call got the same value.
 #[track_caller]
 fn assert_kept<T: PartialEq + Debug>((first, second, bodies): (T, T, u32)) {
     assert_eq!(first, second);
     assert_eq!(bodies, 1, "{first:?} is not kept");
 }
 
-/// Runs the body twice, because the value is not kept.
+/// Asserts that the body ran twice, because the value is not kept.
 #[track_caller]
 fn assert_not_kept<T: PartialEq + Debug>((first, second, bodies): (T, T, u32)) {
     assert_eq!(first, second);
     assert_eq!(bodies, 2, "{first:?} is kept");
 }
 
-/// Fails if a double comes back as its neighbour, or is not kept because it would.
+/// Fails if a double comes back as a neighbouring double, or is not kept for this reason.
 #[tokio::test]
 async fn a_double_is_the_same_double() {
     let pool = LockPool::connect("memory://").await.expect("here");
@@ -72,7 +72,7 @@ async fn a_double_is_the_same_double() {
     assert_kept(twice(|| (u128::MAX, i128::MIN, u64::MAX, i64::MIN)).await);
 }
 
-/// Fails if a number without JSON is kept, which makes an error of each later call.
+/// Fails if a number without JSON is kept, which turns each later call into an error.
 #[tokio::test]
 async fn a_number_without_json_is_not_kept() {
     for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
@@ -101,7 +101,7 @@ struct Defaulted {
     note: String,
 }
 
-/// Fails if a value is kept that cannot be read back, or reads back without a part.
+/// Fails if a value is kept that cannot be read back, or that loses a part.
 #[tokio::test]
 async fn a_value_that_reads_back_otherwise_is_not_kept() {
     let secret = || "s".to_owned();
@@ -139,7 +139,7 @@ async fn another_variant_is_not_kept() {
     );
 }
 
-/// Fails if the random order of a map or a set costs the result.
+/// Fails if the random order of a map or a set prevents it from being kept.
 #[tokio::test]
 async fn a_map_and_a_set_are_kept() {
     let names = || (0..20).map(|number| format!("\"{{[{number},\\"));
@@ -149,7 +149,8 @@ async fn a_map_and_a_set_are_kept() {
     assert_kept(twice(|| ((), "\u{0}\u{1f}\u{2028}ü\n".to_owned(), Vec::<()>::new())).await);
 }
 
-/// Fails if the documentation of what cannot be seen is out of date: these have one JSON.
+/// Fails if the documented limitation is out of date: values with the same JSON are not
+/// distinguished.
 #[tokio::test]
 async fn two_values_with_one_json_are_not_told_apart() {
     let (first, second, bodies) = twice(|| Some(None::<u8>)).await;
@@ -158,7 +159,7 @@ async fn two_values_with_one_json_are_not_told_apart() {
     assert_eq!((first, second, bodies), (Some(()), None, 1));
 }
 
-/// Fails if these tests would not see that a value is kept unread.
+/// Fails if these tests do not detect a value that is kept without being read back.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_value_that_is_kept_unread_is_found() {

@@ -5,12 +5,12 @@ use redis::cmd;
 
 use super::{connect, take};
 
-/// Fails if nodes are not reached that are announced as `?` or as null, a node's redirect to one of
-/// them ends a call, or `check` does not show why others may not reach them.
+/// Fails if nodes announced as `?` or as null are not reached, or if a redirect to one of them ends
+/// a call. Fails also if `check` does not show why others may not reach them.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_without_a_host_are_reached_and_shown() {
     let cluster = Setup::new().start();
-    // Without a host name of its own each node is `?` under the first one.
+    // With `hostname` each node is announced as `?`, because it has no host name.
     for (kind, is_found) in [
         ("hostname", true),
         ("unknown-endpoint", true),

@@ -1,4 +1,4 @@
-//! What every store must do.
+//! The requirements of every store.
 
 use leasehold::__test::{conformance, conformance_of_queues, interleave};
 use leasehold_tests::random::Random;
@@ -15,7 +15,7 @@ async fn queues() {
     conformance_of_queues(&SHARED.url()).await;
 }
 
-/// Fails if a request of one client touches what another's token has.
+/// Fails if a request of one client changes what belongs to another client's token.
 #[tokio::test]
 async fn many_clients() {
     let seed = Random::seeded("many clients of a cluster").below(1 << 32);

@@ -1,11 +1,11 @@
-//! A cluster that does not serve is told as such, and served again when it does.
+//! A cluster that is down is reported as such, and is used again once it serves.
 
 use leasehold_tests::cluster::Setup;
 
 use super::{LONG, TTL, code, connect, take};
 
-/// Fails if the error of a cluster that is down does not say so, if `check` calls it ready, or if
-/// the pool stays away.
+/// Fails if the error does not report the outage of the cluster, or if `check` calls the cluster
+/// ready. Fails also if the pool does not come back.
 #[tokio::test(flavor = "multi_thread")]
 async fn is_an_error_that_says_so() {
     let mut cluster = Setup::new().start();

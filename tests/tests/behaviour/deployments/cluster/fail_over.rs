@@ -13,13 +13,14 @@ use tokio::time::Instant;
 
 use super::{LONG, SHARED, connect};
 
-/// The map is read every 30 s in any case; a pool that notices nothing must not be saved by that.
+/// The map is read every 30 s in any case. A pool that notices nothing must not pass the test by
+/// that.
 const FOLLOWED: Duration = Duration::from_secs(15);
 
-/// Fails if the pool stays with the dead master, or never hears of the new one. Fails also if a
-/// lease on another master is lost meanwhile, if a body outlives its lease, or if fences run
-/// backwards. Overlaps are counted: replication is asynchronous, and a lock that the replica did
-/// not have yet is lost with the master.
+/// Fails if the pool stays with the dead master, or never finds the new one. Fails also if a lease
+/// on another master is lost meanwhile, if a body outlives its lease, or if fences run backwards.
+/// Overlaps are counted: replication is asynchronous, and a lock that has not reached the replica
+/// is lost with the master.
 #[tokio::test(flavor = "multi_thread")]
 async fn is_followed_under_load() {
     let mut random = Random::seeded("fail-over of a master");
@@ -33,7 +34,8 @@ async fn is_followed_under_load() {
         .collect();
     let mut survivors = Vec::new();
     for key in &elsewhere {
-        // Longer than the cluster refuses everything until the replica has taken over.
+        // Longer than the time for which the cluster refuses all requests until the replica has
+        // taken over.
         let request = pools[0].lock(key).ttl(LONG / 3).watchdog();
         survivors.push(request.wait(LONG).acquire().await.expect("free"));
     }
@@ -42,8 +44,8 @@ async fn is_followed_under_load() {
     cluster.kill(dead);
     let killed = Instant::now();
     cluster.wait_until_it_serves_without(dead);
-    // A pool passes a lock on among its own calls as long as its lease lasts, whatever the master
-    // does.
+    // A pool passes a lock on among its own calls as long as its lease lasts, even without the
+    // master.
     tokio::time::sleep_until(killed + Load::TTL).await;
     let (before, serves, excuse) = (load.sections(), Instant::now(), Excuse::begin());
     wait::until_async("sections after", LONG, || load.sections() > before + 20).await;
@@ -61,8 +63,8 @@ async fn is_followed_under_load() {
     ended.overlaps("a fail-over under load");
 }
 
-/// Fails if the replicas of the key's own master are not waited for, or if those of other masters
-/// count.
+/// Fails if a call does not wait for the replicas of its key's master, or if replicas of other
+/// masters count.
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_are_waited_for_on_each_master() {
     let mut cluster = Setup::new().with_replicas().start();
@@ -77,7 +79,7 @@ async fn replicas_are_waited_for_on_each_master() {
     }
     cluster.kill(MASTERS);
     let mut refused = 0;
-    // All at once: each refusal takes as long as an answer may.
+    // All at once, because each refusal takes as long as an answer may.
     let asked = keys.iter().zip([&pool, &all].into_iter().cycle());
     let asked = asked.map(|(key, pool)| pool.lock(key).ttl(LONG).acquire());
     for (key, result) in keys.iter().zip(join_all(asked).await) {
@@ -94,9 +96,9 @@ async fn replicas_are_waited_for_on_each_master() {
     assert_eq!(super::code(&error.expect_err("there are none")), "replicas");
 }
 
-/// What `replicas` cannot do, and the documentation warns of. A master that comes back with
-/// nothing, before its replica has taken over, takes the replica along. Fails if that is not so,
-/// and the warning can go.
+/// A limit of `replicas`, which the documentation warns of: a master that restarts empty before its
+/// replica takes over also empties the replica. Fails if this no longer happens, and the warning
+/// can go.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_restart_is_copied_by_the_replica() {
     let mut cluster = Setup::new().with_replicas().start();
@@ -104,7 +106,7 @@ async fn an_empty_restart_is_copied_by_the_replica() {
     let held = pool.lock("copied").ttl(LONG * 5).wait(LONG).acquire().await;
     let held = held.expect("free");
     let master = cluster.owner(cluster.slot("lock:copied"));
-    // On a busy machine the master is away for longer than a replica waits.
+    // On a busy machine the master is away for longer than a replica waits to take over.
     let mut stay = cmd("CONFIG");
     stay.arg("SET").arg("cluster-replica-no-failover");
     cluster.run_everywhere(stay.arg("yes"));

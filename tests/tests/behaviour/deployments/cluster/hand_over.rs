@@ -1,4 +1,4 @@
-//! Processes that wait are told of their turn, by whichever node has the key.
+//! Waiting processes are notified of their turn, no matter which node has the key.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use leasehold_tests::wait;
 
 use super::{LONG, SHARED, TTL, connect, take};
 
-/// What a process that is not told waits until it looks again: at most.
+/// Longest time until a process without a notification looks again.
 const SLOW_POLL: Duration = Duration::from_secs(1);
 
-/// Keys whose slots are on each of the masters.
+/// Returns one key on each of the masters.
 fn keys() -> Vec<String> {
     let on = |node: usize| {
         let mut keys = (0..).map(|number| format!("turns:{number}"));
@@ -21,7 +21,7 @@ fn keys() -> Vec<String> {
     (0..MASTERS).map(on).collect()
 }
 
-/// Fails if a process listens to one node only, or drops what it is told. Then each hand-over costs
+/// Fails if a process listens to one node only, or drops a notification. Then each hand-over costs
 /// a slow poll.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_is_told_on_every_node() {
@@ -33,7 +33,7 @@ async fn a_turn_is_told_on_every_node() {
         for round in 0..ROUNDS {
             let next = &pools[usize::from(round % 2 == 0)];
             let waiting = wait::started(next.lock(&key).ttl(TTL).wait(LONG).acquire()).await;
-            // The node has the place in the queue when it has answered this.
+            // Once the node has answered this, it has the caller's place in the queue.
             take(next, "turns:settle")
                 .await
                 .release()

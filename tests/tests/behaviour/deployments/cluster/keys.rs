@@ -1,4 +1,4 @@
-//! All keys of a lock share its slot, whatever braces its own key or the namespace has.
+//! All keys of a lock share its slot, even if its own key or the namespace contains braces.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ async fn pool(namespace: &str) -> LockPool {
     wait::connected(pool.io_timeout(IO_TIMEOUT)).await
 }
 
-/// Fails with CROSSSLOT if one of a lock's keys is in another slot: the queue's, the shares' or the
-/// fence counter's.
+/// Fails with CROSSSLOT if one of a lock's keys is in another slot: the key of the queue, the
+/// shares or the fence counter.
 #[tokio::test(flavor = "multi_thread")]
 async fn braces_do_not_matter() {
     for namespace in NAMESPACES {
@@ -46,7 +46,7 @@ async fn braces_do_not_matter() {
             handed.release().await.expect("still held");
             let permits = [&one, &two].map(|pool| pool.lock(key).ttl(TTL).permits(2));
             for permit in permits {
-                // The release before may still be under way on a busy machine.
+                // The previous release may still be under way on a busy machine.
                 let permit = permit.wait(TTL / 2).acquire().await;
                 drop(permit.expect("there are two"));
             }
@@ -75,7 +75,7 @@ async fn the_lock_itself_is_the_usual_one() {
     }
 }
 
-/// Fails if locks leave more behind than the fence counters, one at most for each slot.
+/// Fails if locks leave more behind than fence counters, at most one for each slot.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_left_but_counters() {
     const NAMESPACE: &str = "traces";

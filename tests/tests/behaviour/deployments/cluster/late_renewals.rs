@@ -1,4 +1,4 @@
-//! Renewals that come as late as they may: the first try decides, as there is no time for a second.
+//! Renewals at the last moment: the first try decides, because no time is left for a second.
 
 use std::time::{Duration, Instant};
 
@@ -12,21 +12,21 @@ use super::redirects::hide_the_map;
 
 const TTL: Duration = Duration::from_secs(12);
 
-/// Whatever fails is repeated after 300 ms at least.
+/// A failed request is repeated after at least 300 ms.
 const INTERVAL: Duration = Duration::from_secs(11);
 
-/// So long after that the lease is given up.
+/// Time from a renewal after `INTERVAL` until the lease is given up.
 const MARGIN: Duration = Duration::from_millis(278);
 
-/// A key in a slot that is on its way to a node without slots, which the pool has not met.
+/// Key whose slot is moving to a node without slots, unknown to the pool.
 const TO_A_STRANGER: &str = "late";
 
-/// Keys of one slot, half of which are on another node.
+/// Returns keys of one slot. Half of them move to another node.
 fn halved() -> Vec<String> {
     (0..8).map(|number| format!("{{late}}{number}")).collect()
 }
 
-/// Keys in slots that have moved.
+/// Returns keys in moved slots.
 fn moved() -> Vec<String> {
     (0..3).map(|number| format!("late:{number}")).collect()
 }
@@ -51,8 +51,8 @@ fn scatter(cluster: &Cluster) {
     }
 }
 
-/// Leases of one slot are renewed together, and some of them have moved. Fails if they are not then
-/// renewed one by one, or if a request that is answered with `MOVED` is not sent on at once. Fails
+/// Leases of one slot are renewed together, and some of their keys have moved. Fails if they are
+/// not then renewed one by one, or if a request answered with `MOVED` is not sent on at once. Fails
 /// also if a request for a node that is new to the pool does not wait for its connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn are_carried_out_wherever_the_lock_is() {
@@ -71,7 +71,7 @@ async fn are_carried_out_wherever_the_lock_is() {
     panic!("this machine was later than {MARGIN:?} each time");
 }
 
-/// The keys whose leases were not renewed.
+/// Returns the keys whose leases were not renewed.
 async fn lost() -> Vec<String> {
     let cluster = Setup::new().with_a_spare().start();
     let pool = connect(&cluster.url()).await;

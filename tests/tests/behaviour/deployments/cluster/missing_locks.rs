@@ -1,4 +1,4 @@
-//! A release that finds the lock gone is told.
+//! A release reports that its lock is missing.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use leasehold_tests::lateness::Excuse;
 
 use super::{SHARED, connect, take};
 
-/// How long a release waits for the answer. Without one it tells nothing.
+/// Longest wait of a release for the answer. Without an answer it reports nothing.
 const ANSWER: Duration = Duration::from_secs(1);
 
 /// Fails if the answer of a cluster's node is dropped.

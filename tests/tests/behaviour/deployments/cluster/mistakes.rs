@@ -1,4 +1,4 @@
-//! Bad input and misuse get an error that says what to do.
+//! Bad input and misuse get an error that names the remedy.
 
 use leasehold::{LockError, LockPool};
 use leasehold_tests::cluster::Setup;
@@ -7,7 +7,7 @@ use leasehold_tests::server::Server;
 use super::{LONG, SHARED, TTL, code, connect, take};
 
 async fn refused(url: &str) -> LockError {
-    // The error, and no time-out that a busy machine causes.
+    // Long, because a time-out on a busy machine would hide the error.
     let builder = LockPool::builder().url(url).io_timeout(LONG);
     match builder.connect().await {
         Ok(pool) => panic!("connected: {pool:?}"),
@@ -15,7 +15,8 @@ async fn refused(url: &str) -> LockError {
     }
 }
 
-/// Fails if one node is taken for the whole, or if the error does not name the scheme to write.
+/// Fails if a single node is mistaken for the whole cluster, or if the error does not name the
+/// right scheme.
 #[tokio::test]
 async fn a_node_alone() {
     let pool = connect(&SHARED.server(0).url()).await;
@@ -28,7 +29,7 @@ async fn a_node_alone() {
     assert!(error.to_string().contains("redis-cluster://"), "{error}");
 }
 
-/// Fails if a server that is no node is used as one.
+/// Fails if a server outside of any cluster is used as a node.
 #[tokio::test]
 async fn a_server_that_is_no_node() {
     let server = Server::start();
@@ -52,7 +53,7 @@ async fn nobody_there() {
     assert!(error.to_string().contains("127.0.0.1"), "{error}");
 }
 
-/// Fails if the password is not given to all nodes, or shown.
+/// Fails if the password is not sent to all nodes, or if it is shown.
 #[tokio::test(flavor = "multi_thread")]
 async fn passwords() {
     let cluster = Setup::new().password("pass-1").start();

@@ -26,10 +26,10 @@ mod resharding;
 const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(60);
 
-/// For an answer: a busy machine wakes each thread of a call up to two seconds late.
+/// Limit for an answer: a busy machine wakes each thread of a call up to two seconds late.
 const IO_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// One cluster of masters for all tests that leave it as it is; its leash ends it with the program.
+/// One cluster of masters for all tests that do not change it. Its leash ends it with the program.
 static SHARED: LazyLock<Cluster> = LazyLock::new(|| Setup::new().start());
 
 async fn connect(url: &str) -> LockPool {

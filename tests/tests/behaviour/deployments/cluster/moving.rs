@@ -1,4 +1,4 @@
-//! What is held while its slot is on its way to another node, for longer than its ttl.
+//! Locks held for longer than their ttl while their slot moves to another node.
 
 use std::time::{Duration, Instant};
 
@@ -9,19 +9,19 @@ use leasehold_tests::wait;
 
 use super::{LONG, TTL, code, connect, take};
 
-/// Short, so that a lease that is not renewed is lost soon. A busy machine wakes a thread up to
-/// three seconds late, which costs no lease with renewals as frequent as these.
+/// Short, so that an unrenewed lease is lost soon. A busy machine wakes a thread up to three
+/// seconds late. With renewals as frequent as these, that costs no lease.
 const SHORT: Duration = Duration::from_secs(4);
 const RENEWED: Duration = Duration::from_millis(400);
 
-/// The key of the fences of a slot.
+/// Returns the key of a slot's fence counter.
 fn counter_of(cluster: &Cluster, slot: usize) -> String {
     let keys = cluster.keys().into_iter();
     let mut counters = keys.filter(|key| key.ends_with(":fence") && cluster.slot(key) == slot);
     counters.next().expect("a lock was taken there")
 }
 
-/// Waits until the lease has been renewed for more than a whole ttl.
+/// Waits until the leases have been renewed for more than a whole ttl.
 async fn outlives_its_ttl(what: &str, guards: &[&LockGuard]) {
     let end = Instant::now() + SHORT * 9 / 8;
     while Instant::now() < end {
@@ -33,10 +33,10 @@ async fn outlives_its_ttl(what: &str, guards: &[&LockGuard]) {
     }
 }
 
-/// Fails if a renewal waits for the end of the move, or is not passed on with `ASKING` to where its
-/// key is. Fails if a share cannot be renewed while the queue's key is on another node, or two
-/// leases of one slot while one of them has moved. Fails also if a call that waits is forgotten, or
-/// if the fence grows less because its counter stayed behind.
+/// Fails if a renewal waits for the end of the move, or is not sent with `ASKING` to the node of
+/// its key. Fails if a share cannot be renewed while the queue's key is on another node. The same
+/// holds for two leases of one slot, one of which has moved. Fails also if a waiting call is
+/// forgotten, or if the fence falls because its counter stayed behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn leases_are_renewed_on_the_way() {
     let cluster = Setup::new().start();
@@ -49,7 +49,7 @@ async fn leases_are_renewed_on_the_way() {
         .release()
         .await
         .expect("held");
-    // Ahead of the servers' clocks: then nothing but the counter lets fences grow.
+    // Ahead of the servers' clocks, so that only the counter makes fences grow.
     let counter = counter_of(&cluster, slot);
     let probe = cluster.probe_of(wire);
     probe.overwrite(&counter, "4000000000000000", LONG * 2);
@@ -57,7 +57,7 @@ async fn leases_are_renewed_on_the_way() {
     let lock = request("{moves}:lock").acquire().await.expect("free");
     let share = request("{moves}:share").shared().acquire().await;
     let share = share.expect("free");
-    // Taken together, so renewed together.
+    // Acquired together, so renewed together.
     let more = (0..8).map(|number| request(&format!("{{moves}}:{number}")).acquire());
     let more = join_all(more).await;
     let more: Vec<_> = more.into_iter().map(|one| one.expect("free")).collect();
@@ -85,7 +85,7 @@ async fn leases_are_renewed_on_the_way() {
     assert!(fence < handed.fence(), "{fence:?}, {:?}", handed.fence());
 }
 
-/// Fails if a release that cannot be carried out on the way is given up.
+/// Fails if a release is given up because it cannot be carried out during the move.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_on_the_way_is_not_lost() {
     let cluster = Setup::new().start();
@@ -106,8 +106,8 @@ async fn a_release_on_the_way_is_not_lost() {
     .await;
 }
 
-/// Fails if a new lock on the way is taken in one place while the other has the key. Fails also if
-/// a call that cannot get it is not told why.
+/// Fails if a new lock is taken on one node during the move while the other node has the key. Fails
+/// also if a refused call does not get the reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_taken_when_the_way_is_over() {
     let cluster = Setup::new().start();

@@ -1,4 +1,4 @@
-//! A user with the fewest permissions can do everything, and is told what it lacks.
+//! A user with the fewest permissions can do everything. Missing permissions are named.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use redis::cmd;
 
 use super::{LONG, TTL, code, connect, take};
 
-/// Of a lease that is lost soon if it is not renewed.
+/// Short ttl, so that an unrenewed lease is lost soon.
 const SHORT: Duration = Duration::from_secs(6);
 
-/// Makes the user `few` on every node and gives the URL for it.
+/// Creates the user `few` on every node, and returns its URL.
 fn user(cluster: &Cluster, rules: &[&str]) -> String {
     let mut acl = cmd("ACL");
     acl.arg("SETUSER").arg("few").arg("reset");
@@ -21,8 +21,7 @@ fn user(cluster: &Cluster, rules: &[&str]) -> String {
     cluster.url().replace("://", "://few:few@")
 }
 
-/// Fails if the documented set is too small for locks, turns, shares, the check, and a slot on its
-/// way.
+/// Fails if the documented set is too small for locks, turns, shares, the check, and a moving slot.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_smallest_set_can_do_everything() {
     let cluster = Setup::new().start();
@@ -55,7 +54,7 @@ async fn the_smallest_set_can_do_everything() {
     short.release().await.expect("held");
 }
 
-/// Fails if what is missing is not named.
+/// Fails if the missing permission is not named.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_missing_is_named() {
     let cluster = Setup::new().start();

@@ -1,5 +1,4 @@
-//! What a pool learns from a node that sends a request on, when no other answer tells where a slot
-//! is.
+//! A pool learns the new node of a slot from a redirect, even if no other answer shows it.
 
 use std::time::Duration;
 
@@ -9,20 +8,20 @@ use redis::cmd;
 
 use super::{connect, take};
 
-/// A lease that is not renewed is lost soon, and a renewal has a second for its answer. One that is
-/// repeated on a busy machine would be redirected twice.
+/// Short, so that an unrenewed lease is lost soon, and long enough to give a renewal a second for
+/// its answer. On a busy machine a repeated renewal would be redirected twice.
 const TTL: Duration = Duration::from_secs(10);
 
-/// From now on no node tells clients which node has which slot. The pool would ask for that at the
-/// first sign of trouble, and would repeat a request that went astray behind it.
+/// Forbids clients to read the slot map of any node. The pool would read it at the first sign of
+/// trouble, and would then repeat a misdirected request.
 pub(super) fn hide_the_map(cluster: &Cluster) {
     let mut acl = cmd("ACL");
     acl.arg("SETUSER").arg("default").arg("-cluster|slots");
     cluster.run_everywhere(&acl);
 }
 
-/// Fails if nothing is learned from `MOVED`, or if a node is asked that it does not name. Fails
-/// also if the next request for the slot goes astray too.
+/// Fails if the pool learns nothing from `MOVED`, or sends requests to a node that `MOVED` does not
+/// name. Fails also if the next request for the slot is misdirected too.
 #[tokio::test(flavor = "multi_thread")]
 async fn moved_is_enough() {
     let cluster = Setup::new().start();
@@ -52,8 +51,8 @@ async fn moved_is_enough() {
     assert!(redirected <= slots, "{redirected} redirects");
 }
 
-/// Fails if a request that goes on to another node is written only after all answers that came with
-/// its own were taken.
+/// Fails if a redirected request is written only after the pool has read all answers that arrived
+/// together with the redirect.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_sent_on_does_not_lie_behind_answers() {
     let cluster = Setup::new().start();
@@ -68,7 +67,7 @@ async fn what_is_sent_on_does_not_lie_behind_answers() {
     .await;
 }
 
-/// How many requests the nodes have sent elsewhere.
+/// Returns the number of requests that the nodes have redirected.
 fn redirects(cluster: &Cluster) -> u64 {
     let of = |node: usize| {
         let errors: String = cluster.probe(node).run(cmd("INFO").arg("errorstats"));

@@ -1,4 +1,5 @@
-//! Leases of several slots are renewed together; what is said of one is not taken for another's.
+//! Leases of several slots are renewed together, and the answer for one lease is not taken for
+//! another's.
 
 use std::time::{Duration, Instant};
 
@@ -8,19 +9,18 @@ use leasehold_tests::cluster::{Cluster, MASTERS, Setup};
 
 use super::{LONG, connect};
 
-/// Short, so that a lease that is not renewed is lost soon; longer than a busy machine delays a
-/// renewal.
+/// Short, so that an unrenewed lease is lost soon, but longer than a busy machine delays a renewal.
 const TTL: Duration = Duration::from_secs(6);
 const SLOTS: usize = 3;
 const KEYS: usize = 5;
 
-/// The keys in turn through the slots, so that no slot's are side by side.
+/// Returns keys that alternate between the slots, so that no two neighbours share a slot.
 fn keys() -> Vec<String> {
     let key = |number: usize| format!("{{stolen{}}}{number}", number % SLOTS);
     (0..SLOTS * KEYS).map(key).collect()
 }
 
-/// Another client has some of the keys now: those in each slot at these places.
+/// Gives some keys to another client: in each slot, those at these places.
 fn steal(cluster: &Cluster, keys: &[String], places: &[usize]) {
     for (number, key) in keys.iter().enumerate() {
         let wire = format!("lock:{key}");
@@ -30,7 +30,7 @@ fn steal(cluster: &Cluster, keys: &[String], places: &[usize]) {
     }
 }
 
-/// Waits for more than a lease's time; exactly those at these places are lost by then.
+/// Waits for longer than a ttl. Fails unless exactly the locks at these places are lost by then.
 async fn judge(what: &str, held: &[LockGuard], places: &[usize]) {
     let end = Instant::now() + TTL + Duration::from_secs(1);
     while Instant::now() < end {
@@ -46,9 +46,9 @@ async fn judge(what: &str, held: &[LockGuard], places: &[usize]) {
     }
 }
 
-/// Fails if the answers for the keys of one slot, or of several, are put together in another order
-/// than they were asked in. That is tried while all is well, and while the slots are on their way
-/// and some of the keys have moved.
+/// Fails if the answers for the keys of one or several slots are combined in a different order than
+/// the requests. Tested without a move, and while the slots are moving and some of the keys have
+/// moved.
 #[tokio::test(flavor = "multi_thread")]
 async fn leases_are_not_confused() {
     let cluster = Setup::new().start();
@@ -70,7 +70,7 @@ async fn leases_are_not_confused() {
             cluster.move_key(&format!("lock:{key}"), to);
         }
     }
-    // Those that are still at home.
+    // These keys have not moved yet.
     steal(&cluster, &keys, &[3]);
     judge("on the way", &held, &[1, 3]).await;
 }

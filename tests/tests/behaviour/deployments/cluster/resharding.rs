@@ -12,8 +12,8 @@ use super::{LONG, connect, take};
 
 const KEYS: u64 = 4;
 
-/// Fails if two holders are in one lock, if a fence does not grow across a move, or if the pools
-/// lose their way.
+/// Fails if two holders share a lock, if a fence does not grow across a move, or if the pools do
+/// not find moved slots.
 #[tokio::test(flavor = "multi_thread")]
 async fn under_load() {
     let mut random = Random::seeded("resharding under load");
@@ -39,8 +39,7 @@ async fn under_load() {
     );
 }
 
-/// Fails if a pool that knew the cluster before does not follow a slot that has moved, or its
-/// locks.
+/// Fails if a pool with an outdated map does not follow a moved slot or its locks.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_map_is_mended() {
     let cluster = Setup::new().start();

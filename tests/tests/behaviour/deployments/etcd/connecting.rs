@@ -1,4 +1,4 @@
-//! The URL, users, what the engine refuses, and what a check says of the cluster.
+//! The URL, users, unsupported features, and the findings of a check.
 
 use leasehold::{Finding, LockPool};
 use leasehold_tests::etcd::Etcd;
@@ -16,7 +16,7 @@ on_one_thread! { Etcd, connecting:
     keys_of_all_kinds,
 }
 
-/// Fails if what the engine cannot do is ignored, or is refused without its name.
+/// Fails if an unsupported feature is ignored, or is refused without the engine's name.
 #[tokio::test]
 async fn what_it_cannot_do_is_refused() {
     let url = Etcd::shared().url("refused");
@@ -24,18 +24,18 @@ async fn what_it_cannot_do_is_refused() {
     connecting::what_it_cannot_do_is_refused::<Etcd>(&url, &wrong).await;
 }
 
-/// Fails if a single server, a member that is away, or one of another cluster is not found out.
+/// Fails if a single server, a missing member, or a member of another cluster is not detected.
 #[tokio::test]
 async fn findings() {
-    // Which version it is is the system's affair.
+    // The version depends on the machine.
     let counts = |finding: &Finding| finding.code != "version";
     let apart = || [Etcd::start(), Etcd::start()];
     let report = connecting::findings(counts, apart, "cluster").await;
     assert!(!report.is_ready(), "{report}");
 }
 
-/// Fails if a password is shown, if a wrong one is tried again and again, or if the role of the
-/// page on etcd is not enough.
+/// Fails if a password is shown, if a wrong one is retried, or if the role on the etcd page is not
+/// enough.
 #[tokio::test]
 async fn users_and_rights() {
     let server = Etcd::start();
@@ -49,7 +49,7 @@ async fn users_and_rights() {
             .url(prefix)
             .replace("etcd://", &format!("etcd://{user}@"))
     };
-    // The password's proof takes long.
+    // Password authentication takes long.
     let patient = |url: String| LockPool::builder().url(url).io_timeout(LONG).connect();
     let wrong = patient(url("service:Hunter3", "shop")).await;
     let wrong = wrong.map(drop).expect_err("it is wrong");

@@ -1,4 +1,4 @@
-//! The pool comes back by itself, with what it held, whatever the server has gone through.
+//! The pool recovers automatically from any fault of the server, and keeps its locks.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use super::TTL;
 use crate::deployments::session_servers::faults::{self, behind_a_pipe};
 use crate::deployments::session_servers::{LONG, connect, on_one_thread, on_two_workers, works};
 
-/// A request that waits for no other answer is carried out within this time.
+/// Time within which a request is carried out, if it does not wait for another answer.
 const CARRIED_OUT: Duration = Duration::from_secs(5);
 
-/// The pool may just have sealed its session, and what is lost is the answer to that. It makes no
-/// node before it has that answer.
+/// The pool may just have sealed its session, and then the lost answer is that of the seal. It
+/// makes no node before it has that answer.
 const TRIES: u32 = 5;
 
 on_one_thread! { Etcd, faults: ended_connections_are_replaced }
@@ -37,7 +37,7 @@ async fn leaders_are_killed_and_stopped() {
     faults::leaders_are_killed_and_stopped(Etcd::cluster(3), TTL).await;
 }
 
-/// Fails if an acquire whose answer was lost leaves a node, or is refused by its own node.
+/// Fails if an acquire whose answer was lost leaves a node, or is refused because of its own node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_answers() {
     let (server, pipe, url) = behind_a_pipe::<Etcd>("lost-answers");

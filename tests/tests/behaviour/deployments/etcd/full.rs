@@ -1,4 +1,4 @@
-//! A database that is full: the server refuses transactions that it has carried out.
+//! A full database: the server refuses transactions that it has already carried out.
 
 use std::time::Duration;
 
@@ -10,15 +10,16 @@ use leasehold_tests::wait;
 use super::TTL;
 use crate::deployments::session_servers::{LONG, connect_patiently, works};
 
-/// One part fits into the database, and two do not.
+/// One part fits into the database, two do not.
 const QUOTA: &str = "--quota-backend-bytes=1500000";
 const PART: usize = 800_000;
 
-/// The leader goes on without its follower for so long, and commits what it has once that is back.
+/// The leader keeps its role this long without its follower. It commits its entries once the
+/// follower is back.
 const ELECTION: [&str; 2] = ["--election-timeout=10000", "--heartbeat-interval=500"];
 
-/// Fails if nodes are left of an acquire that the server carried out and refused, and whose caller
-/// has gone. All three writes pass the quota while nothing is committed. Then they are carried out
+/// Fails if an abandoned acquire leaves nodes that the server created although it refused the
+/// request. All three writes pass the quota while nothing is committed. Then they are carried out
 /// in their order, and the database is full before the acquire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_acquire_leaves_no_node() {
@@ -31,7 +32,7 @@ async fn a_refused_acquire_leaves_no_node() {
     let (gateway, probe) = (server.gateway(), server.probe("full", "lock:"));
     let pool = connect_patiently(&server.url("full")).await;
     works::<Etcd>(&pool, "before").await;
-    // It keeps the session, with which the nodes would go.
+    // This lock keeps the session alive, because the nodes would vanish with the session.
     let held = pool.lock("held").ttl(TTL).watchdog().acquire().await;
     let held = held.expect("it is free");
 

@@ -17,12 +17,12 @@ async fn connect(server: &Etcd) -> LockPool {
     wait::connected(pool.io_timeout(LONG)).await
 }
 
-/// Fails if each request is a transaction of its own where a server is slow: that keeps it slow.
+/// Fails if each request is a separate transaction on a slow server, which would keep it slow.
 #[tokio::test]
 async fn requests_share_transactions_while_the_server_is_slow() {
     let server = Etcd::start();
     let pool = connect(&server).await;
-    // Its session is there from now on.
+    // Opens the session of the pool before the count begins.
     works::<Etcd>(&pool, "first").await;
     let before = server.gateway().revision();
     server.pause();
@@ -47,8 +47,8 @@ fn calls_that_pile_up_are_found() {
     fails_with("CallsPileUp", test);
 }
 
-/// Fails if requests that share a transaction are answered for each other, or if more than one
-/// process gets a lock.
+/// Fails if requests in one transaction get each other's answers, or if more than one process gets
+/// a lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_request_has_its_own_answer() {
     const ROUNDS: u32 = 20;

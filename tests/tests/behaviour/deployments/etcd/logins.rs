@@ -1,4 +1,4 @@
-//! Users whose tokens a server refuses: the pool logs in again, and loses no lease by it.
+//! A server refuses the tokens of users. The pool logs in again, and loses no lease.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,11 @@ use leasehold_tests::wait;
 use super::TTL;
 use crate::deployments::session_servers::{LONG, Times as _, connect, works};
 
-/// How many roles are added.
+/// Number of rounds. Each adds two roles.
 const ROLES: usize = 3;
 
-/// Fails if a lease ends, or a call fails, because another team has added a role: the server
-/// refuses each token that it signed before.
+/// Fails if a lease ends, or a call fails, because another team has added a role. The server then
+/// refuses all tokens that it signed before.
 #[tokio::test]
 async fn a_new_role_ends_no_lease() {
     let server = Etcd::with_signed_tokens();
@@ -43,11 +43,11 @@ async fn a_new_role_ends_no_lease() {
     }
 }
 
-/// Waits until each lease ends later than now.
+/// Waits until each lease has been extended.
 async fn is_renewed(held: &[LockGuard]) {
     for guard in held {
         let end = || Instant::now() + guard.remaining();
-        // A deadline that is read twice differs by what lies between the two readings.
+        // Two readings of the same deadline differ by the time between them.
         let later = end() + Duration::from_secs(1);
         let is_renewed = || later < end() || guard.check().is_err();
         wait::until_async("the lease is renewed", LONG, is_renewed).await;
@@ -55,7 +55,7 @@ async fn is_renewed(held: &[LockGuard]) {
     }
 }
 
-/// A call that has no time to wait is not refused, and neither is a look at its lock.
+/// Fails if a call without a `wait` is refused, or an inspection of its lock.
 async fn is_taken_at_once(pool: &LockPool) {
     let guard = pool.lock("k").ttl(TTL).acquire().await;
     let guard = guard.expect("the pool has logged in again");

@@ -1,4 +1,4 @@
-//! What a lock that is taken again and again leaves behind at the server.
+//! Traces of a frequently taken lock on the server.
 
 use std::collections::HashSet;
 
@@ -10,8 +10,8 @@ use crate::deployments::session_servers::{connect, take};
 
 const TIMES: usize = 100;
 
-/// Fails if a lock costs the more the more often it was taken. The server keeps each key that was
-/// ever made until it compacts, and goes through all of a directory for each lock.
+/// Fails if a lock becomes more expensive the more often it is taken. The server keeps every key
+/// ever made until it compacts, and scans the whole directory for each lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_leaves_few_names_behind() {
     let server = Etcd::shared();
@@ -20,7 +20,7 @@ async fn a_lock_leaves_few_names_behind() {
     let mut names = HashSet::new();
     for _ in 0..TIMES {
         let [one, two] = &pools;
-        // Some of them wait for the rest.
+        // Some of these calls wait for the others.
         let takes = [one, two, one, two].map(|pool| async {
             let held = take::<Etcd>(pool, "k").await;
             let nodes = probe.nodes("k").into_iter();
@@ -32,7 +32,8 @@ async fn a_lock_leaves_few_names_behind() {
         names.extend(seen.into_iter().flatten());
     }
     println!("{} names", names.len());
-    // Each process has a holder and a place, and a late answer may keep a name for a while.
+    // Each process has a holder and a place in the queue, and a late answer may keep a name for a
+    // while.
     assert!(names.len() < TIMES / 5, "{names:?}");
 }
 
@@ -43,8 +44,8 @@ fn names_that_are_used_once_are_found() {
     fails_with("NamesUsedOnce", test);
 }
 
-/// Fails if a wait that is over leaves its watch at the server for seconds: the server tells it of
-/// each later node of that name.
+/// Fails if a finished wait leaves its watch on the server for seconds. The server then sends every
+/// later node of that name to it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_leaves_no_watch_behind() {
     let server = Etcd::start();
@@ -58,7 +59,7 @@ async fn a_wait_leaves_no_watch_behind() {
         });
         futures_util::future::join_all(takes).await;
     }
-    // Each session has one.
+    // Each session has one watch.
     let left = server.gateway().watches();
     println!("{left} watches");
     assert!(left < 25, "{left} watches are left");

@@ -14,7 +14,7 @@ use crate::deployments::session_servers::LONG;
 
 const LEASE: Duration = Duration::from_secs(10);
 
-/// A server with a role for the locks `mine` and `theirs`, and one for other keys.
+/// Starts a server with a role for the locks `mine` and `theirs`, and one for other keys.
 fn server_with_users() -> Etcd {
     let server = Etcd::start();
     let gateway = server.gateway();
@@ -46,7 +46,7 @@ async fn take(pool: &LockPool, key: String) -> LockGuard {
     request.acquire().await.expect("free")
 }
 
-/// Fails if a user without rights to a lock's keys can end its lease, or take it away.
+/// Fails if a user without rights to a lock's keys can end its lease, or take the lock away.
 #[tokio::test]
 async fn who_may_not_write_the_keys_can_do_nothing() {
     let server = server_with_users();
@@ -75,14 +75,14 @@ async fn who_may_not_write_the_keys_can_do_nothing() {
     all_are_renewed(&guards).await;
 }
 
-/// Fails if a user that loses the right to one key loses its other leases.
+/// Fails if a user that loses the right to one key also loses its other leases.
 #[tokio::test]
 async fn a_lost_right_ends_one_lease() {
     let server = server_with_users();
     let pool = connect(&server).await;
     let keys = (0..20).map(|number| format!("mine:{number}"));
     let keys = keys.chain(["theirs".to_owned()]);
-    // At once, so that they are renewed at once.
+    // Taken together, so that they are renewed together.
     let mut others = join_all(keys.map(|key| take(&pool, key))).await;
     let theirs = others.pop().expect("the last");
     let root = server.gateway().as_user("root", "root");
@@ -91,7 +91,7 @@ async fn a_lost_right_ends_one_lease() {
     all_are_renewed(&others).await;
 }
 
-/// Fails if these tests would not see that leases stay together with the refused one.
+/// Fails if these tests do not detect renewals retried together with the refused one.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn leases_that_stay_together_are_found() {

@@ -1,4 +1,4 @@
-//! An acquisition that was given up leaves no node behind, whenever its connection ends.
+//! An abandoned acquire leaves no node behind, no matter when its connection ends.
 
 use leasehold_tests::etcd::Etcd;
 

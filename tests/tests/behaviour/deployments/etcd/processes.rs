@@ -1,4 +1,4 @@
-//! Processes that share a cluster: one at a time, in order, and past those that are gone.
+//! Processes that share a cluster take turns in order, and pass over dead processes.
 
 use leasehold_tests::etcd::Etcd;
 use leasehold_tests::session_server::SessionServer as _;
@@ -19,6 +19,6 @@ fn a_number_in_a_file() {
 
 #[test]
 fn a_number_in_a_file_while_leaders_go() {
-    // The processes connect while the first leader goes.
+    // The processes connect while the first leader is going.
     processes::a_number_in_a_file_while_leaders_go(Etcd::cluster(3), TTL, |_| ());
 }

@@ -1,4 +1,4 @@
-//! Sessions: they outlast the leases in them, and their end is told to all of their locks.
+//! Sessions outlast the leases in them, and all of their locks are notified of their end.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,8 @@ const LASTING: Duration = Duration::from_secs(600);
 
 on_one_thread! { Etcd, sessions: a_removed_node_is_a_lost_lock }
 
-/// Fails if the holders are not told that their session is over, or only by its next heartbeat.
+/// Fails if the holders are not notified of the end of their session, or only at its next
+/// heartbeat.
 #[tokio::test]
 async fn a_lost_session_is_told_to_all() {
     let server = Etcd::shared();
@@ -53,14 +54,14 @@ fn a_lost_session_that_is_not_told_is_found() {
     fails_with("LostSessionUntold", test);
 }
 
-/// Fails if the locks of a session that lives block their keys when its own key was deleted.
+/// Fails if the locks of a live session block their keys after the session's own key was deleted.
 #[tokio::test]
 async fn a_session_without_its_key_keeps_no_lock() {
     let ask = |pool: &LockPool| pool.lock("k").ttl(LASTING);
     keeps_no_lock_without_its_node::<Etcd>("no-key", ask, TOLD).await;
 }
 
-/// Fails if a lock is granted or renewed while its session may end before its lease.
+/// Fails if a lock is granted or renewed although its session may end before its lease.
 #[tokio::test]
 async fn a_session_outlasts_its_leases() {
     let server = Etcd::shared();
@@ -89,12 +90,12 @@ fn a_session_that_does_not_cover_a_lease_is_found() {
     fails_with("SessionUnconfirmed", test);
 }
 
-/// Fails if a heartbeat counts that a replaced leader has answered: the new leader counts the lease
-/// from its own election.
+/// Fails if a heartbeat counts although a replaced leader has answered it. The new leader counts
+/// the lease from its own election.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replaced_leader_confirms_nothing() {
     const ROUNDS: u32 = 3;
-    // Short of what its session could cover, so that a lock needs no heartbeat of its own.
+    // Shorter than the session could cover, so that a lock needs no separate heartbeat.
     let ttl = Duration::from_secs(16);
     for round in 0..ROUNDS {
         let cluster = Etcd::cluster_with_networks(3);
@@ -103,7 +104,7 @@ async fn a_replaced_leader_confirms_nothing() {
         let works = pool.lock("before").ttl(ttl).wait(LONG).acquire().await;
         works.expect("it is free").release().await.expect("held");
         replace(&cluster, old);
-        // The new leader has counted the lease for so long when the old one answers.
+        // The new leader has counted the lease for this long when the old one answers.
         tokio::time::sleep(Duration::from_secs(7)).await;
         cluster[old].resume();
         let asked = Instant::now();
@@ -129,11 +130,13 @@ fn a_heartbeat_that_is_believed_is_found() {
     fails_with("HeartbeatBelieved", test);
 }
 
-/// Stops the leader until another server leads, of which it hears nothing at first when it goes on.
+/// Stops the leader until another server leads. When the old leader resumes, nothing shows it the
+/// new one at first.
 fn replace(cluster: &[Etcd], old: usize) {
     cluster[old].pause();
     cluster[old].network().set(Flow::BlackHole);
-    // What they have sent to it lies in its sockets, and they are all that it would read.
+    // Messages that the others have already sent to it lie in its sockets. It can read nothing
+    // else.
     for (at, server) in cluster.iter().enumerate() {
         if at != old {
             server.network().cut();
@@ -142,13 +145,14 @@ fn replace(cluster: &[Etcd], old: usize) {
     leader(cluster, Some(old));
 }
 
-/// Fails if a request that was overtaken makes a node after all.
+/// Fails if an overtaken request still makes a node.
 #[tokio::test]
 async fn a_sealed_session_makes_nothing() {
     etcd_seals(&Etcd::shared().url("sealed")).await;
 }
 
-/// Fails if a request whose caller is gone is sent again: its node's name may be another node's.
+/// Fails if a request is sent again after its caller is gone. The name of its node may belong to
+/// another node by then.
 #[tokio::test]
 async fn what_is_given_up_is_not_sent_again() {
     etcd_gives_up(&Etcd::shared().url("given-up")).await;
@@ -176,7 +180,7 @@ fn a_release_of_any_holder_is_found() {
     fails_with("DeleteWithoutCompare", test);
 }
 
-/// Fails if a lease goes on as long as its session.
+/// Fails if a lease lasts as long as its session.
 #[tokio::test]
 async fn a_lease_that_is_not_renewed_is_ended() {
     let server = Etcd::shared();
@@ -187,8 +191,8 @@ async fn a_lease_that_is_not_renewed_is_ended() {
     works::<Etcd>(&pool, "k").await;
 }
 
-/// Fails if a key that was removed before its watch began is waited for: the next revision of the
-/// key may never come.
+/// Fails if a call waits for a key that was removed before its watch began. The key may never get
+/// another revision.
 #[tokio::test]
 async fn a_key_that_is_gone_is_seen() {
     etcd_sees_the_gone(&Etcd::shared().url("gone")).await;

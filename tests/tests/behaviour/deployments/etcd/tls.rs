@@ -1,4 +1,4 @@
-//! `etcds://`: what is encrypted, and what a member must prove.
+//! `etcds://`: encryption, and the proofs that a member must give.
 
 use leasehold::{LockPool, LockPoolBuilder};
 use leasehold_tests::certificates::Authority;
@@ -8,7 +8,7 @@ use leasehold_tests::session_server::SessionServer as _;
 use crate::deployments::refused;
 use crate::deployments::session_servers::{LONG, works};
 
-/// The name in the certificate, and another one of the same machine.
+/// The name in the certificate, and another name of the same machine.
 const NAME: &str = "localhost";
 const OTHER: &str = "127.0.0.1";
 
@@ -16,7 +16,7 @@ fn pool(url: String) -> LockPoolBuilder {
     LockPool::builder().url(url).io_timeout(LONG)
 }
 
-/// Fails if a member is believed in that no authority has certified under the URL's name.
+/// Fails if a member is trusted although no authority has certified it under the URL's name.
 #[tokio::test]
 async fn a_member_must_prove_its_name() {
     let (authority, other) = (Authority::new(), Authority::new());
@@ -47,7 +47,7 @@ async fn a_member_must_prove_its_name() {
     works::<Etcd>(&proven, "again").await;
 }
 
-/// Fails if a certificate is not shown where the server asks for one, or a wrong one is tried.
+/// Fails if a requested certificate is not shown, or if a wrong one is not refused.
 #[tokio::test]
 async fn a_client_shows_its_certificate() {
     let (authority, other) = (Authority::new(), Authority::new());
@@ -68,7 +68,7 @@ async fn a_client_shows_its_certificate() {
     works::<Etcd>(&known, "known").await;
 }
 
-/// Fails if certificates are ignored: the user would believe in a protection that is not there.
+/// Fails if certificates are ignored, because the user would rely on missing protection.
 #[tokio::test]
 async fn certificates_without_tls_are_refused() {
     let authority = Authority::new();

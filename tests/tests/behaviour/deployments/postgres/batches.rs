@@ -1,4 +1,4 @@
-//! Requests that leave together end as each of them would alone.
+//! Requests in one call end like the same requests in separate calls.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -13,16 +13,16 @@ const ROUNDS: u32 = 80;
 const KEYS: u64 = 8;
 const REQUESTS: u64 = 12;
 
-/// What `take` and `give` can be asked for.
+/// The verbs of `take` and of `give`.
 const TAKES: [&str; 4] = ["acquire", "join", "renew", "stay"];
 const GIVES: [&str; 3] = ["release", "part", "leave"];
 
-/// The process whose requests they are, one that waits, and one that holds locks.
+/// The requesting process, a waiting process, and one that holds locks.
 const ME: &str = "00000000-0000-0000-0000-000000000001";
 const WAITER: &str = "00000000-0000-0000-0000-000000000002";
 const HOLDER: &str = "00000000-0000-0000-0000-000000000003";
 
-/// How a key is before the requests: the row of it, in SQL, and what else there is.
+/// States of a key before the requests: its row in SQL, and additional data.
 const ROWS: [(&str, Also); 15] = [
     ("", Also::Nothing),
     ("'free', NULL, NULL, false, '-1 s'", Also::Nothing),
@@ -59,16 +59,16 @@ struct Asked {
     /// Fences to reserve, or the limit of a share.
     number: i32,
     queues: bool,
-    /// Milliseconds for which the lock stays.
+    /// Milliseconds for which the released lock stays locked.
     keep: Option<i32>,
 }
 
-/// The token of the lock that the present process may have of a key, or another.
+/// Returns a token for a key. Kind 1 is the token of the lock that the requesting process may hold.
 fn token(kind: u64, key: u64) -> String {
     format!("{kind:08x}-0000-0000-0000-{key:012x}")
 }
 
-/// A request that is served by a free key, for `take` and for `give`.
+/// Returns a request that a free key can serve, for `take` or for `give`.
 fn plain(key: u64) -> Asked {
     Asked {
         verb: "",
@@ -98,7 +98,7 @@ fn requests(random: &mut Random, verbs: &[&'static str]) -> Vec<Asked> {
         .collect()
 }
 
-/// The keys of one copy of the same story.
+/// Keys of one copy of a story.
 struct Copy<'a> {
     client: &'a Client,
     prefix: String,
@@ -114,7 +114,7 @@ impl<'a> Copy<'a> {
         format!("{}{key}", self.prefix)
     }
 
-    /// Makes the rows. Returns the keys of those to pin.
+    /// Creates the rows. Returns the keys to pin.
     async fn make(&self, kinds: &[usize]) -> Vec<String> {
         let (mut sql, mut pinned) = (String::new(), Vec::new());
         for (number, kind) in (0..).zip(kinds) {
@@ -161,7 +161,7 @@ impl<'a> Copy<'a> {
         pinned
     }
 
-    /// Sends requests in one call. What each got, without times and fences.
+    /// Sends requests in one call. Returns the result of each, without times and fences.
     async fn take(&self, asked: &[Asked]) -> Vec<String> {
         let take = "SELECT concat_ws(' ', x.taken, 'number', x.number, 'wanted', x.wanted, 'left', x.left_ms IS NULL, x.holder), x.fence
             FROM leasehold.take($1::text::uuid, $2, $3, $4::text[]::uuid[], $5, $6, $7, $8) x";
@@ -194,7 +194,7 @@ impl<'a> Copy<'a> {
         rows.iter().map(|row| row.get(0)).collect()
     }
 
-    /// As [`take`](Self::take), for what is given back.
+    /// Like [`take`](Self::take), for the requests of `give`.
     async fn give(&self, asked: &[Asked]) -> Vec<String> {
         let give = "SELECT x.had::text FROM leasehold.give($1::text::uuid, $2, $3, $4::text[]::uuid[], $5) x";
         let verbs: Vec<_> = asked.iter().map(|asked| asked.verb).collect();
@@ -209,15 +209,16 @@ impl<'a> Copy<'a> {
         rows.iter().map(|row| row.get(0)).collect()
     }
 
-    /// How many rows of locks this connection has read since the server's last count.
+    /// Returns the number of rows of locks that this connection has read since the server's last
+    /// count.
     async fn read(&self) -> i64 {
         let read = "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'locks'";
         let read = self.client.query_one(read, &[]).await;
         read.expect("a count").get(0)
     }
 
-    /// What is in the tables, without times and fences. A batch may make a row for a key that it
-    /// then leaves as it is: the row has no fence.
+    /// Returns the contents of the tables, without times and fences. A batch may make a row for a
+    /// key that it then leaves unchanged: such a row has no fence.
     async fn tables(&self) -> Vec<String> {
         let look = "SELECT concat_ws(' ', substr(key, length($1) + 1), state, 'token', token, 'process', process, 'reserved',
                 reserved, queued, most, function, expires_at > clock_timestamp(), fence > 5)
@@ -232,14 +233,14 @@ impl<'a> Copy<'a> {
     }
 }
 
-/// The keys are handed on for a second. What is slower than this may see the end of that.
+/// A key is handed over for a second. A slower story may see the end of that.
 const QUICK: Duration = Duration::from_millis(800);
 
-/// What a story came to: what each request got, and what is in the tables afterwards.
+/// Outcome of a story: the result of each request, and the tables afterwards.
 type Outcome = (Vec<String>, Vec<String>);
 
-/// The outcomes of the requests in one call and of a call for each of them. None if that took too
-/// long.
+/// Returns the outcomes of one call with all requests, and of one call for each. `None` if that
+/// took too long.
 async fn both_ways(
     batch: &Copy<'_>,
     alone: &Copy<'_>,
@@ -266,13 +267,13 @@ async fn both_ways(
     quick.then_some([(together, after_batch), (one_by_one, after_alone)])
 }
 
-/// How the keys are, and the calls that are sent, one after the other.
+/// Initial states of the keys, and the calls in their order.
 struct Story {
     kinds: Vec<usize>,
     calls: Vec<Vec<Asked>>,
 }
 
-/// A request with each token and each option that its verb reads, for the key 0.
+/// Returns a request for the key 0 with each token and each option that its verb reads.
 fn forms(verb: &'static str) -> Vec<Asked> {
     let mut forms = Vec::new();
     for kind in [1, 100] {
@@ -300,7 +301,7 @@ fn forms(verb: &'static str) -> Vec<Asked> {
     forms
 }
 
-/// Each request that there is for each row that there is, as many in a story as a call has.
+/// Returns every possible request for every possible row, `REQUESTS` of them in each story.
 fn every_request() -> Vec<Story> {
     let mut stories = Vec::new();
     for verbs in [&TAKES[..], &GIVES] {
@@ -322,7 +323,7 @@ fn every_request() -> Vec<Story> {
     stories
 }
 
-/// Several requests for one key, as chance has it.
+/// Returns random requests, several of them for the same key.
 fn by_chance(random: &mut Random) -> Story {
     let mut kind = || usize::try_from(random.below(ROWS.len() as u64)).expect("it is small");
     let kinds = (0..KEYS).map(|_| kind()).collect();
@@ -333,18 +334,18 @@ fn by_chance(random: &mut Random) -> Story {
     }
 }
 
-/// Fails if a call with several requests ends otherwise than a call for each of them: for rows that
+/// Fails if a call with several requests ends differently from a call for each of them. The rows
 /// are missing, free, pinned, waited for, held, over, handed over, taken away, kept, or shared.
 #[tokio::test]
 async fn a_batch_ends_as_its_requests_alone() {
     let mut random = Random::seeded("batches and alone");
-    // No pool sweeps here.
+    // No pool sweeps this database.
     let database = Postgres::shared().migrated();
     let client = database.client().await;
     let mut application = database.client().await;
     let mut stories = every_request();
     stories.extend((0..ROUNDS).map(|_| by_chance(&mut random)));
-    // A busy machine is seldom quick.
+    // A busy machine is rarely fast enough.
     let (mut tries, until) = (0, Instant::now() + LONG * 5);
     for story in &stories {
         while !is_the_same_both_ways(&client, &mut application, tries, story).await {
@@ -355,7 +356,7 @@ async fn a_batch_ends_as_its_requests_alone() {
     }
 }
 
-/// Returns false if the machine was too slow to tell.
+/// Returns false if the machine was too slow for a comparison.
 async fn is_the_same_both_ways(
     client: &Client,
     application: &mut Client,
@@ -379,8 +380,8 @@ async fn is_the_same_both_ways(
     true
 }
 
-/// Fails if a session that made its plans while the table was nearly empty reads all of a large
-/// one.
+/// Fails if a session reads all of a large table, because it made its plans while the table was
+/// nearly empty.
 #[tokio::test]
 async fn a_batch_reads_its_keys_and_no_other_rows() {
     const OTHERS: i32 = 5_000;
@@ -399,8 +400,9 @@ async fn a_batch_reads_its_keys_and_no_other_rows() {
     let copy = Copy::of(&client, "few:");
     copy.take(&acquires).await;
     copy.give(&releases).await;
-    // From another connection: a connection plans again for rows of its own. In front of the keys
-    // that are looked for: a read of the whole index ends with the last of these.
+    // Inserted by another connection, because a connection plans again after its own inserts.
+    // Sorted before the requested keys, because a scan of the whole index ends with the last of
+    // these.
     let fill =
         "INSERT INTO leasehold.locks (key) SELECT 'before:' || i FROM generate_series(1, $1) AS i";
     let filled = database.client().await.execute(fill, &[&OTHERS]).await;
@@ -417,7 +419,7 @@ async fn a_batch_reads_its_keys_and_no_other_rows() {
     assert!(read < i64::from(OTHERS) / 2, "{read} rows");
 }
 
-/// Fails if a release without `hold` overtakes one with it.
+/// Fails if a release without `hold` overtakes an earlier one with `hold`.
 #[tokio::test]
 async fn the_first_release_of_a_lock_counts() {
     let database = Postgres::shared().migrated();

@@ -1,5 +1,5 @@
-//! Beacons: the rows by which sessions show that a process listens. They say which process can be
-//! told, and never that a lease has ended.
+//! Beacons are rows by which sessions show that a process listens. They show which process can be
+//! notified, and never that a lease has ended.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use leasehold_tests::wait;
 
 use super::{LONG, TTL, fresh, lit, patient, queued, take, without_haste};
 
-/// A pool whose way to the server can be cut.
+/// Returns a pool whose connection to the server can be cut.
 async fn behind_a_proxy(database: &Database) -> (LockPool, Proxy) {
     let proxy = Proxy::start_postgres(database.address());
     let url = database.url_over(proxy.address());
@@ -20,20 +20,21 @@ async fn behind_a_proxy(database: &Database) -> (LockPool, Proxy) {
     (wait::connected(pool).await, proxy)
 }
 
-/// Cuts a pool off, and waits until the server has ended its session. `left` other pools have one.
+/// Cuts a pool off, and waits until the server has ended its session. `left` other pools keep
+/// theirs.
 pub(super) async fn cut_off(database: &Database, proxy: &Proxy, left: u32) {
     let probe = database.probe("lock:");
     proxy.set(Mode::Refuse);
     let dark = || {
-        // A connection that was being made may come through before it is cut.
+        // A connection in progress may come through before it is cut.
         proxy.cut();
         lit(&probe) == left
     };
     wait::until_async("its session ends", LONG, dark).await;
 }
 
-/// What was taken away from a holder that is told stays locked for 3 seconds at most. Here it stays
-/// for a minute, so a late look finds it.
+/// Keeps revoked locks and shares locked for a minute, so that a late look finds them. Without this
+/// they stay locked for at most 3 seconds if their holder is notified.
 pub(super) fn prolong(probe: &PostgresProbe) {
     for (table, revoked) in [
         ("shares", "revoked"),
@@ -45,8 +46,8 @@ pub(super) fn prolong(probe: &PostgresProbe) {
     }
 }
 
-/// Fails if a lock comes free because the session of its holder has ended: that says nothing of the
-/// holder.
+/// Fails if a lock becomes free because its holder's session has ended. That proves nothing about
+/// the holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_session_ends_no_lease() {
     let (database, other) = fresh().await;
@@ -54,7 +55,7 @@ async fn a_lost_session_ends_no_lease() {
     let held = holder.lock("held").ttl(LONG * 2).acquire().await;
     let held = held.expect("it is free");
     cut_off(&database, &proxy, 1).await;
-    // Long enough for an answer, on a busy machine too.
+    // Long enough for an answer, even on a busy machine.
     let waits = other.lock("held").ttl(TTL).wait(Duration::from_secs(5));
     let refused = waits.acquire().await.map(drop);
     assert!(refused.is_err(), "the lease lasts for long");
@@ -66,7 +67,7 @@ async fn a_lost_session_ends_no_lease() {
     take(&other, "held").await.release().await.expect("held");
 }
 
-/// Fails if a process that waits and has lost its session costs others a claim.
+/// Fails if others must wait for the claim of a waiting process without a session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_without_a_session_is_passed_over_at_once() {
     let (database, other) = fresh().await;
@@ -100,7 +101,7 @@ async fn a_waiter_without_a_session_is_passed_over_at_once() {
     assert!(fastest < most, "{fastest:?}");
 }
 
-/// Fails if an operator who takes a lock away must wait for a holder that cannot be told.
+/// Fails if an operator who takes a lock away must wait for a holder that cannot be notified.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_taken_from_a_holder_without_a_session_is_free_at_once() {
     let (database, operator) = fresh().await;
@@ -113,15 +114,16 @@ async fn a_lock_taken_from_a_holder_without_a_session_is_free_at_once() {
     let next = operator.lock("cut").ttl(TTL).acquire().await;
     let next = next.expect("free at once");
     proxy.pass();
-    // The holder connects again, and finds out by that. A downgrade asks until it has an answer.
+    // The holder connects again, and learns of the loss. A downgrade is repeated until it has an
+    // answer.
     cut.downgrade().await.expect_err("it was taken away");
     let error = cut.release().await.expect_err("it was taken away");
     assert!(error.is_lost(), "{error}");
     next.release().await.expect("still held");
 }
 
-/// Fails if the share of a holder that hears is free before it has ended, or if one that does not
-/// hear lasts on.
+/// Fails if the share of a listening holder becomes free before that holder has ended. Fails also
+/// if the share of a holder without a session lasts on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shares_of_holders_with_and_without_a_session() {
     let (database, operator) = fresh().await;
@@ -142,7 +144,7 @@ async fn shares_of_holders_with_and_without_a_session() {
     assert!(lock.holders[0].revoked, "{lock:?}");
     let error = heard.release().await.expect_err("it was taken away");
     assert!(error.is_lost(), "{error}");
-    // Its share may be given back a little later.
+    // The notified holder may release its share a little later.
     let writer = operator.lock("read").ttl(TTL).wait(LONG).acquire().await;
     let writer = writer.expect("free once the reader that heard has ended");
     drop(cut);

@@ -1,4 +1,4 @@
-//! Which clock leases end by.
+//! The clock by which leases end.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio_postgres::Client;
 
 use super::{LONG, fresh, take};
 
-/// A renewal in a client of its own, as the pool's functions make it.
+/// Renews the lock from a separate client, with the functions that the pool uses.
 async fn renew(client: &Client, key: &str) -> bool {
     let renew = format!(
         "SELECT r.taken FROM leasehold.locks l, leasehold.take(l.process, '{{renew}}', ARRAY[l.key], ARRAY[l.token], '{{20000}}', '{{0}}', '{{false}}', '{{}}') r WHERE l.key = 'lock:{key}'"
@@ -16,17 +16,17 @@ async fn renew(client: &Client, key: &str) -> bool {
     row.expect("the renewal is answered").get(0)
 }
 
-/// How many sessions wait for a row.
+/// Returns the number of sessions that wait for a row.
 async fn waiting(client: &Client) -> i64 {
     let count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     client.query_one(count, &[]).await.expect("a count").get(0)
 }
 
-/// Fails if a renewal that had to wait for the row compares the end of its lease with the time at
+/// Fails if a renewal waits for the row, and then compares the end of its lease with the time at
 /// which it began to wait.
 #[tokio::test]
 async fn a_renewal_that_waited_beyond_the_lease_is_refused() {
-    /// Long enough for a renewal to begin within it, on a busy machine too.
+    /// Long enough for a renewal to begin within it, even on a busy machine.
     const SHORT: Duration = Duration::from_secs(10);
     let (database, pool) = fresh().await;
     let guard = take(&pool, "waited").await;

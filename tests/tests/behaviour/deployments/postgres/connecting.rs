@@ -1,4 +1,4 @@
-//! The tables, the rights, the URL, and what a check says of the server.
+//! The tables, the rights, the URL, and the findings of a check.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::{LONG, TTL, patient, works};
 
-/// What the page on PostgreSQL says that a role needs.
+/// The page on PostgreSQL, which lists the rights that a role needs.
 const RIGHTS: &str = include_str!("../../../../../docs/stores/postgres.md");
 
 #[distributed_lock(key = "recorded", ttl = "20s", replay = "1h", pool = pool)]
@@ -19,7 +19,7 @@ async fn recorded(pool: &LockPool) -> Result<u32, LockError> {
     Ok(7)
 }
 
-/// Connects. The password's proof takes long without optimization.
+/// Connects. Password authentication takes long without optimization.
 async fn try_connect(url: &str) -> Result<LockPool, LockError> {
     let pool = LockPool::builder().url(url).io_timeout(LONG);
     pool.connect().await
@@ -36,7 +36,7 @@ fn code(error: &LockError) -> &'static str {
     }
 }
 
-/// The SQL of the page, for a role of this name.
+/// Returns the SQL of the page, for a role of this name.
 fn grants(role: &str) -> String {
     let (_, rest) = RIGHTS.split_once("```sql\nGRANT").expect("the rights");
     let (grants, _) = rest.split_once("```").expect("the end of the rights");
@@ -46,7 +46,7 @@ fn grants(role: &str) -> String {
     )
 }
 
-/// Fails if a database without the tables is found out by the first lock.
+/// Fails if only the first lock shows that the database has no tables.
 #[tokio::test]
 async fn a_database_without_the_tables() {
     let database = Postgres::shared().database();
@@ -72,14 +72,14 @@ async fn a_database_without_the_tables() {
     );
 }
 
-/// Fails if a server that is none is waited for longer than the pool's limit.
+/// Fails if a pool waits longer than its limit for a silent port without a server.
 #[tokio::test]
 async fn what_is_no_server_is_not_migrated_for_long() {
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let port = silent.local_addr().expect("it listens").port();
     let url = format!("postgres://locks@127.0.0.1:{port}/locks?migrate=1");
     let pool = LockPool::builder().url(url).io_timeout(TTL / 100);
-    // Half of the time that a migration may take.
+    // Half the time that a migration may take.
     let connected = wait::within("a refusal", Duration::from_secs(15), pool.connect()).await;
     assert_eq!(
         code(&connected.map(drop).expect_err("it is silent")),
@@ -87,7 +87,7 @@ async fn what_is_no_server_is_not_migrated_for_long() {
     );
 }
 
-/// Fails if the rights of the page are not enough where functions are not for everybody.
+/// Fails if the rights on the page are not enough where `PUBLIC` may not execute functions.
 #[tokio::test]
 async fn the_rights_are_enough_without_those_of_public() {
     let (database, _pool) = super::fresh().await;
@@ -116,7 +116,7 @@ async fn the_rights_are_enough_without_those_of_public() {
     assert!(report.is_ready(), "{report}");
 }
 
-/// Fails if two processes make the tables at the same time.
+/// Fails if two processes create the tables at the same time.
 #[tokio::test]
 async fn all_processes_migrate_at_once() {
     let database = Postgres::shared().database();
@@ -168,7 +168,7 @@ async fn passwords() {
     let unknown = refusal(&database.url_of("nobody")).await;
     assert_eq!(code(&unknown), "28000", "{unknown}");
 
-    // The rights of the page are enough for every kind of lock, and for the check.
+    // The rights on the page are enough for every kind of lock, and for the check.
     let right = database.url_of(&format!("{WITH_PASSWORD}:hunter2"));
     let pool = try_connect(&right).await.expect("it is right");
     assert!(!format!("{pool:?}").contains("hunter2"), "{pool:?}");
@@ -198,7 +198,7 @@ async fn passwords() {
     assert_eq!(code(&refused), "42501", "{refused}");
 }
 
-/// Fails if what the engine cannot do is ignored.
+/// Fails if an unsupported option is ignored.
 #[tokio::test]
 async fn what_it_cannot_do_is_refused() {
     let database = Postgres::shared().database();
@@ -235,7 +235,7 @@ async fn what_it_cannot_do_is_refused() {
     assert!(error.to_string().contains("UTF8"), "{error}");
 }
 
-/// Fails if defaults of the role change what the functions count on.
+/// Fails if the functions depend on defaults of the role.
 #[tokio::test]
 async fn defaults_of_the_role_do_not_matter() {
     let (database, _pool) = super::fresh().await;
@@ -271,7 +271,7 @@ async fn defaults_of_the_role_do_not_matter() {
     }
 }
 
-/// Fails if a Unix socket is not a way to the server.
+/// Fails if the server cannot be reached through a Unix socket.
 #[tokio::test]
 async fn over_a_unix_socket() {
     let database = Postgres::shared().migrated();
@@ -280,7 +280,7 @@ async fn over_a_unix_socket() {
     works(&pool, "socket").await;
 }
 
-/// Fails if a sound server has findings, or if one that forgets has none.
+/// Fails if a sound server has findings, or if one without persistence has none.
 #[tokio::test]
 async fn checks() {
     let server = Postgres::durable();

@@ -1,4 +1,4 @@
-//! Calls with several keys wait for each other in no circle, whatever else goes on.
+//! Calls with several keys never deadlock, even beside calls of other kinds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ const KEYS: u64 = 8;
 const LENGTH: Duration = Duration::from_secs(10);
 const TTL: Duration = Duration::from_millis(150);
 
-/// Fails if calls of different kinds wait for each other in a circle.
+/// Fails if calls of different kinds deadlock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_kind_at_once() {
     let _room = room::enter();
@@ -36,8 +36,8 @@ async fn every_kind_at_once() {
                 while Instant::now() < until {
                     match call(&pool, &mut random).await {
                         Ok(()) => drop(served.fetch_add(1, Ordering::Relaxed)),
-                        // A busy machine may miss the shortest waits, and let a call wait for a
-                        // row that another call has. A circle would be counted before that.
+                        // A busy machine may miss the shortest waits, and let a call wait for
+                        // another call's row. A deadlock would be counted before that.
                         Err(LockError::Unavailable { source }) => {
                             assert!(["timeout", "55P03"].contains(&source.code()), "{source}");
                         }
@@ -82,7 +82,7 @@ async fn call(pool: &LockPool, random: &mut Random) -> Result<(), LockError> {
     request.run(async { tokio::time::sleep(stay).await }).await
 }
 
-/// The server's own count.
+/// Returns the server's own count of deadlocks.
 async fn deadlocks(database: &Database) -> i64 {
     let client = database.client().await;
     pools_ended(&client).await;
@@ -90,14 +90,14 @@ async fn deadlocks(database: &Database) -> i64 {
     client.query_one(count, &[]).await.expect("a count").get(0)
 }
 
-/// Takes the locks of these keys for a moment, in one call, or queues for them.
+/// Takes the locks of these keys for a moment in one call, or queues for them.
 const TAKE: &str = "SELECT count(*) FROM leasehold.take(gen_random_uuid(),
     array_fill('acquire'::text, ARRAY[cardinality($1::text[])]), $1,
     ARRAY(SELECT gen_random_uuid() FROM unnest($1)),
     array_fill(1, ARRAY[cardinality($1)]), array_fill(0, ARRAY[cardinality($1)]),
     array_fill(true, ARRAY[cardinality($1)]), array_fill('batch'::text, ARRAY[cardinality($1)]))";
 
-/// Fails if the order of the requests in a batch is that in which rows are locked.
+/// Fails if rows are locked in the order of the requests in a batch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn batches_in_any_order() {
     const CLIENTS: u32 = 4;

@@ -1,5 +1,5 @@
-//! Transactions that outlive the call that has verified them: the next call of the same process
-//! reads what they have committed, or they are not committed.
+//! Transactions that outlive the call that verified them. Either the next call of the same process
+//! reads their commits, or they do not commit.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio_postgres::{Client, Error, IsolationLevel, NoTls};
 
 use super::{LONG, connect, take};
 
-/// The next call has time to come in beside the transaction, if it may.
+/// Time for the next call to come in beside the transaction, if nothing prevents it.
 const LOOK: Duration = Duration::from_secs(1);
 
 const LEVELS: [IsolationLevel; 3] = [
@@ -21,8 +21,8 @@ const LEVELS: [IsolationLevel; 3] = [
     IsolationLevel::Serializable,
 ];
 
-/// A database with numbers, each of which is one more than the last, and no row in which two
-/// transactions meet.
+/// Creates a database for consecutive numbers, each in a separate row, so that no two transactions
+/// meet in a row.
 async fn numbers(server: &Postgres) -> (Database, LockPool, Client) {
     let database = server.migrated();
     let client = database.client().await;
@@ -53,7 +53,7 @@ async fn write(client: &Client, number: i64) -> Result<(), Error> {
     client.execute(write, &[&number]).await.map(drop)
 }
 
-/// Takes the lock for one call, and starts the next one. Both have waited, so that the process has a
+/// Takes the lock for one call, and starts the next one. Both have waited, so the process has a
 /// fence for each.
 async fn two_calls(
     database: &Database,
@@ -68,7 +68,7 @@ async fn two_calls(
     (first.await, tokio::spawn(next))
 }
 
-/// The whole of the next call: it may be refused, and must not read an old number.
+/// Runs the whole next call, which must not read an old number.
 async fn next_call(pool: LockPool, client: Client, level: IsolationLevel) {
     let guard = take(&pool, "numbers").await;
     let ended = async {
@@ -91,7 +91,7 @@ async fn none_is_lost(client: &Client, level: IsolationLevel) {
     );
 }
 
-/// Fails if a call commits beside a transaction that a dropped call of its process has left behind.
+/// Fails if a call commits beside a transaction that a dropped call of its process left behind.
 #[tokio::test]
 async fn a_transaction_of_a_dropped_call() {
     for level in LEVELS {
@@ -113,7 +113,7 @@ async fn a_transaction_of_a_dropped_call() {
     }
 }
 
-/// Fails if a call commits beside a prepared transaction of a call that has returned.
+/// Fails if a call commits beside a prepared transaction of a returned call.
 #[tokio::test]
 async fn a_prepared_transaction() {
     let settings = ["fsync=off", "max_prepared_transactions=4"];
@@ -137,7 +137,8 @@ async fn a_prepared_transaction() {
     }
 }
 
-/// Fails if a call commits before a `COMMIT` that is on its way when its call is dropped.
+/// Fails if a call commits before the `COMMIT` of an earlier call, dropped while its `COMMIT` was
+/// on the way.
 #[tokio::test]
 async fn a_commit_on_its_way() {
     for level in LEVELS {

@@ -1,5 +1,5 @@
 //! A transaction that has verified its lease commits before another holder gets the lock, or not at
-//! all, although leases end in the middle of transactions.
+//! all. Here leases end in the middle of transactions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -23,25 +23,25 @@ const TASKS: u32 = 4;
 const KEYS: u64 = 2;
 const LENGTH: Duration = Duration::from_secs(8);
 
-/// When a transaction asks `leasehold.verify`.
+/// Calls of `leasehold.verify` in a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verify {
     Never,
-    /// First or last, as it comes.
+    /// At its start or at its end, at random.
     Once,
 }
 
 #[derive(Debug, Default)]
 struct Counts {
     committed: AtomicI64,
-    /// Transactions that were rolled back because the lease was over.
+    /// Transactions rolled back because the lease was over.
     refused: AtomicI64,
-    /// Transactions that were committed after their lease had ended.
+    /// Transactions committed after the end of their lease.
     late: AtomicI64,
 }
 
 impl Counts {
-    /// Whether each of them has happened.
+    /// True if each of them has happened.
     fn all_happened(&self) -> bool {
         let counts = [&self.committed, &self.refused, &self.late];
         counts.iter().all(|count| 0 < count.load(Ordering::Relaxed))
@@ -64,7 +64,8 @@ async fn no_update_is_lost() {
     }
 }
 
-/// The same load without `verify`. Fails if the test above would see nothing lost in any case.
+/// The same load without `verify`. Fails if nothing is lost, because the test above would then
+/// prove nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_verify_updates_are_lost() {
     let (lost, counts) = load(Verify::Never, IsolationLevel::ReadCommitted).await;
@@ -72,7 +73,7 @@ async fn without_verify_updates_are_lost() {
     assert!(0 < lost, "{counts:?}");
 }
 
-/// How many of the committed additions are not in the sum.
+/// Returns the number of committed additions that are missing from the sum, and the counts.
 async fn load(verify: Verify, isolation: IsolationLevel) -> (i64, Counts) {
     let _room = room::enter();
     let mut random = Random::seeded("exact commits");
@@ -158,7 +159,7 @@ impl Task {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Reads, waits, and writes what it has read with one added.
+    /// Reads a value, waits, and writes the value plus one.
     async fn transaction(
         &mut self,
         client: &mut Client,

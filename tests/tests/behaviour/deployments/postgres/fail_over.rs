@@ -19,10 +19,10 @@ use super::{LONG, TTL, take, works};
 
 /// The name by which the primary knows its standby.
 const STANDBY: &str = "standby";
-/// Of a lease that a watchdog keeps, on a busy machine too.
+/// The ttl of a lease that a watchdog keeps, even on a busy machine.
 const KEPT: Duration = Duration::from_secs(8);
 
-/// Whether a commit waits for the standby.
+/// Replication mode. A synchronous commit waits for the standby.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Replication {
     Synchronous,
@@ -39,7 +39,7 @@ pub(super) struct Pair {
 
 impl Pair {
     pub(super) fn start(replication: Replication) -> Self {
-        // A standby looks for a primary that has come back at once, and not after five seconds.
+        // The standby tries a restarted primary again at once, and not after five seconds.
         let primary = Postgres::start_with(&["fsync=off", "wal_retrieve_retry_interval=100ms"]);
         let database = primary.migrated();
         let standby = primary.standby(STANDBY);
@@ -60,7 +60,7 @@ impl Pair {
         wait::connected(LockPool::builder().url(&*self.url)).await
     }
 
-    /// Waits until the standby has a commit of a load: a busy machine takes longer.
+    /// Waits until the standby has a commit of the load, which takes longer on a busy machine.
     pub(super) fn replicates(&self) {
         self.primary.wait_for(STANDBY);
         let standby = self.database.on(&self.standby).probe("lock:");
@@ -68,8 +68,7 @@ impl Pair {
         wait::until("a commit arrives", LONG, || standby.value(count) != "0");
     }
 
-    /// The standby misses what the primary does for a while; then the primary dies, and the standby
-    /// takes over.
+    /// Cuts the standby off for `misses`, kills the primary, and promotes the standby.
     pub(super) fn fail_over(&mut self, misses: Duration) {
         self.standby.pause();
         self.primary.cut_standbys_off();
@@ -80,8 +79,7 @@ impl Pair {
     }
 }
 
-/// Fails if a lock that was given is forgotten although the standby has it, or if a pool does not
-/// follow.
+/// Fails if a granted lock is forgotten although the standby has it, or if a pool does not follow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pools_follow_and_locks_stay() {
     let mut pair = Pair::start(Replication::Synchronous);
@@ -106,7 +104,7 @@ async fn pools_follow_and_locks_stay() {
     assert!(report.is_ready(), "{report}");
 }
 
-/// Fails if a pool waits for a primary that hangs, or goes back to it.
+/// Fails if a pool waits for a hanging primary, or goes back to it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_that_hangs_is_left() {
     let pair = Pair::start(Replication::Asynchronous);
@@ -114,7 +112,7 @@ async fn a_primary_that_hangs_is_left() {
     works(&pool, "before").await;
     pair.primary.pause();
     pair.standby.promote();
-    // Its address is accepted, and nothing answers there.
+    // The old address still accepts connections, but nothing answers there.
     works(&pool, "after").await;
     let new = pair.pool().await;
     let held = new.lock("held").ttl(KEPT).wait(LONG).watchdog();
@@ -125,8 +123,9 @@ async fn a_primary_that_hangs_is_left() {
     pair.primary.resume();
 }
 
-/// Fails if a lock from before a fail-over verifies, although the new primary has it: what its
-/// holder has read may be missing there. Fails too if a crash of the primary costs a holder that.
+/// Fails if a lock from before a fail-over verifies, even if the new primary has it: data that its
+/// holder has read may be missing there. Fails also if a lock no longer verifies after a mere crash
+/// of the primary.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_from_before_a_fail_over_does_not_verify() {
     let mut pair = Pair::start(Replication::Synchronous);
@@ -164,8 +163,8 @@ async fn verify(client: &impl GenericClient, guard: &LockGuard) -> Result<(), Er
     client.query(verify, &arguments).await.map(drop)
 }
 
-/// Fails if two transactions that have verified their locks have read the same, although the
-/// standby had missed the latest locks.
+/// Fails if two transactions with verified locks have read the same value, although the standby
+/// missed the latest locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn verified_commits_do_not_overlap() {
     for replication in [Replication::Asynchronous, Replication::Synchronous] {
@@ -180,7 +179,8 @@ async fn verified_commits_do_not_overlap() {
     }
 }
 
-/// The same without `verify`. Fails if the test above would see no overlap in any case.
+/// The same without `verify`. Fails if no commits overlap, because the test above would then prove
+/// nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_verify_commits_overlap() {
     for _ in 0..3 {
@@ -198,28 +198,28 @@ const TASKS: u32 = 8;
 const KEYS: u64 = 16;
 /// Longer than the fail-over, so that holders of forgotten locks go on beside new ones.
 const LEASE: Duration = Duration::from_secs(6);
-/// How long a section takes at most.
+/// Longest duration of a section.
 const SECTION: Duration = Duration::from_secs(4);
-/// What the standby misses.
+/// Time that the standby misses.
 const LAG: Duration = Duration::from_millis(1_200);
 const BEFORE: Duration = Duration::from_secs(4);
 const AFTER: Duration = Duration::from_secs(8);
 
-/// What the new primary has, and what the bodies saw.
+/// Data of the new primary, and observations of the bodies.
 #[derive(Debug)]
 struct Found {
     /// Commits before the fail-over, and after it.
     before: i64,
     after: i64,
-    /// Commits that have read what another one had read.
+    /// Commits that read the same value as another one.
     overlaps: i64,
-    /// Commits less the sum. Below zero, a commit has read what the new primary never had.
+    /// Commits minus the sum. Negative if a commit has read a value that the new primary never had.
     lost: i64,
-    /// How many bodies began while another one had a lease on the same key.
+    /// Bodies that began while another one had a lease on the same key.
     together: usize,
 }
 
-/// A section for each key: read, wait, write what was read and one more.
+/// Runs sections for each key, which read a value, wait, and write the value plus one.
 async fn load(replication: Replication, verifies: bool) -> Found {
     let _room = room::enter();
     let mut random = Random::seeded("fail-over");
@@ -280,7 +280,7 @@ async fn load(replication: Replication, verifies: bool) -> Found {
     }
 }
 
-/// Waits until there are more commits than `before`: a busy machine takes longer.
+/// Waits until there are more than `before` commits, which takes longer on a busy machine.
 pub(super) async fn commits_beyond(client: &Client, before: i64) {
     let count = "SELECT count(*) FROM commits";
     let more = async {
@@ -297,7 +297,7 @@ pub(super) async fn commits_beyond(client: &Client, before: i64) {
     wait::within("the new primary serves", LONG, more).await;
 }
 
-/// A client of the primary, as an application has one.
+/// Connects a client to the primary, as an application would.
 pub(super) async fn connected(url: &str) -> Option<Client> {
     let url = format!("{url}?target_session_attrs=read-write");
     let (client, connection) = tokio_postgres::connect(&url, NoTls).await.ok()?;
@@ -305,7 +305,7 @@ pub(super) async fn connected(url: &str) -> Option<Client> {
     Some(client)
 }
 
-/// The bodies that are inside, and until when their lease lasts.
+/// Running bodies with the ends of their leases, and the number of bodies that overlapped.
 #[derive(Debug, Default)]
 struct Bodies(std::sync::Mutex<(Vec<(u64, Instant)>, usize)>);
 
@@ -344,14 +344,14 @@ impl Task {
         while !over.load(Ordering::Relaxed) {
             let key = self.random.below(KEYS);
             let request = self.pool.lock(format!("counter:{key}")).ttl(LEASE);
-            // A call that gets none, or has no server, makes room for another.
+            // A call without a lock or a server makes room for another.
             let Ok(guard) = request.wait(Duration::from_millis(500)).acquire().await else {
                 continue;
             };
             let lease = self.bodies.enter(key, &guard);
             let takes = self.random.duration(SECTION);
             let section = self.section(&mut client, &guard, key, takes);
-            // No body outlives its lease here: what is shown is what a fail-over does.
+            // No body outlives its lease here, so that only the fail-over can cause overlaps.
             if tokio::time::timeout(guard.remaining(), section)
                 .await
                 .is_err()
@@ -359,12 +359,12 @@ impl Task {
                 client = None;
             }
             self.bodies.leave(key, lease);
-            // It may be gone with the primary.
+            // The lock may be gone with the primary.
             let _ = guard.release().await;
         }
     }
 
-    /// A failure leaves no client, and may leave the write done or not: the table says which.
+    /// A failure leaves no client. The write may be done or not, and only the table shows it.
     async fn section(
         &self,
         client: &mut Option<Client>,
@@ -378,7 +378,7 @@ impl Task {
             return;
         };
         tokio::time::sleep(takes).await;
-        // The primary may be another one by now, or none yet.
+        // By now there may be another primary, or none yet.
         while guard.check().is_ok() {
             if self.write(client, guard, number, seen).await {
                 return;
@@ -401,7 +401,7 @@ impl Task {
         client.as_mut()
     }
 
-    /// Whether the transaction has ended one way or the other; false if another try makes sense.
+    /// Returns true if the transaction has ended either way, and false if another try makes sense.
     async fn write(
         &self,
         client: &mut Option<Client>,
@@ -431,7 +431,8 @@ impl Task {
         if noted.is_err() {
             return false;
         }
-        // A commit without an answer may be one or none; a second could be one too many.
+        // A commit without an answer may have succeeded, and then a second one would be one too
+        // many.
         let _ = transaction.commit().await;
         true
     }

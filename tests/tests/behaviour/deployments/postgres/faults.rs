@@ -1,4 +1,4 @@
-//! The pool comes back by itself, with what it held, whatever the server has gone through.
+//! The pool recovers automatically from any fault of the server, and keeps its locks.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use leasehold_tests::wait;
 use super::{LONG, connect, fresh, works};
 
 const TTL: Duration = Holder::TTL;
-/// Of a lease that a watchdog keeps, on a busy machine too.
+/// The ttl of a lease that a watchdog keeps, even on a busy machine.
 const KEPT: Duration = Duration::from_secs(8);
 
-/// Ends every connection of a pool to the database; how many there were.
+/// Ends every connection of a pool to the database. Returns the number of ended connections.
 async fn end_connections(database: &Database) -> i64 {
     let client = database.client().await;
     let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%'";
@@ -26,7 +26,7 @@ async fn end_connections(database: &Database) -> i64 {
         .get(0)
 }
 
-/// Fails if a connection that has ended is kept, or if a call fails that has time to try again.
+/// Fails if an ended connection is kept, or if a call with time for another try fails.
 #[tokio::test]
 async fn ended_connections_are_replaced() {
     let (database, pool) = fresh().await;
@@ -51,7 +51,7 @@ async fn ended_connections_are_replaced() {
     kept.release().await.expect("still held");
 }
 
-/// Fails if the pool needs to be made anew after a crash of the server, or loses a lease by it.
+/// Fails if a new pool is needed after a crash of the server, or if a lease is lost by it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restarted_server_is_found_again() {
     let mut server = Postgres::start();
@@ -77,7 +77,8 @@ async fn a_restarted_server_is_found_again() {
     works(&pool, "up-again").await;
 }
 
-/// Fails if a stopped server blocks callers beyond their budget, or leaves what they gave up.
+/// Fails if a stopped server blocks callers beyond their budget, or keeps the locks of abandoned
+/// calls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stopped_server_costs_the_budget_and_no_more() {
     let server = Postgres::start();
@@ -98,13 +99,13 @@ async fn a_stopped_server_costs_the_budget_and_no_more() {
         let most = Duration::from_millis(850) + excuse.so_far();
         assert!(took < most, "{took:?}");
         works(&pool, &format!("after-{round}")).await;
-        // The ttl is far longer.
+        // The ttl is far longer than this limit.
         let gone = || !probe.exists("stopped");
         wait::until_async("nothing is left", Duration::from_secs(40), gone).await;
     }
 }
 
-/// Fails if a lease is given up because of a short stop, or believed in after a long one.
+/// Fails if a lease is given up because of a short stop, or still trusted after a long one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_and_stops() {
     let server = Postgres::start();
@@ -117,7 +118,7 @@ async fn leases_and_stops() {
         server.pause();
         tokio::time::sleep(TTL / 4).await;
         server.resume();
-        // Long enough that a lost lease would show.
+        // Long enough to reveal a lost lease.
         tokio::time::sleep(TTL * 2).await;
         if excuse.longest() < TTL / 10 {
             holder.leave("a short stop").await;
@@ -132,11 +133,11 @@ async fn leases_and_stops() {
     works(&pool, "long").await;
 }
 
-/// Fails if the table grows with every key that was ever locked, or if a held lock is swept away.
+/// Fails if the table grows with every key ever locked, or if a held lock is swept away.
 #[tokio::test]
 async fn idle_rows_are_removed() {
     let database = Postgres::shared().migrated();
-    // A sweep without an answer in time is not repeated for long.
+    // A sweep without a timely answer is not repeated for a long time.
     let pool = LockPool::builder().url(database.url()).io_timeout(LONG);
     let pool = wait::connected(pool.on_current_runtime()).await;
     let held = pool.lock("held").ttl(LONG * 3).acquire().await;
@@ -144,7 +145,7 @@ async fn idle_rows_are_removed() {
     let client = database.client().await;
     let insert = "INSERT INTO leasehold.locks (key, fence) SELECT 'idle:' || n, n FROM generate_series(1, 2500) n";
     client.batch_execute(insert).await.expect("an owner may");
-    // A sweep is due by then; it takes several, which follow each other at once.
+    // A sweep is due by then. It takes several sweeps, which follow each other at once.
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(31)).await;
     tokio::time::resume();

@@ -15,7 +15,7 @@ const CALLERS: u32 = 60;
 /// Longer than the engine itself waits for answers before it sends more.
 const APART: Duration = Duration::from_millis(25);
 
-/// Fails if each request is a call of its own where a server is slow: that keeps it slow.
+/// Fails if each request is a separate call on a slow server, which would keep it slow.
 #[tokio::test]
 async fn requests_share_calls_while_the_server_is_slow() {
     let server = Postgres::start();
@@ -32,8 +32,8 @@ async fn requests_share_calls_while_the_server_is_slow() {
     server.resume();
     callers.join_all().await;
     drop(pool);
-    // Asked in another database: these questions are not to be counted. The counts are certain to
-    // have a session's part once that has ended.
+    // Runs in another database, so that these queries are not counted. The counts are sure to
+    // include a session only after it has ended.
     let left = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'leasehold:%'";
     let ended = || server.ask(left) == "0";
     wait::until_async("all connections end", LONG, ended).await;
@@ -50,7 +50,7 @@ fn calls_that_pile_up_are_found() {
     fails_with("CallsPileUp", test);
 }
 
-/// Fails if a renewal that waits for calls under way waits for as long as those may take. Their
+/// Fails if a renewal that waits for pending calls waits as long as those may take. Their
 /// connection is silent, and the lease would end before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_does_not_wait_for_patient_calls() {
@@ -58,7 +58,7 @@ async fn a_renewal_does_not_wait_for_patient_calls() {
     let database = Postgres::shared().migrated();
     let proxy = Proxy::start_postgres(database.address());
     let pool = LockPool::builder().url(database.url_over(proxy.address()));
-    // An acquire gets a quarter of it for its answer.
+    // A quarter of it is the limit for the answer to an acquire.
     let pool = wait::connected(pool.io_timeout(LONG * 8)).await;
     let kept = pool.lock("kept").ttl(KEPT).watchdog().acquire().await;
     let kept = kept.expect("it is free");
@@ -67,7 +67,7 @@ async fn a_renewal_does_not_wait_for_patient_calls() {
     for call in ["first", "second"] {
         let pool = pool.clone();
         calls.spawn(async move { take(&pool, call).await });
-        // The engine sends what is asked within 20 ms together.
+        // The engine combines requests made within 20 ms.
         tokio::time::sleep(APART).await;
     }
     tokio::time::sleep(KEPT + Duration::from_secs(2)).await;

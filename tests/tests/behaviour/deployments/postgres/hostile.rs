@@ -1,5 +1,5 @@
-//! A role that may make functions and operators in `public`, as every role may up to PostgreSQL 14.
-//! Nothing of it runs with the rights of a pool or of a person.
+//! A role that may create functions and operators in `public`, as every role may up to PostgreSQL
+//! 14. None of them runs with the rights of a pool or of a person.
 
 use leasehold::postgres::SCHEMA;
 use leasehold::{LockError, LockPool, distributed_lock};
@@ -12,10 +12,10 @@ use super::{LONG, TTL, is_kept_from, take, works};
 
 const TRAPS: &str = include_str!("hostile.sql");
 
-/// More than one call takes.
+/// More requests than one call takes.
 const MANY: u32 = 70;
 
-/// Every function that may be called from outside.
+/// Every function that outside callers may call.
 const CALLS: [&str; 11] = [
     "leasehold.light('00000000-0000-0000-0000-000000000001')",
     "leasehold.take('00000000-0000-0000-0000-000000000001', '{acquire,join,renew}', '{a,b,a}', '{00000000-0000-0000-0000-00000000000a,00000000-0000-0000-0000-00000000000b,00000000-0000-0000-0000-00000000000a}', '{60000,60000,60000}', '{0,2,0}', '{true,true,false}', '{f,f,f}')",
@@ -35,7 +35,7 @@ async fn recorded(pool: &LockPool) -> Result<u32, LockError> {
     Ok(7)
 }
 
-/// A client that calls what it names.
+/// Returns a client with a safe `search_path`, which calls exactly the functions that it names.
 async fn safe_client(database: &Database) -> Client {
     let client = database.client().await;
     let path = "SET search_path = pg_catalog, pg_temp";
@@ -65,7 +65,7 @@ async fn nothing_ran(database: &Database) {
     assert!(!caught.get::<_, bool>(0), "a function of another role ran");
 }
 
-/// Works every kind of lock, and looks at them.
+/// Uses every kind of lock, and inspects them.
 async fn serves(pool: &LockPool, other: &LockPool) {
     works(pool, "alone").await;
     let mut calls = JoinSet::new();
@@ -96,8 +96,8 @@ async fn serves(pool: &LockPool, other: &LockPool) {
     assert!(report.is_ready(), "{report}");
 }
 
-/// Fails if a pool runs a function or an operator of another role: while it makes the tables, while
-/// it works locks, or while it looks at them.
+/// Fails if a pool runs a function or an operator of another role while it creates the tables, uses
+/// locks, or inspects them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_runs_nothing_of_another_role() {
     let pooler = PgBouncer::start(Postgres::shared(), &[]);
@@ -128,7 +128,7 @@ fn a_trusted_search_path_is_found() {
     rerun::fails_with("SearchPathTrusted", test);
 }
 
-/// Fails if a function runs one of another role for a person who calls it with another
+/// Fails if a function runs another role's function for a person who calls it with another
 /// `search_path`.
 #[tokio::test]
 async fn functions_run_nothing_of_another_role() {

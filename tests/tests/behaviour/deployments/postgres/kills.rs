@@ -25,18 +25,18 @@ const LONGEST: Duration = Duration::from_millis(200);
 const POOLS: u32 = 3;
 const TASKS: u32 = 4;
 const KEYS: u64 = 2;
-/// For how long sessions are ended before a server is killed, and after the fail-over.
+/// Time for which sessions are ended, before each kill of a server and after the fail-over.
 const ROUND: Duration = Duration::from_millis(2_500);
-/// The pause between the ends of two sessions, at most.
+/// Longest pause between the ends of two sessions.
 const PAUSE: Duration = Duration::from_millis(150);
-/// What the standby misses.
+/// Time that the standby misses.
 const LAG: Duration = Duration::from_millis(400);
-/// How often the primary is killed and started again.
+/// Number of kills and restarts of the primary.
 const RESTARTS: u32 = 2;
-/// One client in so many is gone in the middle of its transaction.
+/// One client in this many vanishes in the middle of its transaction.
 const MORTAL: u64 = 12;
 
-/// Ends a session of the tests' databases, be it a pool's or an application's.
+/// Ends a random session of the tests' databases, either a pool's or an application's.
 const END_A_SESSION: &str = "SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity WHERE datname LIKE 'test\\_%' ORDER BY random() LIMIT 1) s";
 
 /// Fails if an update is lost: a transaction read before another holder's commit and wrote after
@@ -60,7 +60,8 @@ async fn no_update_is_lost() {
     }
 }
 
-/// The same load without `verify`. Fails if the test above would see nothing lost in any case.
+/// The same load without `verify`. Fails if nothing is lost, because the test above would then
+/// prove nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_verify_updates_are_lost() {
     let found = load(Replication::Asynchronous, false).await;
@@ -68,23 +69,22 @@ async fn without_verify_updates_are_lost() {
     assert!(0 < found.overlaps || found.lost != 0, "{found:?}");
 }
 
-/// What the new primary has, and what clients and servers went through.
+/// Data of the new primary, and events of the clients and servers.
 #[derive(Debug)]
 struct Found {
     /// Commits before the fail-over that the new primary has, and commits after it.
     before: u64,
     after: u64,
-    /// Commits that have read what another one had read.
+    /// Commits that read the same value as another one.
     overlaps: i64,
-    /// Commits less the sum.
+    /// Commits minus the sum.
     lost: i64,
     /// Commits after the end of their lease.
     late: u64,
-    /// Transactions that were rolled back because the lease was over.
+    /// Transactions rolled back because the lease was over.
     refused: u64,
-    /// Clients that were gone in the middle of a transaction.
+    /// Clients that vanished in the middle of a transaction.
     clients: u64,
-    /// Sessions that were ended.
     sessions: u64,
 }
 
@@ -161,8 +161,8 @@ async fn load(replication: Replication, verifies: bool) -> Found {
     }
 }
 
-/// Ends sessions, kills the primary and starts it again, and lets the standby take over. Returns
-/// how many commits the new primary had then, and how many sessions were ended.
+/// Ends sessions, kills and restarts the primary, and lets the standby take over. Returns the
+/// number of commits that the new primary had then, and the number of ended sessions.
 fn strike(mut pair: Pair, mut random: Random) -> (Pair, u64, u64) {
     let mut sessions = 0;
     for _ in 0..RESTARTS {
@@ -214,7 +214,7 @@ impl Task {
             let key = self.random.below(KEYS);
             let request = self.pool.lock(format!("counter:{key}")).ttl(TTL);
             let request = request.wait(Duration::from_millis(500));
-            // A call that gets no lock, or has no server, makes room for another.
+            // A call without a lock or a server makes room for another.
             let is_of_use = match request.acquire().await {
                 Ok(guard) => self.add(&mut client, &guard, key).await,
                 Err(_) => true,
@@ -232,11 +232,11 @@ impl Task {
         connected
     }
 
-    /// Whether the client is of use any more.
+    /// Returns true if the client can be used again.
     async fn add(&mut self, client: &mut Client, guard: &LockGuard, key: u64) -> bool {
         let dies = (self.random.below(MORTAL) == 0).then(|| self.random.duration(LONGEST));
         let transaction = self.transaction(client, guard, key);
-        // The rest live on.
+        // The other clients live on.
         let lives = dies.unwrap_or(Duration::MAX);
         let Ok(ended) = timeout(lives, transaction).await else {
             self.counts.clients.fetch_add(1, Ordering::Relaxed);
@@ -254,13 +254,13 @@ impl Task {
                 self.counts
                     .refused
                     .fetch_add(u64::from(refused), Ordering::Relaxed);
-                // A commit without an answer may be one or none: the table says which.
+                // A commit without an answer may have succeeded or not. Only the table shows it.
                 refused
             }
         }
     }
 
-    /// Reads, waits, and writes what it has read with one added.
+    /// Reads a value, waits, and writes the value plus one.
     async fn transaction(
         &mut self,
         client: &mut Client,
@@ -271,7 +271,7 @@ impl Task {
         let isolation = match self.random.below(3) {
             0 if self.verifies => IsolationLevel::RepeatableRead,
             1 if self.verifies => IsolationLevel::Serializable,
-            // Above it the database itself refuses lost updates.
+            // At higher levels the database itself refuses lost updates.
             _ => IsolationLevel::ReadCommitted,
         };
         let builder = client.build_transaction().isolation_level(isolation);

@@ -1,4 +1,4 @@
-//! Whichever runtime hears of the server's answers, all calls are told, as on Redis.
+//! All calls get their answers, no matter which runtime reads them, as on Redis.
 
 use std::time::Instant;
 
@@ -18,11 +18,11 @@ fn database() -> Database {
     Postgres::shared().migrated()
 }
 
-/// Fails if callers of one runtime wait for another that hears of answers, when all its workers are
+/// Fails if callers of one runtime wait while all workers of the runtime that reads the answers are
 /// blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_call_waits_for_a_runtime_that_is_blocked() {
-    /// A server that gets no processor may take a second.
+    /// A server without a free processor may take a second.
     const SLOW: Duration = Duration::from_secs(3);
     let database = database();
     let pool = pool_at(&database.url()).await;
@@ -36,21 +36,21 @@ fn runtimes_at_once_share_a_pool() {
     runtimes_at_once(&small().block_on(pool_at(&database.url())));
 }
 
-/// Fails if calls need a runtime to be told.
+/// Fails if calls need a runtime to get their answers.
 #[test]
 fn threads_without_a_runtime_are_told() {
     let database = database();
     calls_without_a_runtime(&small().block_on(pool_at(&database.url())));
 }
 
-/// Fails if calls need a runtime that can hear of sockets.
+/// Fails if calls need a runtime with an I/O driver.
 #[test]
 fn a_runtime_without_sockets_will_do() {
     let database = database();
     calls_without_sockets(&small().block_on(pool_at(&database.url())));
 }
 
-/// Ends the session of the pool, and waits for that. Returns which one it was.
+/// Ends the session of the pool, and waits until it is gone. Returns its process id.
 fn end_session(probe: &PostgresProbe) -> String {
     let pid = probe.value(SESSION);
     let ended = probe.value(&format!("SELECT pg_terminate_backend({pid})"));
@@ -60,17 +60,18 @@ fn end_session(probe: &PostgresProbe) -> String {
     pid
 }
 
-/// Fails if the pool does not notice that its connection has ended before it is asked something.
+/// Fails if the pool does not notice the end of its connection before its next request.
 #[test]
 fn an_ended_connection_is_replaced_at_once() {
-    /// Long before the pool shows that its connection works, 10 s after the last time or later.
+    /// Long before the pool next shows that its connection works. That is at least 10 s after the
+    /// last time.
     const SOON: Duration = Duration::from_secs(8);
     let database = database();
     let probe = database.probe("lock:");
     let runtime = small();
     let pool = runtime.block_on(pool_at(&database.url()));
     runtime.block_on(works(&pool, "key"));
-    // The machine may stand still once.
+    // The machine may stall once.
     let late = (0..2).all(|_| {
         let ended = end_session(&probe);
         let replaced = wait::try_until_async(SOON, || {
@@ -84,17 +85,17 @@ fn an_ended_connection_is_replaced_at_once() {
     assert!(!late, "each time");
 }
 
-/// Fails if a call waits for the end of a silence where its connection has ended while its runtime
+/// Fails if a call waits for the end of a silence although its connection ended while its runtime
 /// was idle.
 #[test]
 fn an_end_that_was_not_heard_holds_up_no_call() {
-    /// The pool would take a silence of 40 s for an end.
+    /// The pool takes a silence of 40 s for the end of a connection.
     const SOON: Duration = Duration::from_secs(5);
     let database = database();
     let probe = database.probe("lock:");
     let runtime = small();
     let pool = runtime.block_on(pool_at(&database.url()));
-    // From now on that runtime hears, and does nothing more.
+    // From now on that runtime reads the answers, and does nothing more.
     runtime.block_on(works(&pool, "key"));
     end_session(&probe);
     let (asked, excuse) = (Instant::now(), Excuse::begin());

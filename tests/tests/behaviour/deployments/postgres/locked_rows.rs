@@ -1,4 +1,4 @@
-//! Rows that somebody else has locked cost their own key its lease, and no other key.
+//! A row locked by somebody else costs only its own key the lease.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use leasehold_tests::{rerun::fails_with, wait};
 
 use super::{LONG, connect, fresh, take};
 
-/// Of leases that a watchdog keeps while a row is locked.
+/// The ttl of leases that a watchdog keeps while a row is locked.
 const TTL: Duration = Duration::from_secs(2);
 const KEYS: u32 = 20;
-/// Fails if rows that a person has locked in a session cost other keys their leases, or keep new
-/// locks from being taken and released.
+/// Fails if rows locked in a person's session cost other keys their leases, or block the acquiring
+/// and releasing of new locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locked_rows_cost_no_other_lease() {
     let database = Postgres::shared().migrated();
     let pool = connect(&database).await;
-    // Every second row is locked, so that renewals of both kinds leave together. Calls that wait for
-    // each locked row in turn take longer than a lease lasts.
+    // Every second row is locked, so that renewals of both kinds are sent together. Calls that wait
+    // for each locked row in turn take longer than a lease lasts.
     let (mut held, mut kept) = (Vec::new(), Vec::new());
     for (number, guard) in hold_all(&pool).await.into_iter().enumerate() {
         if number % 2 == 0 {
@@ -35,7 +35,7 @@ async fn locked_rows_cost_no_other_lease() {
     let lost = held.iter().map(LockGuard::lost);
     let lost = futures_util::future::join_all(lost);
     wait::within("their own leases end", LONG, lost).await;
-    // Longer than the leases, and past the time in which calls leave out locked rows.
+    // Longer than the leases, and longer than calls leave out locked rows.
     let ends = tokio::time::Instant::now() + TTL * 2;
     let mut taken = 0;
     while tokio::time::Instant::now() < ends {
@@ -54,7 +54,7 @@ async fn locked_rows_cost_no_other_lease() {
     take(&pool, "held-0").await.release().await.expect("free");
 }
 
-/// Fails if one call of a function needs all of its rows.
+/// Fails if a call of a function needs all of its rows.
 #[tokio::test]
 async fn a_call_leaves_locked_rows_out() {
     let (database, pool) = fresh().await;
@@ -80,7 +80,7 @@ async fn a_call_leaves_locked_rows_out() {
     drop(held);
 }
 
-/// All at once, so that their renewals leave together.
+/// Takes all locks at once, so that their renewals are sent together.
 async fn hold_all(pool: &LockPool) -> Vec<LockGuard> {
     let taking = (0..KEYS).map(|number| {
         let lock = pool.lock(format!("held-{number}")).ttl(TTL).wait(LONG);
@@ -90,7 +90,7 @@ async fn hold_all(pool: &LockPool) -> Vec<LockGuard> {
     taken.expect("they are free")
 }
 
-/// Fails if the first test does not see that locked rows fail all that is asked beside them.
+/// Fails if the first test does not detect locked rows that fail all requests beside them.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn rows_that_fail_all_are_found() {

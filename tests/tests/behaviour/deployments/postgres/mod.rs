@@ -33,14 +33,14 @@ mod processes;
 mod tls;
 mod verifying;
 
-/// Outlasts a test, on a busy machine too.
+/// Outlasts a test, even on a busy machine.
 const TTL: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(60);
 
-/// The sessions that show that they hear, in the database that is asked.
+/// The sessions that show that they listen, in the queried database.
 const BEACONS: &str = "leasehold.beacons l JOIN pg_stat_activity a ON a.pid = l.pid AND a.backend_start = l.began WHERE true";
 
-/// Claims last an hour, and no process that waits is forgotten.
+/// Makes claims last an hour, and keeps every waiting process in its queue.
 const WITHOUT_HASTE: &str = "
     CREATE FUNCTION public.stays_handed() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN NEW.expires_at := clock_timestamp() + interval '1 hour'; RETURN NEW; END $$;
@@ -55,13 +55,13 @@ async fn connect(database: &Database) -> LockPool {
     wait::connected(LockPool::builder().url(database.url())).await
 }
 
-/// A pool that gives the server time to answer, for a test of no time-out.
+/// Returns a pool that gives the server time to answer, for tests in which time-outs play no part.
 async fn patient(database: &Database) -> LockPool {
     let pool = LockPool::builder().url(database.url()).io_timeout(LONG);
     wait::connected(pool).await
 }
 
-/// A fresh database with the tables, and a patient pool on it.
+/// Returns a fresh database with the tables, and a patient pool on it.
 async fn fresh() -> (Database, LockPool) {
     let database = Postgres::shared().migrated();
     let pool = patient(&database).await;
@@ -73,14 +73,14 @@ async fn take(pool: &LockPool, key: &str) -> LockGuard {
     acquired.unwrap_or_else(|error| panic!("{key}: {error}"))
 }
 
-/// Takes and releases a lock; the pool may need a moment to come back.
+/// Takes and releases a lock. The pool may need a moment to reconnect.
 async fn works(pool: &LockPool, key: &str) {
     let released = take(pool, key).await.release().await;
     released.unwrap_or_else(|error| panic!("{key}: {error}"));
 }
 
-/// Fails unless the lock is refused. A server that gets no processor answers late, and is asked
-/// again.
+/// Fails unless the lock is refused. Tries again if the server has no free processor and answers
+/// late.
 async fn is_kept_from(pool: &LockPool, key: &str) {
     let refused = async {
         loop {
@@ -95,21 +95,21 @@ async fn is_kept_from(pool: &LockPool, key: &str) {
     assert!(matches!(error, LockError::Contended { .. }), "{error}");
 }
 
-/// Lets processes be as late for their turns as a busy machine makes them.
+/// Lets processes be as late for their turns as on a busy machine.
 async fn without_haste(database: &Database) {
     let made = database.client().await.batch_execute(WITHOUT_HASTE).await;
     made.expect("an owner may");
 }
 
-/// Waits until so many processes have a place in the queue of the key.
+/// Waits until `many` processes have a place in the queue of the key.
 async fn queued(probe: &PostgresProbe, key: &str, many: u32) {
     let count = format!("SELECT count(*) FROM leasehold.waiters WHERE key = 'lock:{key}'");
     let queue = || probe.value(&count) == many.to_string();
     wait::until_async("they queue", LONG, queue).await;
 }
 
-/// Waits until the sessions of all pools have ended. The server's counts are certain to have a
-/// session's part once that has ended.
+/// Waits until the sessions of all pools have ended. The server's counts are sure to include a
+/// session only after it has ended.
 async fn pools_ended(client: &Client) {
     let left = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%'";
     let ended = async {
@@ -126,7 +126,7 @@ async fn pools_ended(client: &Client) {
     wait::within("all connections end", LONG, ended).await;
 }
 
-/// How many sessions of pools show that they hear, in the database of the probe.
+/// Returns the number of pool sessions that show that they listen, in the database of the probe.
 fn lit(probe: &PostgresProbe) -> u32 {
     let beacons = format!("SELECT count(*) FROM {BEACONS}");
     probe.value(&beacons).parse().expect("a number")

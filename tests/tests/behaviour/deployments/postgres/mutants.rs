@@ -1,4 +1,4 @@
-//! Bugs in the SQL, each found by the test that is there for it.
+//! Bugs in the SQL, each detected by the test for it.
 
 use leasehold_tests::postgres::mutants::fails_with;
 
@@ -6,7 +6,7 @@ const CONFORMANCE: &str = "store::conformance::postgres";
 
 const BATCHES: &str = "batches::a_batch_ends_as_its_requests_alone";
 
-/// A test of this folder.
+/// Returns the name of a test in this folder.
 fn of(test: &str) -> String {
     format!("deployments::postgres::{test}")
 }

@@ -1,4 +1,4 @@
-//! Roles with few rights in the database of the locks: what they cannot hold up, forge or free.
+//! Roles with few rights in the database of the locks can neither block nor forge nor free a lock.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ use tokio_postgres::{Client, Error};
 use super::beacons::{cut_off, prolong};
 use super::{LONG, TTL, fresh, take, works};
 
-/// A fence far beyond the clock.
+/// Error code for a fence far beyond the clock.
 const OUT_OF_RANGE: &str = "22023";
 
 const HOUR: i64 = 3_600_000_000;
@@ -35,7 +35,7 @@ const FOREIGN: [&str; 13] = [
     "SELECT leasehold.adopt(gen_random_uuid(), 'a', gen_random_uuid(), gen_random_uuid(), 9, 'f')",
 ];
 
-/// A session of a new role with these rights. `<role>` stands for its name.
+/// Returns a session of a new role with these rights. `<role>` stands for the role's name.
 async fn neighbour(database: &Database, rights: &str) -> Client {
     let client = database.client().await;
     let name = "SELECT current_database()::text";
@@ -56,7 +56,7 @@ fn code(ended: Result<(), Error>) -> String {
     error.code().map_or("", SqlState::code).to_owned()
 }
 
-/// Takes the advisory locks that another session has, and those that earlier versions took.
+/// Takes the advisory locks that another session holds, and those that earlier versions took.
 async fn take_advisory_locks(neighbour: &Client) {
     let seen = "SELECT pg_try_advisory_lock_shared(((l.classid::bigint << 32) | l.objid::bigint)) \
         FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1";
@@ -68,7 +68,7 @@ async fn take_advisory_locks(neighbour: &Client) {
     }
 }
 
-/// Fails if a role that may only connect holds up a sweep, a migration or a beacon.
+/// Fails if a role with only the right to connect holds up a sweep, a migration or a beacon.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_role_that_may_connect_holds_nothing_up() {
     let empty = Postgres::shared().database();
@@ -115,7 +115,7 @@ async fn a_role_that_may_connect_holds_nothing_up() {
 #[tokio::test]
 async fn a_session_of_another_role_keeps_no_beacon_lit() {
     let (database, _pool) = fresh().await;
-    // As a pool's role: it may not read when the sessions of other roles began.
+    // Like a pool's role, it may not read the start times of other roles' sessions.
     let rights =
         "GRANT USAGE ON SCHEMA leasehold TO <role>; GRANT SELECT ON leasehold.beacons TO <role>";
     let role = neighbour(&database, rights).await;
@@ -140,7 +140,8 @@ fn micros() -> i64 {
     i64::try_from(now.expect("after 1970").as_micros()).expect("a fence fits a bigint")
 }
 
-/// Fails if a role with USAGE can refuse a key for longer than an hour, or can do what a pool does.
+/// Fails if a role with USAGE can block a key for longer than an hour, or can do the work of a
+/// pool.
 #[tokio::test]
 async fn a_role_with_usage_spoils_no_key() {
     let (database, pool) = fresh().await;
@@ -163,7 +164,7 @@ async fn a_role_with_usage_spoils_no_key() {
     }
     let held = guard(&client, "lock:spoilt", fence).await;
     held.expect("the fence of a held lock");
-    // Within the hour it refuses holders, until the clock has passed this fence.
+    // Within the hour it blocks holders, until the clock has passed this fence.
     let ahead = guard(&hostile, "lock:spoilt", micros() + HOUR / 2).await;
     ahead.expect("as far as clocks may differ");
     assert_eq!(

@@ -12,7 +12,7 @@ use leasehold_tests::wait;
 
 use super::{LONG, TTL, patient, works};
 
-/// What pools have where they are not told otherwise.
+/// The default `io_timeout` of a pool.
 const IO_TIMEOUT: Duration = Duration::from_secs(1);
 
 async fn behind_a_proxy(io_timeout: Duration) -> (Database, Proxy, LockPool) {
@@ -23,8 +23,8 @@ async fn behind_a_proxy(io_timeout: Duration) -> (Database, Proxy, LockPool) {
     (database, proxy, wait::connected(pool).await)
 }
 
-/// Takes and releases a lock, and loses the answer to `verb`. An answer that comes late is given up
-/// by the pool before it can be lost: then once more.
+/// Takes and releases a lock, and loses the answer to `verb`. The pool may give up on a late answer
+/// before it is lost. Then the next try begins.
 async fn loses(proxy: &Proxy, pool: &LockPool, verb: &str, after: After) {
     let key = format!("lost-{verb}");
     let before = proxy.counts().lost;
@@ -38,7 +38,7 @@ async fn loses(proxy: &Proxy, pool: &LockPool, verb: &str, after: After) {
         };
         let guard = request.acquire().await;
         let guard = guard.unwrap_or_else(|error| panic!("{after:?}, {verb}: {error}"));
-        // A release whose answer was lost may say that it found nothing.
+        // A release with a lost answer may report that it found nothing.
         let _ = guard.release().await;
         let lost = || before < proxy.counts().lost;
         if wait::try_until(Duration::from_secs(2), lost).is_some() {
@@ -48,7 +48,8 @@ async fn loses(proxy: &Proxy, pool: &LockPool, verb: &str, after: After) {
     panic!("{after:?}, {verb}: no answer was lost");
 }
 
-/// Fails if a call whose answer was lost is refused because of its own lock, or leaves that behind.
+/// Fails if a call whose answer was lost is refused because of its own lock, or leaves that lock
+/// behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_answer_is_asked_for_again() {
     for after in [After::Cut, After::Silence, After::Error("40P01 deadlock")] {
@@ -57,13 +58,13 @@ async fn a_lost_answer_is_asked_for_again() {
         for verb in ["acquire", "release", "join"] {
             loses(&proxy, &pool, verb, after).await;
             let gone = || !probe.exists(&format!("lost-{verb}"));
-            // The ttl is longer.
+            // The ttl is longer than this limit.
             wait::until_async("nothing is left", Duration::from_secs(40), gone).await;
         }
     }
 }
 
-/// Fails if a call blocks beyond its budget in a black hole, or if what it gave up stays.
+/// Fails if a call blocks beyond its budget in a black hole, or if its abandoned lock stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_black_hole_costs_the_budget_and_no_more() {
     for mode in [Mode::BlackHole, Mode::SwallowReplies, Mode::SwallowRequests] {
@@ -86,7 +87,8 @@ async fn a_black_hole_costs_the_budget_and_no_more() {
     }
 }
 
-/// Fails if a lease is given up by a short fault of the network, or believed in after a long one.
+/// Fails if a lease is given up because of a short network fault, or still trusted after a long
+/// one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_and_faults() {
     // Each holder has one try for its lock.
@@ -111,7 +113,8 @@ async fn leases_and_faults() {
     works(&pool, "long").await;
 }
 
-/// Fails if a lost message costs more than a look, or is waited for in vain.
+/// Fails if a lost message costs more than the time until the next look, or if the pool waits for
+/// it in vain.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_messages_cost_a_look() {
     let (database, proxy, pool) = behind_a_proxy(LONG).await;

@@ -1,4 +1,5 @@
-//! Transactions that outlive the call that verified the lock: no other call gets it before they end.
+//! If a transaction outlives the call that verified the lock, no other call gets the lock before
+//! the transaction ends.
 
 use std::pin::Pin;
 
@@ -11,7 +12,7 @@ use tokio_postgres::IsolationLevel;
 use super::verifying::{begin, code, fence, verify};
 use super::{LONG, TTL, fresh, patient, queued, take};
 
-/// How the call that verified the lock ends.
+/// End of the call that verified the lock.
 #[derive(Debug, Clone, Copy)]
 enum Ends {
     Dropped,
@@ -20,8 +21,8 @@ enum Ends {
 
 type Next = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>>>>;
 
-/// One call has the lock, and another of the same pool waits. The first one got it while the second
-/// waited, so it has fences in reserve for it.
+/// Returns a call with the lock, and a waiting call of the same pool. The first one got the lock
+/// while the second waited, so it has fences in reserve for the second.
 async fn two_calls(database: &Database, pool: &LockPool, key: &'static str) -> (LockGuard, Next) {
     let other = patient(database).await;
     let before = take(&other, key).await;
@@ -34,7 +35,7 @@ async fn two_calls(database: &Database, pool: &LockPool, key: &'static str) -> (
     (first.expect("it is free"), next)
 }
 
-/// Fails if a call of the same pool gets the lock of a call that has gone, and both commit.
+/// Fails if a call gets the lock of an ended call of the same pool, and both commit.
 #[tokio::test]
 async fn the_next_call_of_the_process_waits_for_the_commit() {
     for ends in [Ends::Dropped, Ends::Released] {
@@ -48,7 +49,7 @@ async fn the_next_call_of_the_process_waits_for_the_commit() {
     }
 }
 
-/// Two calls of one pool each add one to a counter. The first is gone before its commit.
+/// Lets two calls of one pool each add one to a counter. The first call ends before its commit.
 async fn counts_both(ends: Ends, isolation: IsolationLevel) {
     let (database, pool) = fresh().await;
     let mut client = database.client().await;
@@ -83,7 +84,8 @@ async fn counts_both(ends: Ends, isolation: IsolationLevel) {
     assert_eq!(count, 1, "{ends:?}, {isolation:?}");
 }
 
-/// Fails if a handle that outlives its call shows a fence that verifies beside the next call's.
+/// Fails if a handle that outlives its call shows a fence that verifies beside that of the next
+/// call.
 #[tokio::test]
 async fn a_fence_that_is_read_too_late_is_withheld() {
     let (database, pool) = fresh().await;
@@ -95,7 +97,7 @@ async fn a_fence_that_is_read_too_late_is_withheld() {
     let next = next.expect("the lock is handed over");
     let late = handle.fence();
     assert!(late.is_none(), "{late:?} was handed over to {next:?}");
-    // A fence that was read stays readable, and ends with its call.
+    // Once read, a fence stays readable, and ends with its call.
     let (handle, read) = (next.handle(), fence(&next));
     next.release().await.expect("still held");
     let again = handle.fence().expect("it was read").as_i64();
@@ -104,7 +106,7 @@ async fn a_fence_that_is_read_too_late_is_withheld() {
     assert_eq!(code(verify(&transaction, &key, read).await), LEASE_OVER);
 }
 
-/// Fails if a process adopts a lock while a transaction of the process before is under way.
+/// Fails if a process adopts a lock while a transaction of the previous process is open.
 #[tokio::test]
 async fn an_adopter_waits_for_the_commit() {
     let (database, pool) = fresh().await;
@@ -135,7 +137,8 @@ async fn an_adopter_waits_for_the_commit() {
     adopted.release().await.expect("still held");
 }
 
-/// Fails if the tests of this file do not see that the process hands on what a transaction holds.
+/// Fails if the tests of this file do not detect a process that hands on a lock held by a
+/// transaction.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_pin_that_is_not_minded_is_found() {

@@ -1,4 +1,4 @@
-//! A lock that only transactions keep from every call: it is shown with their sessions.
+//! A lock that only transactions keep from every call is shown with their sessions.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use tokio_postgres::Client;
 use super::verifying::fence;
 use super::{LONG, TTL, fresh, patient, take, works};
 
-/// Ends during a test, and not before a transaction has verified the lock.
+/// Ends during a test, but not before a transaction has verified the lock.
 const SHORT: Duration = Duration::from_secs(5);
 
-/// In a transaction: what verifies then is a subtransaction.
+/// Begins a subtransaction, which then verifies the lock.
 const SAVEPOINT: &str = "SAVEPOINT a;";
 
 /// Begins a transaction that verifies the lock.
@@ -26,7 +26,7 @@ async fn verified(database: &Database, guard: &LockGuard, savepoint: &str) -> Cl
     client
 }
 
-/// Begins transactions that verify the lock `k`, which is released then.
+/// Begins transactions that verify the lock `k`, and then releases the lock.
 async fn pin(database: &Database, pool: &LockPool, number: usize, savepoint: &str) -> Vec<Client> {
     let guard = take(pool, "k").await;
     let mut clients = Vec::new();
@@ -43,7 +43,7 @@ async fn pid(client: &Client) -> u32 {
     pid.unsigned_abs()
 }
 
-/// The look at `k` that shows a pin.
+/// Inspects `k`, which must be pinned.
 async fn pinned(pool: &LockPool) -> LockInfo {
     let mut lock = pool.inspect("k").await.expect("it answers");
     // A release may still be on its way.
@@ -67,7 +67,7 @@ async fn refusal(pool: &LockPool) -> LockError {
     refused.map(drop).expect_err("it is pinned")
 }
 
-/// Fails if a lock that is refused to every call is shown as free, or without the session to end.
+/// Fails if a lock that no call can get is shown as free, or without the session to end.
 #[tokio::test]
 async fn a_pinned_lock_is_shown() {
     for (number, savepoint) in [(1, ""), (1, SAVEPOINT), (2, SAVEPOINT)] {
@@ -142,8 +142,8 @@ async fn a_prepared_transaction_is_shown() {
     }
 }
 
-/// Fails if a pin is shown, refused or checked only where its holder has released the lock: one
-/// that is dead never does.
+/// Fails if a pin is shown, refused or checked only after its holder has released the lock. A dead
+/// holder never does.
 #[tokio::test]
 async fn a_pin_of_a_lease_that_has_ended_is_shown() {
     let (database, pool) = fresh().await;
@@ -164,7 +164,7 @@ async fn a_pin_of_a_lease_that_has_ended_is_shown() {
     works(&other, "k").await;
 }
 
-/// Fails if a pin is not shown where the lock was handed to a process, which cannot take it.
+/// Fails if a pin is not shown after the lock was handed to a process, which cannot take it.
 #[tokio::test]
 async fn a_pin_of_a_lock_that_was_handed_on_is_shown() {
     let (database, pool) = fresh().await;

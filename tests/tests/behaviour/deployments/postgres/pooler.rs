@@ -23,7 +23,7 @@ fn listening(database: &Database) -> String {
     format!("&listen={url}")
 }
 
-/// Fails if a pooler is found out by the first lock, or by one that two calls have.
+/// Fails if a pooler is detected only by the first lock, or by a lock that two calls hold.
 #[tokio::test]
 async fn a_pooler_that_is_not_told_of_is_refused() {
     let (database, _pool) = fresh().await;
@@ -36,8 +36,8 @@ async fn a_pooler_that_is_not_told_of_is_refused() {
     }
 }
 
-/// Fails if a server that is away behind its pooler ends a call that waits for it, or if the error
-/// advises what the URL has already.
+/// Fails if a call that waits for the server behind its pooler ends because that server is away.
+/// Fails also if the error advises an option that the URL already has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_away_is_waited_for() {
     let mut server = Postgres::start();
@@ -60,12 +60,12 @@ async fn a_server_that_is_away_is_waited_for() {
     guard.release().await.expect("still held");
 }
 
-/// Fails if calls overlap, or if one fails, where ten pools share two sessions.
+/// Fails if calls overlap, or if one fails, while ten pools share two sessions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_kind_of_lock() {
     const POOLS: u32 = 10;
     const TIMES: u32 = 12;
-    /// Of a lease that a watchdog keeps, on a busy machine too.
+    /// The ttl of a lease that a watchdog keeps, even on a busy machine.
     const KEPT: Duration = Duration::from_secs(8);
     let (database, direct) = fresh().await;
     let pooler = PgBouncer::start(Postgres::shared(), &[]);
@@ -117,7 +117,7 @@ async fn without_messages_processes_are_served_in_order() {
     let (held, probe) = (take(&direct, "order").await, database.probe("lock:"));
     let mut pools = Vec::new();
     for number in 0..3 {
-        // Each of them is another way not to hear.
+        // Each of them is another way not to listen.
         pools.push(match number {
             0 => pooled(&pooler, &database, "").await,
             1 => pooled(&pooler, &database, "&listen=off").await,
@@ -158,7 +158,7 @@ async fn without_messages_processes_are_served_in_order() {
     );
 }
 
-/// Ends the three sessions that listen, and waits until there are three new ones.
+/// Ends the three listening sessions, and waits for three new ones.
 async fn replace_listeners(probe: &PostgresProbe, direct: &LockPool) {
     let old = format!("SELECT string_agg(l.pid::text, ', ') FROM {BEACONS}");
     let old = probe.value(&old);
@@ -167,15 +167,15 @@ async fn replace_listeners(probe: &PostgresProbe, direct: &LockPool) {
     let new = format!("SELECT count(*) FROM {BEACONS} AND l.pid NOT IN ({old})");
     let replaced = async {
         while probe.value(&new) != "3" {
-            // The direct pool connects when it is asked.
+            // The direct pool connects only for a request.
             works(direct, "asked").await;
         }
     };
     wait::within("all listen again", LONG, replaced).await;
 }
 
-/// Fails if a pool with a connection of its own to listen on is not told, or if it is not told any
-/// more once that connection was replaced.
+/// Fails if a pool with a separate listening connection is not notified, or is no longer notified
+/// after that connection was replaced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_connection_hears_of_turns() {
     let (database, direct) = fresh().await;
@@ -186,7 +186,7 @@ async fn a_second_connection_hears_of_turns() {
     let report = one.check().await.expect("the server answers");
     assert_eq!(report.find("turns"), None, "{report}");
     let probe = database.probe("lock:");
-    // The direct pool of `fresh` has one, too.
+    // The direct pool of `fresh` listens too.
     let all = || lit(&probe) == 3;
     wait::until_async("both listen", LONG, all).await;
     for replaced in [false, true] {

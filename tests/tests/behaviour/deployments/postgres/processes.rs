@@ -1,4 +1,4 @@
-//! Processes that share a database: one at a time, in order, and past those that are gone.
+//! Processes that share a database take turns in order, and pass over dead processes.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::{LONG, TTL, fresh, patient, queued, take, without_haste, works};
 
-/// For so long the store keeps a key for a process that it was handed to.
+/// Time for which the store reserves a key for the process to which it was handed.
 const CLAIM: Duration = Duration::from_secs(1);
 
 fn job(url: String, key: &str, ttl: Duration, scenario: Scenario) -> Job {
@@ -29,8 +29,8 @@ fn spawn(job: &Job) -> Worker {
     Worker::spawn(env!("CARGO_BIN_EXE_worker"), job)
 }
 
-/// Waits until the worker has connected. A busy machine may miss the time for that: then another
-/// one takes its place.
+/// Waits until the worker has connected. If a busy machine misses the time limit, another worker
+/// takes its place.
 fn connected(mut worker: Worker, job: &Job) -> Worker {
     for _ in 0..20 {
         let ended = |event: &Event| matches!(event, Event::Ready | Event::Failed { .. });
@@ -58,7 +58,7 @@ fn a_number_in_a_file() {
         pause_us: 300,
     };
     let job = job(database.url(), "counted", TTL, scenario);
-    // All of them start before the first is waited for.
+    // All of them start before the first wait.
     let workers: Vec<_> = (0..PROCESSES).map(|_| spawn(&job)).collect();
     let workers = workers.into_iter().map(|worker| connected(worker, &job));
     for mut worker in workers.collect::<Vec<_>>() {
@@ -74,7 +74,7 @@ fn a_number_in_a_file() {
 /// Fails if a killed process keeps its lock for longer than its ttl, or its turn for good.
 #[tokio::test]
 async fn killed_processes_are_passed_over() {
-    /// A watchdog keeps the lease, on a busy machine too.
+    /// The ttl of a lease that a watchdog keeps, even on a busy machine.
     const KEPT: Duration = Duration::from_secs(6);
     let (database, pool) = fresh().await;
     let job = job(database.url(), "killed", KEPT, Scenario::Hold);
@@ -92,7 +92,7 @@ async fn killed_processes_are_passed_over() {
     assert!(took < most, "{took:?}");
 }
 
-/// Fails if processes race for a lock that comes free, or if one that asks again loses its place.
+/// Fails if processes race for a free lock, or if a process loses its place by a repeated request.
 #[tokio::test]
 async fn first_come_first_served() {
     let (database, pool) = fresh().await;
@@ -112,7 +112,7 @@ async fn first_come_first_served() {
             guard.release().await.expect("still held");
         });
     }
-    // Each of them asks again meanwhile.
+    // Each of them repeats its request meanwhile.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     let excuse = Excuse::begin();
     let released = Instant::now();
@@ -125,7 +125,7 @@ async fn first_come_first_served() {
     let names: Vec<_> = served.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, [0, 1, 2, 3, 4, 5]);
     assert!(served.is_sorted_by(|a, b| a.1 < b.1), "{served:?}");
-    // Without messages each would look after a second or so. Each turn may be late.
+    // Without messages each process would look after a second or so. Each turn may be late.
     let most = Duration::from_secs(1) + excuse.so_far() * 6;
     assert!(took < most, "{took:?}");
 }

@@ -1,4 +1,4 @@
-//! `sslmode`: what is encrypted, and what the server must prove.
+//! `sslmode`: encryption, and the proofs that the server must give.
 
 use leasehold::{LockPool, LockPoolBuilder};
 use leasehold_tests::certificates::Authority;
@@ -8,7 +8,7 @@ use leasehold_tests::wait;
 use super::{LONG, works};
 use crate::deployments::refused;
 
-/// The certificate has another name than the URL.
+/// Name in the certificate, which differs from the name in the URL.
 const NAME: &str = "localhost";
 
 fn pool(database: &Database, sslmode: &str) -> LockPoolBuilder {
@@ -16,14 +16,14 @@ fn pool(database: &Database, sslmode: &str) -> LockPoolBuilder {
     LockPool::builder().url(url).io_timeout(LONG)
 }
 
-/// Fails if a mode proves less or more than it does for other clients of PostgreSQL.
+/// Fails if a mode proves less or more than for other clients of PostgreSQL.
 #[tokio::test]
 async fn each_mode_proves_what_it_says() {
     let (authority, other) = (Authority::new(), Authority::new());
     let server = Postgres::with_tls(&authority, NAME, false);
     let database = server.migrated();
     let (ours, theirs) = (Some(authority.pem()), Some(other.pem()));
-    // The URL has 127.0.0.1, for which the certificate is not.
+    // The URL has 127.0.0.1, which the certificate does not name.
     for (sslmode, ca, connects) in [
         ("require", None, true),
         ("require", ours, true),
@@ -106,7 +106,7 @@ async fn a_client_certificate_is_shown() {
     assert!(text.contains("`tls_client`"), "{text}");
 }
 
-/// Fails if a mistake is taken for a network that is down, or ends in plain text.
+/// Fails if a mistake is reported as a network failure, or leads to plain text.
 #[tokio::test]
 async fn mistakes_are_told() {
     let authority = Authority::new();
@@ -135,7 +135,7 @@ async fn mistakes_are_told() {
         assert!(["Config", "tls"].contains(&&*code), "{what}: {code}");
         assert!(text.contains(says), "{what}: {text}");
     }
-    // There is no TLS over a Unix socket, and no need for it.
+    // A Unix socket has no TLS, and needs none.
     let socket = format!("{}?sslmode=verify-full", plain.socket_url());
     let pool = wait::connected(LockPool::builder().url(socket)).await;
     works(&pool, "socket").await;

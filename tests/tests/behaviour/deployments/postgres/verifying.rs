@@ -1,4 +1,4 @@
-//! What `leasehold.verify` and `leasehold.guard` let in, and for how long.
+//! Fences that `leasehold.verify` and `leasehold.guard` accept, and the time for which they do.
 
 use std::time::{Duration, Instant};
 
@@ -14,9 +14,9 @@ use super::{LONG, TTL, fresh, is_kept_from, patient, take};
 
 /// A ttl that ends during a test.
 const SHORT: Duration = Duration::from_millis(600);
-/// A waiter is let in within this. It looks every 100 ms.
+/// Longest time until a waiter gets in. It looks every 100 ms.
 const LOOKS: Duration = Duration::from_secs(3);
-/// Of a lease that a watchdog keeps, on a busy machine too.
+/// The ttl of a lease that a watchdog keeps, even on a busy machine.
 const KEPT: Duration = Duration::from_secs(10);
 
 pub(super) async fn verify(
@@ -42,7 +42,7 @@ pub(super) async fn begin(client: &mut Client) -> Transaction<'_> {
     client.transaction().await.expect("a transaction begins")
 }
 
-/// Fails if a lease that is over verifies, or one that is not does not.
+/// Fails if an ended lease verifies, or if a running lease does not.
 #[tokio::test]
 async fn only_the_latest_holder_verifies() {
     let (database, pool) = fresh().await;
@@ -55,7 +55,7 @@ async fn only_the_latest_holder_verifies() {
     verify(&transaction, &key, old).await.expect("it holds it");
     transaction.commit().await.expect("nothing is in its way");
     first.release().await.expect("still held");
-    // A release waits for its answer for a second at most.
+    // A release waits for its answer for at most a second.
     let probe = database.probe("lock:");
     wait::until_async("it is free", LONG, || !probe.exists("one")).await;
     for wanted in [old, old + 1] {
@@ -72,7 +72,7 @@ async fn only_the_latest_holder_verifies() {
     assert_eq!(refused, LEASE_OVER, "there is no such lock");
 }
 
-/// Fails if a lock comes free before the transaction that verified it has ended, or never.
+/// Fails if a lock becomes free before the end of the transaction that verified it, or never.
 #[tokio::test]
 async fn a_verified_lock_waits_for_the_transaction() {
     for ends in ["commit", "rollback", "release"] {
@@ -119,7 +119,7 @@ async fn a_verified_lock_waits_for_the_transaction() {
     }
 }
 
-/// Fails if a transaction that has verified a lock holds its renewals up.
+/// Fails if a transaction holds up the renewals of a lock that it has verified.
 #[tokio::test]
 async fn a_pinned_lease_is_renewed() {
     let (database, pool) = fresh().await;
@@ -177,7 +177,7 @@ async fn readers_pin_against_writers_only() {
     let (database, pool) = fresh().await;
     let other = patient(&database).await;
     let (mut client, probe) = (database.client().await, database.probe("lock:"));
-    // Long enough for the steps that follow, on a busy machine too.
+    // Long enough for the following steps, even on a busy machine.
     let reader = pool.lock("read").ttl(Duration::from_secs(8)).shared();
     let reader = reader.acquire().await.expect("it is free");
     let transaction = begin(&mut client).await;
@@ -199,7 +199,7 @@ async fn readers_pin_against_writers_only() {
     take(&other, "read").await.release().await.expect("held");
 }
 
-/// Fails if a share that stays after its release verifies a fence that no call has.
+/// Fails if a share kept after its release verifies a fence that no call has.
 #[tokio::test]
 async fn a_kept_share_verifies_no_fence() {
     let (database, pool) = fresh().await;
@@ -212,7 +212,7 @@ async fn a_kept_share_verifies_no_fence() {
     assert_eq!(code(verify(&transaction, &key, 0).await), LEASE_OVER);
 }
 
-/// Fails if readers see the state before the writer that has let them in.
+/// Fails if readers let in by a downgrade see the state before the commit of the writer.
 #[tokio::test]
 async fn a_downgrade_lets_readers_in_after_the_commit() {
     let (database, pool) = fresh().await;

@@ -1,4 +1,4 @@
-//! What an acquisition that failed leaves: nothing.
+//! A failed acquire leaves nothing behind.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn contend(of: usize) {
     let nodes = shared(of, SECOND * 10);
     let probes = nodes.probes();
     for round in 0..5 {
-        // A pool for each, so that the queue of a process does not decide.
+        // A separate pool for each, so that the queue inside a process does not decide.
         let mut contenders = Vec::new();
         for _ in 0..20 {
             contenders.push(pool(nodes).await);
@@ -97,14 +97,13 @@ async fn a_node_that_hung_during_a_failed_acquisition_is_cleaned() {
     });
     nodes.servers[0].resume();
     nodes.servers[1].resume();
-    // Before the keys end by themselves.
+    // Before the keys expire.
     wait::until("the nodes that hung are cleaned", SECOND * 8, || {
         count(&probes, "k") == 0
     });
 }
 
-/// Fails if a lock that some nodes gave to a loser is given back only when the next answer is
-/// taken.
+/// Fails if a loser's lock on some nodes is released only after the next answer is read.
 #[tokio::test]
 async fn what_was_given_in_vain_does_not_lie_behind_the_answer() {
     let nodes = Quorum::older_than(3, SECOND * 10);

@@ -46,7 +46,7 @@ async fn all_nodes_carry_one_token() {
     guard.release().await.expect("it is held");
 }
 
-/// The lock of a client such as redsync: `SET NX PX` on each node.
+/// Takes the lock like redsync and similar clients: with `SET NX PX` on each node.
 #[tokio::test]
 async fn another_client_with_a_majority_excludes_us() {
     let nodes = shared(3, TTL);
@@ -89,7 +89,8 @@ async fn we_exclude_another_client() {
     guard.release().await.expect("it is held");
 }
 
-/// Waiting is looking again: a release by a client that knows nothing of us is found.
+/// A waiting call looks again and again, and so finds the release of a client that does not notify
+/// it.
 #[tokio::test]
 async fn a_waiter_finds_another_clients_release() {
     let nodes = shared(3, TTL);

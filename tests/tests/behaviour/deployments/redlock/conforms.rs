@@ -1,4 +1,4 @@
-//! What every store must do.
+//! The requirements of every store.
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use leasehold_tests::wait;
 
 use super::nodes::{LONG, TTL, builder, count, left, nodes, pool};
 
-/// Takes and releases so many locks; says how long the slowest took to be taken.
+/// Takes and releases `times` locks. Returns the time of the slowest acquire.
 async fn take(pool: &LockPool, name: &str, times: usize) -> Duration {
     let mut slowest = Duration::ZERO;
     for number in 0..times {
@@ -42,7 +42,7 @@ async fn two_of_five_are_down() {
     down(5, 2).await;
 }
 
-/// Fails if a request waits for the node that does not answer.
+/// Fails if a request waits for a node that does not answer.
 async fn hung(of: usize, away: usize) {
     let nodes = nodes(of);
     let pool = pool(&nodes).await;
@@ -56,8 +56,8 @@ async fn hung(of: usize, away: usize) {
     for node in 0..away {
         nodes.servers[node].resume();
     }
-    // Each pair would take a node timeout if it waited. The silence of a connection is noticed once
-    // only.
+    // Each pair would take a whole node timeout if it waited. The silence of a connection is
+    // detected only once.
     assert!(slowest < most, "{slowest:?}");
     let probes = nodes.probes();
     wait::until("the hung nodes are cleaned", TTL * 2, || {
@@ -111,7 +111,7 @@ async fn without_a_majority_there_is_no_lock() {
         let took = started.elapsed();
         let budget = wait.max(Duration::from_millis(400));
         assert!(matches!(error, LockError::Unavailable { .. }), "{error}");
-        // The third may be silent too where the machine is late.
+        // On a late machine the third node may be silent too.
         let is_late = Duration::from_millis(50) < excuse.so_far();
         let told = error.to_string().contains("2 of 3 nodes");
         assert!(told || is_late, "{error}");

@@ -1,4 +1,4 @@
-//! A release that finds the lock gone from a majority is told.
+//! A release reports that the lock is gone from a majority.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use super::nodes::LONG;
 /// A release waits a second for its answer: a tenth of this.
 const TTL: Duration = Duration::from_secs(10);
 
-/// How long a node may take to answer.
+/// Longest time that a node may take to answer.
 const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Fails if the loss of a majority is dropped, or if what one node has lost, or one that does not
-/// answer, counts as one.
+/// Fails if the loss of a majority is not reported. Fails also if the loss on one node, or a silent
+/// node, counts as such a loss.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_no_majority_has_any_more_is_missed() {
     let nodes = Quorum::older_than(3, TTL);
@@ -44,14 +44,14 @@ async fn a_lock_that_no_majority_has_any_more_is_missed() {
             nodes.servers[node].resume();
         }
         let told = matches!(released, Err(LockError::Lost { .. }));
-        // Without the answers in time a release tells nothing.
+        // Without timely answers a release reports nothing.
         let is_late = NODE_TIMEOUT < excuse.so_far();
         let right = told == lost || is_late && released.is_ok();
         assert!(right, "{deleted:?} {silent:?}: {released:?}");
     }
 }
 
-/// The node beyond the majority may be late.
+/// Waits for every node, because the one beyond the majority may be late.
 fn wait_for_all(probes: &[leasehold_tests::redis_probe::RedisProbe]) {
     use leasehold_tests::probe::Probe;
     wait::until("all nodes have it", TTL / 2, || {

@@ -8,22 +8,22 @@ use leasehold_tests::quorum::Quorum;
 pub(crate) use leasehold_tests::quorum::{count, left};
 use leasehold_tests::wait;
 
-/// The ttl of most scenes; the nodes must be older than it before they vote. A busy machine wakes
+/// The ttl of most tests. The nodes must be older than it before they vote. A busy machine wakes
 /// each thread up to three seconds late, which must not cost a lease.
 pub(crate) const TTL: Duration = Duration::from_secs(6);
 
-/// How long a call waits for what a busy machine delays.
+/// Longest wait for anything that a busy machine delays.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// For an answer of a majority: each try has a node timeout only.
+/// Limit for the answer of a majority. Each try has only a node timeout.
 const IO_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// As many servers that vote on locks of [`TTL`] and below.
+/// Starts `count` servers that vote on locks of [`TTL`] and below.
 pub(crate) fn nodes(count: usize) -> Quorum {
     Quorum::older_than(count, TTL)
 }
 
-/// Three or five nodes for all scenes that break nothing and use keys of their own. They vote on
+/// Returns three or five nodes for all tests that break nothing and use separate keys. They vote on
 /// locks of `ttl` and below.
 pub(crate) fn shared(count: usize, ttl: Duration) -> &'static Quorum {
     static THREE: OnceLock<Quorum> = OnceLock::new();

@@ -1,4 +1,4 @@
-//! What is wrong with the nodes is told when the pool connects.
+//! Faults of the nodes are reported when the pool connects.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use leasehold_tests::quorum::Quorum;
 use super::nodes::{LONG, TTL, builder};
 
 async fn refusal(url: &str) -> LockError {
-    // The refusal, and no time-out that a busy machine causes.
+    // Long, because a time-out on a busy machine would hide the refusal.
     let builder = LockPool::builder().url(url).io_timeout(LONG);
     let connected = builder.connect().await;
     connected.map(drop).expect_err("it is refused")
@@ -103,10 +103,10 @@ async fn the_password_of_the_first_node_goes_for_all() {
     );
 }
 
-/// A node is not yet trusted. A call that waits gets the lock when it is.
+/// Young nodes are not yet trusted. A waiting call gets the lock when they are.
 #[tokio::test]
 async fn young_nodes_do_not_vote_until_they_are_older() {
-    // Longer than a busy machine takes until the first call is over.
+    // Longer than the first call takes on a busy machine.
     let ttl = TTL * 2;
     let nodes = Quorum::young(3);
     let pool = builder(&nodes).io_timeout(Duration::from_secs(2));

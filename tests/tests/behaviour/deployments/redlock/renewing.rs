@@ -1,4 +1,4 @@
-//! Keeping a lock needs a majority, as taking it does.
+//! Keeping a lock needs a majority, like taking it.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,8 @@ async fn a_lock_that_a_minority_has_lost_is_still_held() {
     assert!(probes[0].untouched("k"));
 }
 
-/// A definite no of a majority is loss at the next renewal, long before the lease ends.
+/// If a majority denies having the lock, it is lost at the next renewal, long before the lease
+/// ends.
 #[tokio::test]
 async fn a_lock_that_a_majority_has_lost_is_lost_at_once() {
     let ttl = TTL * 2;
@@ -59,8 +60,8 @@ async fn a_lock_that_a_majority_has_lost_is_lost_at_once() {
     assert!(matches!(guard.check(), Err(LockError::Lost { .. })));
 }
 
-/// Without a majority nothing is known. The lease runs on and is given up in time, never before a
-/// third of it.
+/// Without a majority nothing is known. The lease runs on and is given up in time, but never before
+/// a third of it is over.
 #[tokio::test]
 async fn a_lock_without_a_majority_is_lost_before_its_end() {
     let nodes = nodes(3);

@@ -1,4 +1,4 @@
-//! A node that was restarted has forgotten its votes.
+//! A restarted node has forgotten its votes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use tokio::task::JoinSet;
 
 use super::nodes::{LONG, pool};
 
-/// Short: a node that was restarted does not vote until such a lease and more is over.
+/// Short, because a restarted node does not vote until such a lease and more is over.
 const TTL: Duration = Duration::from_secs(1);
 
-/// Holds for about half a ttl, many times over.
+/// Takes the lock again and again, each time for about half a ttl.
 async fn work(pool: &LockPool, recorder: &Recorder, until: u64) {
     while clock::now() < until {
         let request = pool.lock("k").ttl(TTL).wait(TTL * 2);
         let Ok(guard) = request.acquire().await else {
             continue;
         };
-        // In nanoseconds, and the recorder counts microseconds.
+        // The deadline is in nanoseconds, but the recorder counts microseconds.
         let deadline = leasehold::__test::confirmed(&guard.handle()) / 1_000;
         let inside = recorder.enter("k", None, deadline);
         tokio::time::sleep(guard.remaining() / 2).await;
@@ -34,7 +34,7 @@ async fn work(pool: &LockPool, recorder: &Recorder, until: u64) {
     }
 }
 
-/// A pool that does not reach the third node any more once it has connected.
+/// Connects a pool, and then cuts it off from the third node.
 async fn without_the_third(nodes: &Quorum) -> (LockPool, Vec<Proxy>) {
     let servers = nodes.servers.iter();
     let proxies: Vec<_> = servers.map(|one| Proxy::start(one.address())).collect();
@@ -45,7 +45,7 @@ async fn without_the_third(nodes: &Quorum) -> (LockPool, Vec<Proxy>) {
     (pool, proxies)
 }
 
-/// One node loses its lock by a restart, and another never had it. Two of three would say yes to a
+/// One node loses its lock by a restart, and another never had it. Two of three would vote for a
 /// second holder.
 #[tokio::test]
 async fn a_node_that_was_restarted_empty_does_not_vote() {
@@ -66,12 +66,12 @@ async fn a_node_that_was_restarted_empty_does_not_vote() {
             "two hold one lock (round {round})"
         );
         drop(guard);
-        // By the count of the process that saw it restart, not by its own.
+        // Counted by the process that saw the restart, not by the node.
         tokio::time::sleep(ttl + TTL * 3).await;
     }
 }
 
-/// The same beside a connection that breaks again and again: it must not give the vote back.
+/// The same beside a connection that breaks again and again, which must not restore the vote.
 #[tokio::test]
 async fn a_second_connection_is_no_second_chance() {
     let ttl = TTL * 6;
@@ -102,7 +102,7 @@ async fn a_second_connection_is_no_second_chance() {
     assert!(tries > 2 || is_late, "only {tries} tries");
 }
 
-/// Restarts one after the other under load, with the oracle watching.
+/// Restarts the nodes one after the other under load, while the oracle watches.
 #[tokio::test(flavor = "multi_thread")]
 async fn restarts_under_load_let_nobody_overlap() {
     let mut nodes = Quorum::older_than(3, TTL);
@@ -118,12 +118,12 @@ async fn restarts_under_load_let_nobody_overlap() {
             break;
         }
         tokio::task::block_in_place(|| nodes.servers[round % 3].restart());
-        // The next is restarted when this one votes again, and some locks later.
+        // The next node restarts after this one votes again, and some locks later.
         tokio::time::sleep(TTL * 4).await;
     }
     working.join_all().await;
     assert!(recorder.len() > 5, "{} sections", recorder.len());
-    // A busy machine may let a body leave late; that is no second lease.
+    // A busy machine may let a body leave late, but that is not a second lease.
     let mut violations = recorder.violations();
     violations.retain(
         |found| matches!(found, Violation::Overlap(one, two) if two.entered < one.deadline),

@@ -1,4 +1,4 @@
-//! What a quorum costs. Printed, not judged: other tests run beside this one.
+//! The cost of a quorum. Only printed, because other tests run beside this one.
 
 use std::time::{Duration, Instant};
 
@@ -26,8 +26,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// One parallel round trip, not the sum of three. The pairs take turns, so that both see the same
-/// machine.
+/// A pair costs one parallel round trip, not the sum of three. The two kinds of pairs alternate, so
+/// that both see the same machine.
 #[tokio::test]
 async fn a_pair() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! The URL, what the engine refuses, and what a check says of the cluster.
+//! The URL, unsupported features, and the findings of a check.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
@@ -22,8 +22,8 @@ pub(crate) fn code(error: &LockError) -> &'static str {
     }
 }
 
-/// Fails if a wrong URL is accepted, or what no session can do, or if it is refused without the
-/// engine's name. Returns a pool of `url`.
+/// Fails if a wrong URL or an unsupported feature is accepted, or is refused without the engine's
+/// name. Returns a pool of `url`.
 pub(crate) async fn what_it_cannot_do_is_refused<S: Times>(
     url: &str,
     wrong: &[String],
@@ -52,7 +52,7 @@ pub(crate) async fn what_it_cannot_do_is_refused<S: Times>(
     pool
 }
 
-/// Fails if something is not refused, or is refused without the engine's name.
+/// Fails unless the call was refused with the engine's name.
 pub(crate) fn is_not_possible<S: SessionServer>(refused: Result<(), LockError>) {
     let error = refused.expect_err("it is not possible");
     assert!(matches!(error, LockError::Config { .. }), "{error}");
@@ -60,14 +60,15 @@ pub(crate) fn is_not_possible<S: SessionServer>(refused: Result<(), LockError>) 
     assert!(error.to_string().contains(&scheme), "{error}");
 }
 
-/// Fails if a refused call is not told the holder, or one that waited, or one of several keys.
+/// Fails if the error of a refused call does not name the holder: without a wait, after a wait, or
+/// with several keys.
 pub(crate) async fn refusals_name_the_holder<S: Times>() {
     let url = S::shared().url("named");
     let pool = connect_patiently(&url).await;
     let other = connect_patiently(&url).await;
     let held = pool.lock("k").ttl(HELD).acquire().await.expect("free");
     let refused = other.lock("k").ttl(S::TTL).acquire().await;
-    // Longer than a session takes to open, and a request to be answered.
+    // Longer than it takes to open a session and to answer a request.
     let waits = other.lock("k").ttl(S::TTL).wait(Duration::from_secs(5));
     let waited = waits.acquire().await;
     let several = other.lock_all(["j", "k"]).ttl(S::TTL).acquire().await;
@@ -80,7 +81,7 @@ pub(crate) async fn refusals_name_the_holder<S: Times>() {
     held.release().await.expect("held");
 }
 
-/// Fails if an outage is not told, or is told with the password.
+/// Fails if an outage is not reported, or is reported with the password.
 pub(crate) async fn nobody_listens<S: SessionServer>() {
     let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let address = closed.local_addr().expect("it is bound");
@@ -99,7 +100,7 @@ pub(crate) async fn from_the_shortest_ttl_to_the_longest<S: SessionServer>() {
         let guard = pool.lock(&*key).ttl(ttl).wait(LONG).acquire().await;
         match guard {
             Ok(guard) if Duration::from_secs(2) < ttl => guard.release().await.expect("held"),
-            // On a busy machine such a lease is over soon.
+            // On a busy machine such a lease may be over by now.
             Ok(guard) => drop(guard),
             Err(LockError::Lost { .. }) if ttl <= Duration::from_secs(2) => {}
             Err(error) => panic!("{ttl:?}: {error}"),
@@ -136,8 +137,9 @@ pub(crate) async fn keys_of_all_kinds<S: SessionServer>() {
     }
 }
 
-/// Fails if the check does not find a member that is away, two servers `apart` or a single server,
-/// or finds what `counts` on three members. Returns what it says of the two servers, with `code`.
+/// Fails if the check does not detect a missing member, two servers `apart`, or a single server.
+/// Fails also if it has a finding on three running members for which `counts` is true. Returns the
+/// report on the two servers, which contains `code`.
 pub(crate) async fn findings<S: Times>(
     counts: impl Fn(&Finding) -> bool,
     apart: impl FnOnce() -> [S; 2],
@@ -148,7 +150,7 @@ pub(crate) async fn findings<S: Times>(
     let report = pool.check().await.expect("the cluster answers");
     assert!(!report.findings.iter().any(counts), "{report}");
     cluster[1].kill();
-    // It may have been the leader.
+    // The killed member may have been the leader.
     works::<S>(&pool, "led-again").await;
     let report = pool.check().await.expect("two are enough");
     assert!(report.is_ready(), "{report}");
@@ -170,7 +172,7 @@ pub(crate) async fn findings<S: Times>(
     report
 }
 
-/// Fails if the pool of a user that may take locks shows the password, or does not work.
+/// Fails if the pool of a permitted user shows the password, or does not work.
 pub(crate) async fn may_take_locks<S: Times>(pool: &LockPool, password: &str) {
     assert!(!format!("{pool:?}").contains(password), "{pool:?}");
     works::<S>(pool, "allowed").await;
@@ -182,8 +184,8 @@ pub(crate) async fn may_take_locks<S: Times>(pool: &LockPool, password: &str) {
     assert!(!report.to_string().contains(password), "{report}");
 }
 
-/// Fails if the check does not tell that a user may take no locks, or if the user takes one.
-/// Returns what the check says.
+/// Fails if the check does not report that a user may take no locks, or if the user takes one.
+/// Returns the text of the report.
 pub(crate) async fn may_take_no_locks<S: Times>(pool: &LockPool) -> String {
     let report = pool.check().await.expect("the server answers");
     assert!(report.find("permission").is_some(), "{report}");

@@ -1,4 +1,4 @@
-//! The pool comes back by itself, with what it held, whatever the server has gone through.
+//! The pool recovers automatically from any fault of the server, and keeps its locks.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use super::{LONG, Times, connect, connect_waiting, works};
 
 const TTL: Duration = Holder::TTL;
 
-/// A server, a network in front of it, and the URL of the network.
+/// Returns a server, a network in front of it, and the URL of the network.
 pub(crate) fn behind_a_pipe<S: SessionServer>(prefix: &str) -> (&'static S, Pipe, String) {
     let server = S::shared();
     let pipe = Pipe::start(server.address());
@@ -22,11 +22,11 @@ pub(crate) fn behind_a_pipe<S: SessionServer>(prefix: &str) -> (&'static S, Pipe
     (server, pipe, url)
 }
 
-/// Fails if a connection that has ended is kept, or if a call fails that has time to try again.
+/// Fails if an ended connection is kept, or if a call with time for another try fails.
 pub(crate) async fn ended_connections_are_replaced<S: Times>() {
     let (_server, pipe, url) = behind_a_pipe::<S>("cut");
     let pool = connect_waiting(&url).await;
-    // Longer than connections of a busy machine are away.
+    // Longer than the gaps between connections on a busy machine.
     let request = pool.lock("held").ttl(Duration::from_secs(15)).watchdog();
     let held = request.acquire().await;
     let held = held.expect("it is free");
@@ -37,8 +37,7 @@ pub(crate) async fn ended_connections_are_replaced<S: Times>() {
     held.release().await.expect("its lease was kept");
 }
 
-/// Fails if the pool needs to be made anew after a crash of `server`, or loses a lease of `ttl` by
-/// it.
+/// Fails if a new pool is needed after a crash of `server`, or if a lease of `ttl` is lost by it.
 pub(crate) async fn a_restarted_server_is_found_again<S: Times>(mut server: S, ttl: Duration) {
     let pool = connect(&server.url("restarted")).await;
     let request = pool.lock("kept").ttl(ttl).watchdog();
@@ -60,7 +59,8 @@ pub(crate) async fn a_restarted_server_is_found_again<S: Times>(mut server: S, t
     works::<S>(&pool, "up-again").await;
 }
 
-/// Fails if a stopped server blocks callers beyond their budget, or leaves what they gave up.
+/// Fails if a stopped server blocks callers beyond their budget, or keeps the locks of abandoned
+/// calls.
 pub(crate) async fn a_stopped_server_costs_the_budget_and_no_more<S: Times>() {
     let server = S::start();
     let pool = connect(&server.url("stopped")).await;
@@ -84,7 +84,7 @@ pub(crate) async fn a_stopped_server_costs_the_budget_and_no_more<S: Times>() {
     }
 }
 
-/// Fails if a lease is given up because of a short stop, or believed in after a long one.
+/// Fails if a lease is given up because of a short stop, or still trusted after a long one.
 pub(crate) async fn leases_and_stops<S: Times>() {
     let server = S::start();
     let pool = connect_waiting(&server.url("stops")).await;
@@ -94,7 +94,7 @@ pub(crate) async fn leases_and_stops<S: Times>() {
         server.pause();
         tokio::time::sleep(TTL / 4).await;
         server.resume();
-        // Long enough that a lost lease would show.
+        // Long enough to reveal a lost lease.
         tokio::time::sleep(TTL * 2).await;
         if excuse.longest() < TTL / 10 {
             holder.leave("a short stop").await;
@@ -106,8 +106,8 @@ pub(crate) async fn leases_and_stops<S: Times>() {
     works::<S>(&pool, "long").await;
 }
 
-/// Fails if a lease is believed in while nothing is heard, or if the pool waits for answers that
-/// were swallowed.
+/// Fails if a lease is still trusted after a long silence, or if the pool waits for swallowed
+/// answers.
 pub(crate) async fn a_black_hole<S: Times>() {
     let (_server, pipe, url) = behind_a_pipe::<S>("black-hole");
     let pool = connect_waiting(&url).await;
@@ -117,7 +117,7 @@ pub(crate) async fn a_black_hole<S: Times>() {
     works::<S>(&pool, "held").await;
 }
 
-/// Waits until the holder is told, and then ends what has cost the lease.
+/// Waits until the holder is notified of the loss, and then ends the cause of it.
 async fn is_told_of_its_loss(holder: Holder, end: impl FnOnce()) {
     let (started, excuse) = (Instant::now(), Excuse::begin());
     let ended = wait::within("the loss is told", LONG, holder.task).await;
@@ -128,8 +128,8 @@ async fn is_told_of_its_loss(holder: Holder, end: impl FnOnce()) {
     assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
 }
 
-/// Fails if a lease of `ttl` is lost because a cluster has lost its leader, or if no lock is to be
-/// had afterwards.
+/// Fails if a lease of `ttl` is lost because a cluster has lost its leader, or if no lock is
+/// available afterwards.
 pub(crate) async fn leaders_are_killed_and_stopped<S: Times>(mut cluster: Vec<S>, ttl: Duration) {
     let pool = connect(&S::url_of(&cluster, "leaders")).await;
     let held = pool.lock("held").ttl(ttl).watchdog().wait(LONG);

@@ -1,5 +1,5 @@
 //! Suites for servers whose locks belong to sessions. The modules `etcd` and `zookeeper` make tests
-//! of them, and have what is special to one engine.
+//! from them, and add the tests for a single engine.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ pub(super) mod sessions;
 
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
-/// The ttl of a lock that is held over several steps of a test. Servers of a test's own may have no
-/// session for it, and the shared ones have.
+/// The ttl of a lock held over several steps of a test. The shared servers have a session for it.
+/// Servers of a single test may have none.
 pub(super) const HELD: Duration = Duration::from_secs(40);
 
-/// How long locks and sessions last in the tests with one engine.
+/// Durations of locks and sessions in the tests with one engine.
 pub(super) trait Times: SessionServer {
     /// The ttl of a lock whose end no test waits for.
     const TTL: Duration;
@@ -28,7 +28,7 @@ pub(super) trait Times: SessionServer {
     /// The ttl of a process's lock.
     const LEASE: Duration;
 
-    /// How long a session for such a lock lasts.
+    /// Duration of a session for a process's lock.
     const SESSION: Duration;
 }
 
@@ -36,12 +36,12 @@ pub(super) async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url)).await
 }
 
-/// The same for tests without an outage, where a busy machine delays answers by seconds.
+/// Connects for tests without an outage, where a busy machine delays answers by seconds.
 pub(super) async fn connect_patiently(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url).io_timeout(NO_OUTAGE)).await
 }
 
-/// The same with a network or a server that fails. A call waits unless it says otherwise.
+/// Connects for tests with a failing network or server. A call waits unless it sets another `wait`.
 pub(super) async fn connect_waiting(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url).wait(LONG)).await
 }
@@ -51,7 +51,7 @@ pub(super) async fn take<S: Times>(pool: &LockPool, key: &str) -> LockGuard {
     acquired.unwrap_or_else(|error| panic!("{key}: {error}"))
 }
 
-/// Takes and releases a lock; the pool may need a moment to come back.
+/// Takes and releases a lock. The pool may need a moment to reconnect.
 pub(super) async fn works<S: Times>(pool: &LockPool, key: &str) {
     let released = take::<S>(pool, key).await.release().await;
     released.unwrap_or_else(|error| panic!("{key}: {error}"));
@@ -70,7 +70,7 @@ macro_rules! on_one_thread {
 }
 pub(super) use on_one_thread;
 
-/// The same, on a runtime with two workers.
+/// Like `on_one_thread`, but on a runtime with two workers.
 macro_rules! on_two_workers {
     ($server:ty, $suite:ident: $($name:ident),+ $(,)?) => {
         $(

@@ -1,4 +1,4 @@
-//! An acquisition that was given up leaves no node behind, whenever its connection ends.
+//! An abandoned acquire leaves no node behind, no matter when its connection ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,12 +21,12 @@ async fn never_ends(pool: &LockPool, key: &str) -> Result<(), LockError> {
     std::future::pending().await
 }
 
-/// Fails if an acquisition that was dropped is forgotten, or if its release overtakes it.
+/// Fails if a dropped acquire is forgotten, or if its release overtakes it.
 pub(crate) async fn dropped_at_random_moments<S: SessionServer>() {
     dropped::<S>("dropped", false).await;
 }
 
-/// Fails if an acquisition whose answer was lost with its connection is taken for none.
+/// Fails if an acquire counts as never made because its answer was lost with its connection.
 pub(crate) async fn dropped_while_connections_end<S: SessionServer>() {
     dropped::<S>("dropped-and-cut", true).await;
 }

@@ -1,4 +1,4 @@
-//! Processes that share a cluster: one at a time, in order, and past those that are gone.
+//! Processes that share a cluster take turns in order, and pass over dead processes.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::{HELD, LONG, Times, connect, connect_patiently, works};
 
-/// How late the server notices the end of a session.
+/// Longest time until the server notices the end of a session.
 const NOTICED: Duration = Duration::from_secs(1);
 
 fn job(url: String, key: &str, ttl: Duration, scenario: Scenario) -> Job {
@@ -25,7 +25,7 @@ fn job(url: String, key: &str, ttl: Duration, scenario: Scenario) -> Job {
     }
 }
 
-/// Four processes add to a number in a file while `disturb` runs. Fails if the number in the end is
+/// Lets four processes add to a number in a file while `disturb` runs. Fails if the final number is
 /// not the sum of the additions.
 fn counts(url: &str, ttl: Duration, times: u32, disturb: impl FnOnce(&mut [Worker])) {
     const PROCESSES: u32 = 4;
@@ -81,7 +81,7 @@ pub(crate) async fn killed_processes_are_passed_over<S: Times>() {
     assert!(took < most, "{took:?}");
 }
 
-/// Fails if a stopped process goes on in its lock after another process has had it.
+/// Fails if a stopped process continues in its lock after another process has had the lock.
 pub(crate) async fn a_stopped_holder_is_passed_over_and_stops<S: Times>() {
     let server = S::shared();
     let url = server.url("stopped-holder");
@@ -99,10 +99,10 @@ pub(crate) async fn a_stopped_holder_is_passed_over_and_stops<S: Times>() {
     guard.release().await.expect("held");
 }
 
-/// Fails if processes race for a lock that comes free, if one that asks again loses its place, or
-/// if they are not told of their turns.
+/// Fails if processes race for a free lock, if a repeated request costs a place, or if they are not
+/// notified of their turns.
 pub(crate) async fn first_come_first_served<S: SessionServer>() {
-    // Without messages each of the six would look after half a second or so.
+    // Without messages each of the six processes would look after half a second or so.
     const TOLD: Duration = Duration::from_millis(1_500);
     let mut took = [Duration::MAX; 3];
     for (round, took) in took.iter_mut().enumerate() {
@@ -115,7 +115,7 @@ pub(crate) async fn first_come_first_served<S: SessionServer>() {
     panic!("{took:?}");
 }
 
-/// Six processes queue for a lock. Returns how long it took to serve them.
+/// Lets six processes queue for a lock. Returns the time that it took to serve them.
 async fn serve_six<S: SessionServer>(key: &str) -> Duration {
     let of_all = S::shared();
     let (url, probe) = (of_all.url("order"), of_all.probe("order", "lock:"));
@@ -137,7 +137,7 @@ async fn serve_six<S: SessionServer>(key: &str) -> Duration {
             guard.release().await.expect("still held");
         });
     }
-    // Each of them asks again meanwhile.
+    // Each of them repeats its request meanwhile.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     let released = Instant::now();
     held.release().await.expect("still held");
@@ -153,7 +153,8 @@ async fn serve_six<S: SessionServer>(key: &str) -> Duration {
 }
 
 /// Fails if two processes are inside at the same time while a cluster loses its leaders. `begin`
-/// returns when the first leader is to go. Locks last `ttl`, which is longer than that takes.
+/// returns when the first leader may go. Locks last `ttl`, which is longer than a change of
+/// leaders.
 pub(crate) fn a_number_in_a_file_while_leaders_go<S: SessionServer>(
     mut cluster: Vec<S>,
     ttl: Duration,

@@ -1,4 +1,4 @@
-//! What becomes of locks whose session, or whose node, is gone.
+//! Locks whose session or node is gone.
 
 use std::time::Duration;
 
@@ -8,14 +8,15 @@ use leasehold_tests::wait;
 
 use super::{LONG, Times, connect_patiently, works};
 
-/// How soon the holders are told of the end of their session once the server has told it.
+/// Longest time until the holders are notified of the end of their session, once the server has
+/// reported it.
 pub(crate) const TOLD: Duration = Duration::from_secs(30);
 
 pub(crate) fn is_lost(guard: &LockGuard) -> bool {
     matches!(guard.check(), Err(LockError::Lost { .. }))
 }
 
-/// Takes five locks in one session. Returns the session, too.
+/// Takes five locks in one session. Returns the session too.
 pub(crate) async fn five_in_one_session<S: SessionServer>(
     probe: &S::Probe,
     ask: impl Fn(String) -> LockRequest,
@@ -30,8 +31,8 @@ pub(crate) async fn five_in_one_session<S: SessionServer>(
     (guards, session)
 }
 
-/// Fails if the lock of a session blocks its key for longer than `free` when the session's own node
-/// was deleted.
+/// Fails if the lock of a session blocks its key for longer than `free` after the session's own
+/// node was deleted.
 pub(crate) async fn keeps_no_lock_without_its_node<S: Times>(
     prefix: &str,
     ask: impl Fn(&LockPool) -> LockRequest,
@@ -48,7 +49,7 @@ pub(crate) async fn keeps_no_lock_without_its_node<S: Times>(
     works::<S>(&pool, "k").await;
 }
 
-/// Fails if a lock that was removed by another client is renewed, or if its body goes on.
+/// Fails if a lock removed by another client is renewed, or if its body goes on.
 pub(crate) async fn a_removed_node_is_a_lost_lock<S: Times>() {
     const TTL: Duration = Duration::from_secs(6);
     let server = S::shared();
@@ -61,7 +62,7 @@ pub(crate) async fn a_removed_node_is_a_lost_lock<S: Times>() {
     works::<S>(&pool, "k").await;
 }
 
-/// Fails if a lease of `ttl` goes on as long as its session, which it returns.
+/// Fails if a lease of `ttl` lasts as long as its session. Returns the session.
 pub(crate) async fn a_lease_ends<S: SessionServer>(
     pool: &LockPool,
     probe: &S::Probe,

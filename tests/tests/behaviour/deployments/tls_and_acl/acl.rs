@@ -1,4 +1,4 @@
-//! A user with the fewest permissions can do everything, and is told what it lacks.
+//! A user with the fewest permissions can do everything. Missing permissions are named.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn smallest() -> (&'static [&'static str], String) {
     leasehold::__test::permissions()
 }
 
-/// Fails if the documented set does not do, for locks, for turns, or for the check.
+/// Fails if the documented set is not enough for locks, for turns, or for the check.
 #[tokio::test]
 async fn the_smallest_set_can_do_everything() {
     let server = ServerOptions::new().append_only().start();
@@ -32,7 +32,7 @@ async fn the_smallest_set_can_do_everything() {
     works(&pool, "k").await.expect("it works");
     let report = pool.check().await.expect("it answers");
     assert_eq!(report.findings, [], "{report}");
-    // A process that waits is told of its turn, though the holder has a long ttl.
+    // A waiting process is notified of its turn, although the holder has a long ttl.
     let other = connect(&url).await;
     let guard = pool
         .lock("turn")
@@ -59,7 +59,7 @@ async fn the_smallest_set_can_do_everything() {
         let guard = request.ttl(TTL).acquire().await;
         guard.expect("free").release().await.expect("released");
     }
-    // The rule is for its own keys only.
+    // The rule covers only the keys of its namespace.
     assert!(pool.check().await.expect("it answers").is_ready());
     let rest = LockPool::builder().url(&url).namespace("other");
     let rest = wait::connected(rest.io_timeout(IO_TIMEOUT)).await;
@@ -69,8 +69,8 @@ async fn the_smallest_set_can_do_everything() {
     wait::within("conformance", PATIENCE * 2, conforms).await;
 }
 
-/// Fails if a user must be allowed to name its connection, to ask for scripts, or to send a script
-/// by its source.
+/// Fails if a user needs permission to name its connection, to look for scripts, or to send the
+/// source of a script.
 #[tokio::test]
 async fn without_a_name_everything_works() {
     let server = Server::start();
@@ -87,8 +87,8 @@ async fn without_a_name_everything_works() {
     assert!(report.is_ready(), "{report}");
 }
 
-/// Fails if a key that a user may not touch keeps other calls from their keys. Calls that come
-/// together leave in one script, which the server refuses as a whole.
+/// Fails if a forbidden key keeps other calls from their keys. Simultaneous calls are sent in one
+/// script, which the server refuses as a whole.
 #[tokio::test]
 async fn a_key_that_is_forbidden_concerns_nobody_else() {
     let server = Server::start();
@@ -119,8 +119,9 @@ async fn a_key_that_is_forbidden_concerns_nobody_else() {
     }
 }
 
-/// Fails if a share that a user lacks a permission for blocks its lock: the server breaks the script
-/// off, after it has noted the share where the command is one of the last.
+/// Fails if a share blocks its lock although the user lacks a permission for it. The server aborts
+/// the script, and by then it may have stored the share if the forbidden command is one of the
+/// last.
 #[tokio::test]
 async fn a_share_that_is_refused_blocks_nobody() {
     let server = Server::start();
@@ -147,8 +148,8 @@ fn a_share_that_is_left_is_found() {
     fails_with("ScriptsAreWhole", test);
 }
 
-/// Fails if a password that the server refuses for a moment costs a lease, or if the pool does not
-/// log in by itself once the server takes it again.
+/// Fails if a briefly refused password costs a lease, or if the pool does not log in automatically
+/// once the server accepts it again.
 #[tokio::test]
 async fn a_password_that_is_refused_for_a_moment_ends_no_lease() {
     let server = Server::start();
@@ -176,17 +177,17 @@ async fn a_password_that_is_refused_for_a_moment_ends_no_lease() {
     held.release().await.expect("its lease was kept");
 }
 
-/// What happens where one permission of the set is missing.
+/// Effect of one missing permission of the set.
 #[derive(Debug, PartialEq, Eq)]
 enum Without {
     /// The pool does not connect.
     NoPool,
-    /// The pool connects, logs what is missing, and its locks fail.
+    /// The pool connects, logs the missing permission, and its locks fail.
     NoLocks,
-    /// The check says that locks are taken, and then not kept, or not released before their ttl is
-    /// over.
+    /// The check reports that locks can be taken, but then not kept, or not released before their
+    /// ttl is over.
     HalfLocks,
-    /// Everything works that a single caller needs, with or without a warning.
+    /// Everything works for a single caller, with or without a warning.
     Nothing,
 }
 
@@ -199,8 +200,8 @@ fn without(command: &str) -> Without {
     }
 }
 
-/// Fails if the set has a permission that no request needs. Fails also if a missing permission is
-/// not named with the set that has it.
+/// Fails if the set has a permission that no request needs. Fails also if the error for a missing
+/// permission does not name the set that contains it.
 #[tokio::test]
 async fn each_missing_permission_is_named() {
     let server = ServerOptions::new().append_only().start();
@@ -248,7 +249,8 @@ fn lacks(missing: &str, error: &LockError, rule: &str) {
     assert!(source.to_string().contains(rule), "{missing}: {error}");
 }
 
-/// Fails if a process that may not be told of its turn never gets it, or if the check keeps quiet.
+/// Fails if a process without permission for notifications never gets its turn, or if the check
+/// does not report that.
 #[tokio::test]
 async fn without_channels_a_process_looks_by_itself() {
     let server = ServerOptions::new().append_only().start();

@@ -1,4 +1,4 @@
-//! Which clients may speak to the server, and which can listen: TLS, and users with the fewest
+//! Protection from eavesdroppers and from other clients: TLS, and users with the fewest
 //! permissions.
 
 mod acl;
@@ -20,10 +20,10 @@ use redis::cmd;
 const TTL: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// For an answer: a busy machine wakes each thread of a call up to two seconds late.
+/// Limit for an answer: a busy machine wakes each thread of a call up to two seconds late.
 const IO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Makes a user whose password is its name, and gives the URL for it.
+/// Creates a user whose password is its name, and returns its URL.
 fn user(server: &Server, name: &str, rules: &[&str]) -> String {
     let mut acl = cmd("ACL");
     acl.arg("SETUSER").arg(name).arg("reset").arg("on");

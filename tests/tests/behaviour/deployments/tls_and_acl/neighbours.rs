@@ -1,4 +1,4 @@
-//! Users of the same server that have no rights to a pool's keys can neither free nor forge a lock.
+//! Users of the same server without rights to a pool's keys can neither free nor forge a lock.
 
 use leasehold::LockGuard;
 use leasehold_tests::redis_probe::RedisProbe;
@@ -8,10 +8,10 @@ use redis::{Cmd, cmd};
 use super::{TTL, connect, user};
 use crate::deployments::all_are_renewed;
 
-/// What a careful operator gives to every service.
+/// Permissions that a careful operator gives to every service.
 const USUAL: [&str; 4] = ["+@all", "-@dangerous", "-@admin", "-@scripting"];
 
-/// A lock, a share and a permit, with a watchdog.
+/// Takes a lock, a share and a permit, each with a watchdog.
 async fn held(server: &Server) -> Vec<LockGuard> {
     let pool = connect(&server.url()).await;
     let request = |key| {
@@ -32,14 +32,14 @@ fn words(text: &str) -> Cmd {
     command
 }
 
-/// The answer to a command that this user may not send.
+/// True if this user may not send the command.
 fn refused(client: &RedisProbe, command: &Cmd) -> bool {
     let answer = client.try_run::<redis::Value>(command);
     answer
         .is_err_and(|error| error.code() == Some("NOPERM") || error.to_string().contains("NOPERM"))
 }
 
-/// Fails if a user of other keys and channels can change anything of a lock, or read its token.
+/// Fails if a user of other keys and channels can change anything about a lock, or read its token.
 #[tokio::test]
 async fn who_has_other_keys_can_do_nothing() {
     let server = Server::start();
@@ -76,7 +76,7 @@ async fn who_has_other_keys_can_do_nothing() {
     all_are_renewed(&guards).await;
 }
 
-/// Fails if a user that may read the keys can end or take a lock with what it reads.
+/// Fails if a user with read access to the keys can use the contents to end or take a lock.
 #[tokio::test]
 async fn who_reads_tokens_can_do_nothing() {
     let server = Server::start();
@@ -89,7 +89,7 @@ async fn who_reads_tokens_can_do_nothing() {
         assert!(refused(&client, &words(command)), "{command}");
     }
     let mut call = cmd("EVALSHA");
-    // The server looks at the rights first, and then for the script.
+    // The server checks the rights before it looks for the script.
     call.arg("0".repeat(40))
         .arg(1)
         .arg("lock:k")
@@ -98,7 +98,7 @@ async fn who_reads_tokens_can_do_nothing() {
     all_are_renewed(&guards).await;
 }
 
-/// Fails if a message of another client ends a lease, or gives a lock that is held.
+/// Fails if a message of another client ends a lease, or grants a held lock.
 #[tokio::test]
 async fn who_publishes_can_do_nothing() {
     let server = Server::start();

@@ -1,5 +1,5 @@
-//! One key that another client has spoilt, or that a user has lost, ends no other lease. Renewals of
-//! many keys leave in one request.
+//! A key that another client has spoilt, or to which a user has lost the right, ends no other
+//! lease. Renewals of many keys are sent in one request.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use redis::{Cmd, cmd};
 use super::{IO_TIMEOUT, PATIENCE, connect, user};
 use crate::deployments::all_are_renewed;
 
-/// So long that a busy machine renews it, and so short that its end can be waited for.
+/// Long enough for a busy machine to renew it, and short enough to wait for its end.
 const LEASE: Duration = Duration::from_secs(8);
 const OTHERS: usize = 20;
 
-/// The lock `theirs` and many others, which are renewed in one request.
+/// Takes the lock `theirs` and many others, all renewed in one request.
 async fn held(
     pool: &LockPool,
     kind: fn(LockRequest) -> LockRequest,
@@ -29,12 +29,12 @@ async fn held(
     };
     let keys = (0..OTHERS).map(|number| format!("mine:{number}"));
     let keys = keys.chain(["theirs".to_owned()]);
-    // At once, so that they are renewed at once.
+    // Taken together, so that they are renewed together.
     let mut guards = join_all(keys.map(take)).await;
     (guards.pop().expect("the last"), guards)
 }
 
-/// Fails if the end of `theirs` is the end of another lease, or does not come.
+/// Fails if the end of `theirs` also ends another lease, or does not come.
 async fn only_one_ends(theirs: LockGuard, others: Vec<LockGuard>) {
     wait::within("the end of the lease", PATIENCE, theirs.lost()).await;
     all_are_renewed(&others).await;
@@ -44,7 +44,7 @@ async fn only_one_ends(theirs: LockGuard, others: Vec<LockGuard>) {
     }
 }
 
-/// Fails if a user that loses the right to one key loses its other leases.
+/// Fails if a user that loses the right to one key also loses its other leases.
 async fn a_lost_right_ends_one_lease(kind: fn(LockRequest) -> LockRequest) {
     let server = Server::start();
     let (_, rule) = leasehold::__test::permissions();
@@ -69,7 +69,7 @@ async fn a_right_to_a_shared_lock() {
     a_lost_right_ends_one_lease(LockRequest::shared).await;
 }
 
-/// Fails if these tests would not see that leases stay together with the refused one.
+/// Fails if these tests do not detect renewals retried together with the refused one.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn leases_that_stay_together_are_found() {
@@ -96,8 +96,8 @@ const ODD: [&[&str]; 6] = [
     &["ZADD", "+inf", "x"],
 ];
 
-/// Fails if what another client writes to one key, to its queue or to its shares ends the lease of
-/// another key, or keeps another call from its lock.
+/// Fails if another client's data in a key, its queue or its shares ends another key's lease, or
+/// keeps another call from its lock.
 async fn odd_data_ends_one_lease(part: &str, kind: fn(LockRequest) -> LockRequest) {
     let server = Server::start();
     let pool = LockPool::builder().url(server.url()).io_timeout(IO_TIMEOUT);
@@ -140,8 +140,7 @@ async fn odd_values_of_shared_locks() {
     odd_data_ends_one_lease("theirs", LockRequest::shared).await;
 }
 
-/// Fails if a counter that another client has spoilt keeps calls from their locks, or lets fences
-/// repeat.
+/// Fails if a counter spoilt by another client keeps calls from their locks, or lets fences repeat.
 #[tokio::test]
 async fn odd_counters() {
     let server = Server::start();
@@ -168,7 +167,7 @@ async fn odd_counters() {
     }
 }
 
-/// Fails if these tests would not see that a spoilt counter stays, or that fences repeat.
+/// Fails if these tests do not detect a spoilt counter that stays, or fences that repeat.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn counters_that_are_believed_are_found() {

@@ -11,7 +11,7 @@ use leasehold_tests::tls::TlsServer;
 use super::{PATIENCE, TTL};
 use crate::deployments::refused;
 
-/// For an answer: seven processes that begin together make a small machine slow.
+/// Limit for an answer: seven processes that start together make a small machine slow.
 const IO_TIMEOUT: Duration = Duration::from_secs(10);
 const HOST: &str = "127.0.0.1";
 
@@ -42,8 +42,8 @@ fn trusting(url: &str, authority: &Authority) -> LockPoolBuilder {
         .tls_client(mine.certificate, mine.key)
 }
 
-/// Fails if the pool speaks to a Sentinel or a server in plain text, before a fail-over or after.
-/// Fails also if it believes a server without a valid certificate.
+/// Fails if the pool uses plain text with a Sentinel or a server, before or after a fail-over.
+/// Fails also if it trusts a server without a valid certificate.
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_and_servers_speak_tls() {
     let authority = Authority::new();
@@ -93,7 +93,7 @@ async fn sentinels_and_servers_speak_tls() {
     drop(dead);
 }
 
-/// Fails if a master is believed because the Sentinel that names it is.
+/// Fails if a master is trusted only because the Sentinel that names it is.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_nobody_vouches_for_is_refused() {
     let (authority, other) = (Authority::new(), Authority::new());
@@ -108,7 +108,7 @@ async fn a_master_that_nobody_vouches_for_is_refused() {
     assert!(!commands.contains("cmdstat_script"), "{commands}");
 }
 
-/// Fails if the verification can be switched off, or if it does not say what is wrong.
+/// Fails if the verification can be switched off, or if an error does not name the mistake.
 #[tokio::test(flavor = "multi_thread")]
 async fn mistakes_are_told() {
     let authority = Authority::new();

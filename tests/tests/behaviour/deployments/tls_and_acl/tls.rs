@@ -1,4 +1,4 @@
-//! `rediss://`: the server is verified unless nothing is sent to it.
+//! `rediss://`: nothing is sent to an unverified server.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -24,8 +24,8 @@ fn patient(url: impl Into<String>) -> LockPoolBuilder {
     LockPool::builder().url(url).io_timeout(IO_TIMEOUT)
 }
 
-/// Fails if TLS does not work, is taken for plain text by the checks, or takes the choice of a TLS
-/// provider for the process from the program.
+/// Fails if TLS does not work, or if the checks take it for plain text. Fails also if the pool
+/// chooses the TLS provider of the process, which is up to the program.
 #[tokio::test]
 async fn a_server_of_a_known_authority_is_trusted() {
     let authority = Authority::new();
@@ -44,8 +44,7 @@ async fn a_server_of_a_known_authority_is_trusted() {
     assert!(CryptoProvider::get_default().is_none());
 }
 
-/// Fails if only what comes in plain text is looked at: a line without an end kept a caller for
-/// minutes.
+/// Fails if only plain text is checked: an endless line kept a caller for minutes.
 #[tokio::test]
 async fn a_server_that_does_not_end_its_answer_is_refused() {
     let authority = Authority::new();
@@ -58,7 +57,7 @@ async fn a_server_that_does_not_end_its_answer_is_refused() {
     assert!(started.elapsed() < PATIENCE, "{:?}", started.elapsed());
 }
 
-/// The port of a server that answers the first that it is asked with a line of 200 MB.
+/// Returns the port of a server that answers the first request with a line of 200 MB.
 fn endless(identity: &Identity) -> u16 {
     let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes());
     let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes());
@@ -85,13 +84,13 @@ fn endless(identity: &Identity) -> u16 {
     port
 }
 
-/// Fails if the pool speaks in plain text to a node that another node has named, or uses its port
-/// for that.
+/// Fails if the pool uses plain text with a node that another node has named, or the port for plain
+/// text.
 #[tokio::test]
 async fn the_nodes_of_a_cluster_speak_tls() {
     let authority = Authority::new();
     let (options, _bus) = ServerOptions::new().append_only().cluster_node();
-    // Without it the nodes tell of their ports for plain text.
+    // Without this the nodes announce their ports for plain text.
     let options = options.option("tls-cluster", &["yes"]);
     let node = TlsServer::start_with(&authority, HOST, options);
     let probe = node.server.probe();
@@ -176,7 +175,7 @@ async fn a_client_certificate_is_shown() {
     }
 }
 
-/// Fails if a mistake is taken for a network that is down, or switches the verification off.
+/// Fails if a mistake is reported as a network failure, or switches the verification off.
 #[tokio::test]
 async fn mistakes_are_told() {
     let authority = Authority::new();

@@ -1,4 +1,4 @@
-//! Curator's locks: services in Java and ours exclude each other on one path, and queue together.
+//! Curator's locks: Java services and ours exclude each other on one path, and queue together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use tokio::task::JoinSet;
 
 use crate::deployments::session_servers::{LONG, connect};
 
-/// Longer than a busy machine puts a thread aside: Curator's sections know no end of a lease.
+/// Longer than a busy machine suspends a thread, because Curator's sections do not observe the end
+/// of a lease.
 const SESSION: Duration = Duration::from_secs(5);
 const TTL: Duration = Duration::from_secs(5);
 const STAY: Duration = Duration::from_millis(5);
@@ -58,7 +59,7 @@ async fn ours(pool: LockPool, path: String, recorder: Arc<Recorder>, end: u64) {
     }
 }
 
-/// A process of ours that is inside until it is killed. Returns its section.
+/// Kills a process of ours inside of the lock. Returns its section.
 fn one_of_ours_is_killed(url: &str, path: &str) -> Vec<Section> {
     let job = Job {
         url: url.to_owned(),
@@ -76,14 +77,14 @@ fn one_of_ours_is_killed(url: &str, path: &str) -> Vec<Section> {
     let mut sections = worker.sections(path);
     for section in &mut sections {
         section.left = Some(killed);
-        // The one that was seen last is that of its first moment.
+        // The last recorded deadline dates from the beginning of the section.
         section.deadline = section.deadline.max(killed);
     }
     sections
 }
 
-/// Runs two processes of Curator and two pools of ours on one path, while one process of each is
-/// killed and `disturb` runs.
+/// Runs two processes of Curator and two pools of ours on one path. Meanwhile one process of each
+/// is killed, and `disturb` runs.
 async fn together(
     servers: &mut [Zookeeper],
     chroot: &str,
@@ -141,11 +142,11 @@ async fn together(
     wait::until("no node is left", LONG, || !probe.exists("k"));
 }
 
-/// Fails if ours and Curator's are inside together, or one of them is not served.
+/// Fails if ours and Curator's are inside together, or if one of them is not served.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn curator_and_leasehold_exclude_each_other() {
     let mut servers = [Zookeeper::start()];
-    // Both kills cost the end of a session, of up to ten seconds.
+    // After each of the two kills a session must end, which takes up to ten seconds.
     let time = Duration::from_secs(30);
     together(&mut servers, "curator", time, async |_| ()).await;
 }
@@ -170,7 +171,7 @@ async fn also_while_leaders_are_killed() {
     .await;
 }
 
-/// Fails if one that waits is passed over for one that came later.
+/// Fails if a waiting client is passed over for a later one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn they_queue_together() {
     let servers = [Zookeeper::start()];

@@ -1,4 +1,4 @@
-//! The pool comes back by itself, with what it held, whatever the server has gone through.
+//! The pool recovers automatically from any fault of the server, and keeps its locks.
 
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ async fn leaders_are_killed_and_stopped() {
     faults::leaders_are_killed_and_stopped(ensemble, LEADERLESS).await;
 }
 
-/// Fails if an acquire whose answer was lost leaves a node, or is refused by its own node. The
-/// answers vanish at a random moment, so only some rounds lose that to the creation.
+/// Fails if an acquire whose answer was lost leaves a node, or is refused because of its own node.
+/// The answers vanish at a random moment, so only some rounds lose the answer to the creation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_answers() {
     const WANTED: u32 = 5;
@@ -46,7 +46,7 @@ async fn lost_answers() {
     let mut random = Random::seeded("lost answers of ZooKeeper");
     let mut lost = 0;
     for round in 0..400 {
-        // Opens the session again, should it have ended.
+        // Opens a new session if the old one has ended.
         works::<Zookeeper>(&pool, "before").await;
         let request = pool.lock("lost").ttl(TTL).wait(LONG);
         let request = tokio::spawn(request.acquire());

@@ -15,11 +15,11 @@ mod processes;
 mod reconnecting;
 mod sessions;
 
-/// Of the sessions that a server allows whose tick is half a second, the longest serve this.
+/// The longest sessions of a server with a tick of half a second cover this ttl.
 const TTL: Duration = Duration::from_secs(5);
 
-/// Longer than the other members take to miss a leader that stands still, and to choose another: on
-/// a busy machine that is several seconds.
+/// Longer than the other members take to miss a stopped leader and to choose another. On a busy
+/// machine that takes several seconds.
 const LEADERLESS: Duration = Duration::from_secs(20);
 
 impl Times for Zookeeper {

@@ -9,7 +9,7 @@ use super::TTL;
 use crate::deployments::all_are_renewed;
 use crate::deployments::session_servers::{LONG, connect_patiently};
 
-/// Fails if a client without the pool's user can take a holder's znode away, or put one before it.
+/// Fails if a client without the pool's user can remove a holder's znode, or put one before it.
 #[tokio::test]
 async fn who_is_another_user_cannot_touch_a_lock() {
     let server = Zookeeper::start();

@@ -1,4 +1,4 @@
-//! Processes that share an ensemble: one at a time, in order, and past those that are gone.
+//! Processes that share an ensemble take turns in order, and pass over dead processes.
 
 use leasehold_tests::worker::Event;
 use leasehold_tests::zookeeper::{Settings, Zookeeper};
@@ -19,7 +19,7 @@ fn a_number_in_a_file() {
 
 #[test]
 fn a_number_in_a_file_while_leaders_go() {
-    // No server gives a session while the ensemble has no leader.
+    // No server grants a session while the ensemble has no leader.
     let ensemble = Settings::new().longest_session(LONG).ensemble(3);
     processes::a_number_in_a_file_while_leaders_go(ensemble, LEADERLESS, |workers| {
         for worker in workers {

@@ -1,4 +1,4 @@
-//! Reconnections: the server may grant less than before, and many calls may wait.
+//! Reconnections: the server may grant less than before, and many calls may be waiting.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use leasehold_tests::zookeeper::{Settings, Zookeeper};
 
 use crate::deployments::session_servers::{LONG, connect, connect_patiently};
 
-/// A lease that is longer than a restart takes, in a session that serves it.
+/// A lease longer than a restart takes, and a session that covers it.
 const KEPT: Duration = Duration::from_secs(9);
 const SERVES_KEPT: Duration = Duration::from_secs(16);
 
 /// The longest session after the restart.
 const SHORTER: Duration = Duration::from_secs(1);
 
-/// A ttl that it serves.
+/// A ttl that such a session covers.
 const SHORT: Duration = Duration::from_millis(100);
 
 /// Restarts the server with shorter sessions, cuts the holder off while `flow` passes, and fails if
@@ -42,7 +42,7 @@ async fn a_shorter_session_is_over(flow: Flow) {
         let connections = server.word("cons");
         connections.is_some_and(|connections| connections.contains(&name))
     };
-    // The pool must not take the session up again, so it has its time to try that.
+    // The pool must not resume the session, so it gets time to try.
     wait::try_until_async(KEPT / 3, || held.check().is_err() || attached()).await;
     pipe.set(Flow::BlackHole);
     wait::until_async("the lock is free, or its lease is over", LONG, || {
@@ -61,14 +61,14 @@ async fn a_shorter_session_is_over(flow: Flow) {
     drop(short.expect("a session serves it"));
 }
 
-/// Fails if a session counts as long as it was granted once, and not as long as the server grants
-/// when the client connects again.
+/// Fails if a session counts for its first granted time instead of the time that the server grants
+/// at the reconnection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_became_shorter_is_over() {
     a_shorter_session_is_over(Flow::Pass).await;
 }
 
-/// Fails if a server can shorten a session by an answer that is lost.
+/// Fails if a server can shorten a session by a lost answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_lost_answer_shortens_a_session() {
     a_shorter_session_is_over(Flow::LoseAnswers).await;
@@ -84,10 +84,10 @@ fn a_granted_time_that_is_read_once_is_found() {
 /// More paths than one request to a server can name.
 const CALLS: usize = 1_000;
 
-/// Their ttl, which a busy machine does not miss.
+/// The ttl of these calls, which even a busy machine can keep.
 const WAITING: Duration = Duration::from_secs(20);
 
-/// How many keys a call may name.
+/// Highest number of keys in a call.
 const AT_ONCE: usize = 16;
 
 fn long_key(number: usize) -> String {
@@ -101,11 +101,11 @@ async fn hold_all(pool: &LockPool) -> Vec<leasehold::LockGuard> {
         let held = pool.lock_all(keys.iter().cloned()).ttl(LONG * 4).wait(LONG);
         async move { held.acquire().await.expect("they are free") }
     });
-    // A few at once: what gathers for longer than a request may take is given up.
+    // A few at once, because requests that gather for longer than their time limit are given up.
     stream::iter(held).buffered(8).collect().await
 }
 
-/// Fails if calls that wait cost the session when its connection ends, or wait for ever after it.
+/// Fails if waiting calls cost the session when its connection ends, or wait for ever afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_waiting_calls_survive_a_cut() {
     let _room = room::alone();
@@ -151,7 +151,7 @@ async fn all_watch(server: &Zookeeper) {
     wait::within("all watch", LONG * 2, all).await;
 }
 
-/// How many watches the clients of a server have.
+/// Returns the number of watches that the clients of a server have.
 fn watches(server: &Zookeeper) -> usize {
     let told = server.word("wchs").unwrap_or_default();
     let total = told

@@ -1,4 +1,4 @@
-//! Sessions: they outlast the leases in them, and their end is told to all of their locks.
+//! Sessions outlast the leases in them, and all of their locks are notified of their end.
 
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,8 @@ use crate::deployments::session_servers::{
 
 on_one_thread! { Zookeeper, sessions: a_removed_node_is_a_lost_lock }
 
-/// The timeout of a session, as the server has agreed to it. None while the server is silent, or
-/// while the client connects again.
+/// Returns the timeout of a session, as granted by the server. `None` while the server is silent,
+/// or while the client reconnects.
 fn lasts(server: &Zookeeper, session: i64) -> Option<Duration> {
     let told = server.word("cons")?;
     let name = format!("sid=0x{session:x},");
@@ -32,7 +32,7 @@ fn lasts(server: &Zookeeper, session: i64) -> Option<Duration> {
     Some(Duration::from_millis(timeout.parse().expect("a number")))
 }
 
-/// Fails if locks of one session end apart, or those of another session with them.
+/// Fails if locks of one session end separately, or if those of another session end with them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_session_is_told_to_all() {
     let server = Settings::new().longest_session(LONG * 2).start();
@@ -57,14 +57,14 @@ async fn a_lost_session_is_told_to_all() {
     other.release().await.expect("held");
 }
 
-/// Fails if the locks of a session block their keys when the session's own node was deleted.
+/// Fails if the locks of a session block their keys after the session's own node was deleted.
 #[tokio::test]
 async fn a_session_without_its_node_keeps_no_lock() {
     let ask = |pool: &LockPool| pool.lock("k").ttl(TTL).watchdog();
     keeps_no_lock_without_its_node::<Zookeeper>("no-node", ask, LONG).await;
 }
 
-/// Fails if a lock has a session that is shorter than its lease.
+/// Fails if a lock's session is shorter than its lease.
 #[tokio::test]
 async fn a_session_is_longer_than_its_leases() {
     let server = Zookeeper::start();
@@ -98,7 +98,7 @@ async fn a_session_is_longer_than_its_leases() {
     }
 }
 
-/// Fails if a lock is believed in although its node is gone: its server answers, and has been
+/// Fails if a lock is trusted although its node is gone. Its server still answers, but has been
 /// replaced as the leader. The new leader has counted the session from its own election.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replaced_leader_confirms_nothing() {
@@ -126,8 +126,8 @@ async fn a_replaced_leader_confirms_nothing() {
     }
 }
 
-/// Fails if a heartbeat counts before the leader has heard of it. The server that a client is
-/// connected to tells the leader half a tick later, so a heartbeat is three writes.
+/// Fails if a heartbeat counts before the leader has received it. The client's server informs the
+/// leader half a tick later, so a heartbeat is three writes.
 #[tokio::test]
 async fn a_heartbeat_counts_when_the_leader_has_heard_of_it() {
     let server = Zookeeper::start();
@@ -145,7 +145,7 @@ async fn a_heartbeat_counts_when_the_leader_has_heard_of_it() {
     wait::until_async("a heartbeat begins", LONG, || before < writes()).await;
     let (begun, excuse) = (Instant::now(), Excuse::begin());
     wait::until_async("it is over", LONG, || before + 3 <= writes()).await;
-    // The next one leaves a third of the session later, which is three seconds.
+    // The next heartbeat is sent a third of the session later, after three seconds.
     let most = Duration::from_millis(1_500) + excuse.so_far();
     assert!(begun.elapsed() < most, "{:?}", begun.elapsed());
     held.release().await.expect("held");
@@ -167,7 +167,7 @@ fn a_heartbeat_that_is_believed_is_found() {
     fails_with("HeartbeatBelieved", test);
 }
 
-/// Fails if a lease goes on as long as its session.
+/// Fails if a lease lasts as long as its session.
 #[tokio::test]
 async fn a_lease_that_is_not_renewed_is_ended() {
     let server = Zookeeper::shared();
@@ -183,7 +183,7 @@ async fn a_lease_that_is_not_renewed_is_ended() {
     works::<Zookeeper>(&pool, "k").await;
 }
 
-/// Fails if a directory with a foreign name in it is taken for a free lock, or costs the pool.
+/// Fails if a directory with a foreign name in it is taken for a free lock, or breaks the pool.
 #[tokio::test]
 async fn a_foreign_node_is_told() {
     let server = Zookeeper::shared();

@@ -1,4 +1,4 @@
-//! A lock that stays for a while after its work is done.
+//! Locks that stay for a while after their work is done.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ const KEEP: Duration = Duration::from_millis(800);
 /// The server counts whole milliseconds, from its first look at the clock.
 const ROUNDED: Duration = Duration::from_millis(3);
 
-/// Fails if a process of either version takes a lock of the other that stays for a while, or is not
-/// served when that is over.
+/// Fails if a process of either version takes a lock that the other keeps for a while, or is not
+/// served afterwards.
 #[test]
 fn a_lock_that_stays_is_had_when_its_time_is_over() {
     in_four_directions(|stage, holder, waiter| {
@@ -33,7 +33,7 @@ fn a_lock_that_stays_is_had_when_its_time_is_over() {
     });
 }
 
-/// Fails if a single try of either version takes a lock of the other that stays.
+/// Fails if a single try of either version takes a lock that the other keeps.
 #[test]
 fn a_lock_that_stays_refuses_single_tries() {
     in_four_directions(|stage, holder, other| {

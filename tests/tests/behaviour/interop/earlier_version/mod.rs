@@ -1,8 +1,8 @@
-//! The version before this one. On one server with this one it excludes and is excluded, queues and
-//! is served, keeps and shares.
+//! The version before this one, together with this one on one server. Both exclude each other,
+//! queue, serve, keep and share.
 //!
-//! A pair of processes is played in all four directions. The pair of two earlier ones shows that
-//! the test's client of the earlier version is sound by itself.
+//! Each scene runs with all four pairs of versions. The pair of two earlier processes shows that
+//! the test's client of the earlier version is sound.
 
 mod keeping;
 mod peer;

@@ -1,4 +1,4 @@
-//! What is asked of every other client of the convention.
+//! The earlier version in the tests for every other client of the convention.
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use leasehold_tests::wait;
 
 use super::sides::{As, LONG, Stage, TTL, want};
 
-/// Fails if one version takes some keys of several although the other has one of them.
+/// Fails if one version takes some of several keys although the other has one of them.
 #[test]
 fn several_keys_are_taken_all_or_none() {
     let stage = Stage::new();

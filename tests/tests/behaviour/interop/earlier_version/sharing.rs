@@ -1,4 +1,4 @@
-//! Readers and writers, and places.
+//! Readers and writers, and the places of permits.
 
 use std::thread;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn readers_of_both_versions_go_together_and_keep_writers_out() {
     });
 }
 
-/// A writer queues, and is served when what it waits for is given back.
+/// Queues a writer, which must be served after `give_back`.
 fn writes_after(stage: &Stage, side: &mut Side, give_back: impl FnOnce()) -> Held {
     thread::scope(|scope| {
         let writer = scope.spawn(|| side.take("k", As::Alone, LONG));
@@ -38,7 +38,7 @@ fn writes_after(stage: &Stage, side: &mut Side, give_back: impl FnOnce()) -> Hel
     })
 }
 
-/// Fails if a reader of either version passes a writer of the other that waits.
+/// Fails if a reader of either version passes a waiting writer of the other.
 #[test]
 fn a_reader_does_not_pass_a_writer_that_waits() {
     in_four_directions(|stage, readers, other| {
@@ -55,7 +55,7 @@ fn a_reader_does_not_pass_a_writer_that_waits() {
     });
 }
 
-/// Fails if the two versions count places each for itself.
+/// Fails if each version counts only its own places.
 #[test]
 fn places_are_counted_over_both_versions() {
     in_four_directions(|stage, one, other| {
@@ -75,7 +75,7 @@ fn places_are_counted_over_both_versions() {
     });
 }
 
-/// Fails if a writer of either version that lets readers in does so for its own version alone.
+/// Fails if a writer of either version lets in only readers of the same version.
 #[test]
 fn a_writer_lets_readers_of_the_other_version_in() {
     let stage = Stage::new();
@@ -101,7 +101,7 @@ fn a_writer_lets_readers_of_the_other_version_in() {
     stage.runtime.block_on(ours.release()).expect("still held");
 }
 
-/// Fails if the two versions do not say to each other how many places there are.
+/// Fails if one version does not learn the number of places from the other.
 #[test]
 fn the_number_of_places_is_known_to_the_other_version() {
     let stage = Stage::new();

@@ -12,10 +12,10 @@ use redis::cmd;
 use tokio::runtime::{Handle, Runtime};
 
 pub(super) const TTL: Duration = Duration::from_secs(20);
-/// For what comes within far less.
+/// Limit for events that come much sooner.
 pub(super) const LONG: Duration = Duration::from_secs(30);
 
-/// How a lock is taken.
+/// Mode in which a lock is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum As {
     Alone,
@@ -29,14 +29,14 @@ pub(super) enum Side {
     Present(LockPool, Handle),
 }
 
-/// A lock that one has.
+/// A lock held by a process.
 pub(super) enum Held {
     Earlier(Want, Lease),
     Present(LockGuard),
 }
 
 impl Side {
-    /// Takes `key`; queues for `patience` at most.
+    /// Takes `key`. Queues for at most `patience`.
     pub(super) fn take(&mut self, key: &str, how: As, patience: Duration) -> Option<Held> {
         match self {
             Self::Earlier(process) => {
@@ -64,7 +64,7 @@ impl Side {
         }
     }
 
-    /// Gives it back, or lets it stay for `keep`.
+    /// Releases the lock, or lets it stay for `keep`.
     pub(super) fn release(&mut self, held: Held, keep: Option<Duration>) {
         match (self, held) {
             (Self::Earlier(process), Held::Earlier(want, lease)) => {
@@ -101,7 +101,7 @@ pub(super) fn want(key: &str, how: As) -> Want {
     }
 }
 
-/// A server, and what talks to it.
+/// A server and its clients.
 pub(super) struct Stage {
     pub(super) server: Server,
     pub(super) probe: RedisProbe,
@@ -136,12 +136,12 @@ impl Stage {
         }
     }
 
-    /// Waits until so many processes queue for `key`.
+    /// Waits until `count` processes queue for `key`.
     pub(super) fn await_queued(&self, key: &str, count: usize) {
         wait::until("they queue", LONG, || self.are_queued(key, count));
     }
 
-    /// Whether so many processes queue for `key`.
+    /// True if `count` processes queue for `key`.
     pub(super) fn are_queued(&self, key: &str, count: usize) -> bool {
         const RECORD: usize = 46;
         let queue = format!("lock:%leasehold:queue:lock:{key}");
@@ -149,7 +149,7 @@ impl Stage {
     }
 }
 
-/// Plays `scene` with each version in each part; the text says which.
+/// Runs `scene` with each version in each part. The output names the versions.
 pub(super) fn in_four_directions(scene: fn(&Stage, &mut Side, &mut Side)) {
     for (first, second) in [(true, true), (true, false), (false, true), (false, false)] {
         eprintln!("the first is earlier: {first}; the second is earlier: {second}");

@@ -8,7 +8,7 @@ use leasehold_tests::wait;
 
 use super::sides::{As, LONG, Side, Stage, TTL, in_four_directions, want};
 
-/// How long a key that was handed to a process waits for it.
+/// Time for which a handed key waits for its process.
 const CLAIM: Duration = Duration::from_secs(1);
 
 /// Fails if a release of either version leaves a process of the other waiting, or if fences do not
@@ -23,7 +23,8 @@ fn a_release_serves_the_next_of_either_version() {
     });
 }
 
-/// `holder` has the lock, `waiter` queues for it and is served.
+/// Lets `holder` take the lock, and `waiter` queue for it and get it. Returns the fence of
+/// `waiter`.
 fn hand_over(stage: &Stage, holder: &mut Side, waiter: &mut Side, last: u64) -> u64 {
     let held = holder.take("k", As::Alone, LONG).expect("it is free");
     let before = held.fence();
@@ -43,8 +44,8 @@ fn hand_over(stage: &Stage, holder: &mut Side, waiter: &mut Side, last: u64) -> 
     fence
 }
 
-/// Fails if this version sets a key that it hands on to a value that the earlier one does not take
-/// for its own. Fails also if it tells it in other words.
+/// Fails if this version hands a key on with a value that the earlier one does not recognize as its
+/// own. Fails also if the message to it has another form.
 #[test]
 fn our_release_hands_the_key_to_an_earlier_process() {
     let stage = Stage::new();
@@ -73,8 +74,8 @@ fn our_release_hands_the_key_to_an_earlier_process() {
     assert!(earlier.release(&want, &token, None));
 }
 
-/// Fails if the earlier version passes over a place of this version in the queue, or if the earlier
-/// holder is not told of it.
+/// Fails if the earlier version passes over this version's place in the queue, or if the earlier
+/// holder is not notified of the waiting process.
 #[test]
 fn an_earlier_turn_hands_the_key_to_ours() {
     let stage = Stage::new();
@@ -89,7 +90,7 @@ fn an_earlier_turn_hands_the_key_to_ours() {
     let token = random_hex();
     let (found, answer) = earlier.turn(&want, &lease.token, &token);
     assert!(found);
-    // Handed on at once: for the time of a claim.
+    // Handed on at once, for the duration of a claim.
     let handed = Answer::Held {
         left: Some(Duration::from_secs(1)),
         queued: true,
@@ -163,18 +164,18 @@ fn a_place_that_is_given_up_keeps_nobody_waiting() {
     stage.await_queued("k", 2);
     ours.abort();
     stage.await_queued("k", 1);
-    // A sign of life, as a process gives it that goes on waiting.
+    // A sign of life, like that of a process that continues to wait.
     assert!(matches!(
         earlier.ask(&want, &token, true),
         Answer::Held { .. }
     ));
     assert!(last.release(&want, &held.token, None));
     assert_eq!(heard(&mut earlier), Message::Turn(want.key.clone()));
-    // It was handed the lock and does not want it any more.
+    // The lock was handed to the earlier process, which no longer wants it.
     let next = stage
         .runtime
         .spawn(pool.lock("k").ttl(TTL).wait(LONG).acquire());
-    // The handed lock comes free by itself after a second.
+    // The handed lock becomes free automatically after a second.
     wait::until("it queues, or has it", LONG, || {
         stage.are_queued("k", 1) || next.is_finished()
     });

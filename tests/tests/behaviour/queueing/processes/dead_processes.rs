@@ -1,4 +1,4 @@
-//! A process that waits and dies, or stands still, costs the other processes little.
+//! A waiting process that dies or stands still costs the other processes little.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use redis::cmd;
 
 use super::{CLAIM, FORGOTTEN, LONG, Line, TTL, connect, held, queued};
 
-/// What a busy machine may add.
+/// Allowance for a busy machine.
 const SLACK: Duration = Duration::from_millis(800);
 
-/// Worker processes that wait for a lock that is held.
+/// Starts worker processes that wait for a held lock.
 pub(super) async fn waiting(server: &Server, probe: &RedisProbe, count: usize) -> Vec<Worker> {
     let job = Job {
         url: server.url(),
@@ -33,8 +33,8 @@ pub(super) async fn waiting(server: &Server, probe: &RedisProbe, count: usize) -
     workers
 }
 
-/// A worker whose pool is connected. On a busy machine it may not connect in time; then there is
-/// another.
+/// Starts a worker, and waits until its pool is connected. On a busy machine, it may not connect in
+/// time. Then another worker is started.
 fn connected(job: &Job) -> Worker {
     for _ in 0..20 {
         let mut worker = Worker::spawn(env!("CARGO_BIN_EXE_worker"), job);
@@ -48,14 +48,16 @@ fn connected(job: &Job) -> Worker {
     panic!("no worker connects");
 }
 
-/// How long the next live process waits after a release, without what a busy machine adds.
+/// Returns the time that the next live process waits after a release, without the delays of a busy
+/// machine.
 async fn next_after(server: &Server, held: LockGuard) -> Duration {
     let mut line = Line::new("dead");
     line.join(&connect(&server.url()).await, "next").await;
     served_after(held, line).await
 }
 
-/// How long it takes from the release until all have been served, without what a busy machine adds.
+/// Returns the time from the release until all have been served, without the delays of a busy
+/// machine.
 async fn served_after(held: LockGuard, line: Line) -> Duration {
     let (released, excuse) = (Instant::now(), Excuse::begin());
     held.release().await.expect("still held");
@@ -63,7 +65,7 @@ async fn served_after(held: LockGuard, line: Line) -> Duration {
     released.elapsed().saturating_sub(excuse.so_far())
 }
 
-/// Fails if the lock is handed to a process that is known to be gone.
+/// Fails if the lock is handed to a process known to be gone.
 #[tokio::test]
 async fn killed_processes_cost_nothing() {
     let (server, probe, held) = held("dead").await;
@@ -81,8 +83,8 @@ async fn killed_processes_cost_nothing() {
     assert!(took < CLAIM, "{took:?}");
 }
 
-/// Fails if a lock that was handed to a process that does not move is kept for it, or if that
-/// process is forgotten when it moves again.
+/// Fails if a lock handed to a stopped process is kept for it, or if that process is forgotten when
+/// it continues.
 #[tokio::test]
 async fn a_stopped_process_costs_a_claim() {
     let (server, probe, held) = held("dead").await;
@@ -96,7 +98,7 @@ async fn a_stopped_process_costs_a_claim() {
     assert_eq!(workers[0].wait_end(LONG), Event::Done);
 }
 
-/// Fails if readers wait for a writer that does not move longer than a writer does.
+/// Fails if readers wait for a stopped writer longer than a writer does.
 #[tokio::test]
 async fn a_stopped_writer_costs_readers_a_claim() {
     let server = Server::start();
@@ -131,7 +133,7 @@ async fn five_stopped_processes_cost_six_seconds_at_most() {
     assert!(took < Duration::from_secs(6), "{took:?}");
 }
 
-/// Fails if a process that has not moved for long is still handed the lock.
+/// Fails if a long stopped process is still handed the lock.
 #[tokio::test]
 async fn long_dead_processes_cost_nothing() {
     let (server, probe, held) = held("dead").await;
@@ -139,7 +141,7 @@ async fn long_dead_processes_cost_nothing() {
     for worker in &mut workers {
         worker.process().pause();
     }
-    // A process must wait, or the queue ends with its last sign of life.
+    // One process must keep waiting, or the queue ends with its last sign of life.
     let mut line = Line::new("dead");
     line.join(&connect(&server.url()).await, "next").await;
     tokio::time::sleep(FORGOTTEN + Duration::from_millis(500)).await;

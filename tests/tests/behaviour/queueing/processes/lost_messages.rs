@@ -1,4 +1,4 @@
-//! A message that is lost costs a slow poll, not a turn.
+//! A lost message costs a slow poll, not a turn.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,11 @@ use redis::cmd;
 
 use super::{CLAIM, Line, connect, connect_with, held, queued, take};
 
-/// What a busy machine may add.
+/// Allowance for a busy machine.
 const SLACK: Duration = Duration::from_millis(500);
 
-/// Fails if a process waits to be told, or looks only when the lock was given to the next.
+/// Fails if a process waits for a message, or polls only after the lock was given to the next
+/// process.
 #[tokio::test]
 async fn a_turn_that_was_not_told() {
     let (server, _probe, held) = held("lost").await;
@@ -28,8 +29,8 @@ async fn a_turn_that_was_not_told() {
     assert!(took < CLAIM + SLACK + excuse.so_far(), "{took:?}");
 }
 
-/// Fails if a process whose connection breaks when its turn comes waits until a lease that no
-/// process has is over.
+/// Fails if a process whose connection breaks at its turn waits for the end of a lease that no
+/// process has.
 #[tokio::test]
 async fn a_connection_that_breaks_at_the_moment() {
     for all in [false, true] {
@@ -55,8 +56,8 @@ async fn a_connection_that_breaks_at_the_moment() {
     }
 }
 
-/// Fails if a process that missed that another waits keeps the lock among its own calls for as long
-/// as it has some.
+/// Fails if a process that missed the message about a waiting process keeps the lock among its own
+/// calls as long as it has any.
 #[tokio::test]
 async fn a_holder_that_was_not_told() {
     const CALLS: usize = 60;

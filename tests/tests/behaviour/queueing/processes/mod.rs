@@ -1,5 +1,5 @@
-//! Processes queue for a lock: in order, in turns, and whatever happens to one of them. A pool is a
-//! process to the store.
+//! Processes queue for a lock: in order, in turns, and even if one of them fails. Each pool is a
+//! separate process to the store.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -25,13 +25,13 @@ mod turns;
 /// Longer than any test.
 const TTL: Duration = Duration::from_secs(120);
 const LONG: Duration = Duration::from_secs(60);
-/// For so long the store keeps a key for a process that it was handed to.
+/// Time for which the store keeps a key for the process that it was handed to.
 const CLAIM: Duration = Duration::from_secs(1);
-/// After so long without a sign of life a process has no place any more.
+/// A process without a sign of life for this time no longer has a place.
 const FORGOTTEN: Duration = Duration::from_secs(3);
-/// Sooner than a lock that is left behind comes free by itself.
+/// Earlier than the expiry of a lock left behind.
 const SOON: Duration = Duration::from_secs(20);
-/// What is left on the server when all is over.
+/// The only key left on the server in the end.
 const FENCES: &str = "lock:%leasehold:fence";
 
 async fn connect(url: &str) -> LockPool {
@@ -48,8 +48,8 @@ async fn take(pool: &LockPool, key: &str) -> LockGuard {
     guard.expect("it is free")
 }
 
-/// Returns when the store has carried out what the pool asked before, and the pool has taken the
-/// answers.
+/// Returns after the store has carried out the pool's earlier requests, and the pool has received
+/// the answers.
 async fn settle(pool: &LockPool) {
     for _ in 0..2 {
         let guard = take(pool, &format!("settle-{pool:p}")).await;
@@ -57,7 +57,7 @@ async fn settle(pool: &LockPool) {
     }
 }
 
-/// How many processes have a place in the queue for `key`.
+/// Returns the number of processes with a place in the queue for `key`.
 fn queued(probe: &RedisProbe, key: &str) -> usize {
     const RECORD: usize = 46;
     let queue = probe.get(&format!("lock:%leasehold:queue:lock:{key}"));
@@ -67,7 +67,7 @@ fn queued(probe: &RedisProbe, key: &str) -> usize {
     queue.len() / RECORD - usize::from(marked)
 }
 
-/// A call that was served.
+/// A served call.
 #[derive(Debug)]
 struct Served {
     who: &'static str,
@@ -75,10 +75,10 @@ struct Served {
     at: Instant,
 }
 
-/// Calls that wait for one key, and in what order they were served.
+/// Calls that wait for one key, and the order in which they were served.
 struct Line {
     key: &'static str,
-    /// How long each stays inside.
+    /// Time that each stays inside.
     stay: Duration,
     served: Arc<Mutex<Vec<Served>>>,
     calls: JoinSet<()>,
@@ -96,7 +96,7 @@ impl Line {
         }
     }
 
-    /// Begins to wait; the store knows of it when this returns.
+    /// Begins to wait. The store has the request when this returns.
     async fn join(&mut self, pool: &LockPool, who: &'static str) {
         self.join_all(pool, who, 1).await;
     }
@@ -119,15 +119,16 @@ impl Line {
         settle(pool).await;
     }
 
-    /// The processes that were served, in this order; fails if fences do not grow with it.
+    /// Returns the served processes in order. Fails if their fences do not grow.
     async fn served(self) -> Vec<&'static str> {
         let (order, _) = self.served_since(Instant::now()).await;
         order
     }
 
-    /// The same after a release at `released`, and whether a process may have missed its turn. The
-    /// store gives it to the next process after a claim. A process that the machine wakes later
-    /// than that has lost its turn, and one that is not woken for long has lost its place.
+    /// Like `served`, after a release at `released`. Also returns true if a process may have missed
+    /// its turn, which the store gives to the next process after a claim. A process that the
+    /// machine wakes later than that has lost its turn. One that is not woken for long has lost its
+    /// place.
     async fn served_since(mut self, released: Instant) -> (Vec<&'static str>, bool) {
         while let Some(call) = wait::within("all are served", LONG, self.calls.join_next()).await {
             call.expect("no panic");
@@ -143,8 +144,8 @@ impl Line {
         (served.iter().map(|one| one.who).collect(), missed)
     }
 
-    /// Fails if the processes are not served in this order after a release at `released`. One that
-    /// missed its turn is served all the same.
+    /// Fails if the processes are not served in this order after a release at `released`. A process
+    /// that missed its turn must still be served.
     async fn served_as(self, released: Instant, expected: &[&'static str]) {
         let (mut order, missed) = self.served_since(released).await;
         let mut expected = expected.to_vec();
@@ -157,7 +158,7 @@ impl Line {
     }
 }
 
-/// A server and a holder of `key`, in a process of its own.
+/// Starts a server, and a holder of `key` in a separate process.
 async fn held(key: &str) -> (Server, RedisProbe, LockGuard) {
     let server = Server::start();
     let probe = server.probe();

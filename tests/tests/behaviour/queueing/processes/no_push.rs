@@ -1,5 +1,5 @@
-//! Servers that send no messages: an old one, and one that does not permit them. Slower, but in
-//! order and in turns.
+//! Servers that send no messages: an old one, and one that does not permit them. Processes are
+//! served more slowly, but in order and in turns.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use redis::cmd;
 
 use super::{Line, connect, connect_with, take};
 
-/// What exclusive locks need, without messages.
+/// Permissions for exclusive locks without messages.
 const USER: &str = "ACL SETUSER app on >secret ~lock:* -@all +eval +evalsha +script|load +get +mget +exists +set +del +pexpire +pttl +time \
                     +ping +info +hello";
 
@@ -24,8 +24,8 @@ fn restricted(more: &str) -> (Server, String) {
     (server, url)
 }
 
-/// Processes are served in order. A process that has many calls lets another one in that comes
-/// later, although it cannot be told.
+/// Processes are served in order. A process with many calls lets in another one that comes later,
+/// although it cannot be notified.
 async fn serves(url: &str) {
     let held = take(&connect(url).await, "order").await;
     let mut line = Line::new("order");
@@ -85,7 +85,7 @@ async fn no_permission_for_any_channel() {
     serves(&url).await;
 }
 
-/// The smallest set that does it all.
+/// The smallest sufficient set of permissions.
 #[tokio::test]
 async fn enough_permissions() {
     let (_server, url) = restricted("+publish +subscribe &lock:*");

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::{LONG, Line, TTL, connect, connect_with, queued, settle, take};
 
-/// Fails if processes race for a lock that comes free, or a queue is served from its end.
+/// Fails if processes race for a free lock, or if a queue is served from its end.
 async fn processes_are_served_in_the_order_in_which_they_began_to_wait(store: &Store) {
     const KEY: &str = "queue-of-processes";
     let held = take(&connect(&store.url).await, KEY).await;
@@ -31,12 +31,13 @@ on_stores!(memory redis sentinel cluster postgres: (
     processes_are_served_in_the_order_in_which_they_began_to_wait,
 ));
 
-/// Fails if a process that asks again, as it does from time to time, goes to the end of the queue.
+/// Fails if a process that repeats its request, as it does from time to time, goes to the end of
+/// the queue.
 #[tokio::test]
 async fn who_asks_again_keeps_its_place() {
     let (server, _probe, held) = super::held("again").await;
     let mut line = Line::new("again");
-    // So that the first process keeps its turn on a busy machine.
+    // Lets the first process keep its turn on a busy machine.
     let first = connect_with(&server.url(), |pool| pool.make_way_after(Duration::ZERO)).await;
     let second = connect(&server.url()).await;
     line.join(&first, "first").await;
@@ -52,8 +53,8 @@ async fn who_asks_again_keeps_its_place() {
     line.served_as(released, &expected).await;
 }
 
-/// Fails if the queue is only for locks that leasehold holds. A client that releases its lock tells
-/// no process of it.
+/// Fails if the queue only works behind holders that use leasehold. Another client that releases
+/// its lock notifies no process.
 #[tokio::test]
 async fn behind_a_holder_that_knows_no_queue() {
     let server = Server::start();
@@ -70,8 +71,8 @@ async fn behind_a_holder_that_knows_no_queue() {
         assert!(probe.untouched("foreign"));
         let released = Instant::now();
         probe.give_back("foreign");
-        // One that comes now and tries once would be the first to see the key free. On a busy
-        // machine it may come after all the rest.
+        // A process that comes now and tries once would be the first to see the key free. On a busy
+        // machine, it may come after all the others.
         match late.lock("foreign").ttl(TTL).acquire().await {
             Ok(guard) => {
                 let before = line.served.lock().expect("no panic").len();
@@ -84,7 +85,7 @@ async fn behind_a_holder_that_knows_no_queue() {
     }
 }
 
-/// Fails if a call that tries once takes the turn of a process that waits.
+/// Fails if a call that tries once takes the turn of a waiting process.
 #[tokio::test]
 async fn a_single_try_does_not_overtake() {
     let (server, probe, held) = super::held("single").await;
@@ -112,13 +113,13 @@ async fn a_single_try_does_not_overtake() {
     let released = Instant::now();
     held.release().await.expect("still held");
     line.served_as(released, &["a", "b", "c", "d"]).await;
-    // The last of them may be released before this looks; no call queues then.
+    // The last of them may have released the lock before this check. No call queues then.
     let refused = tokio::time::timeout(LONG, tries).await.expect("it is free");
     assert!(refused.expect("no panic") > 0, "it never met another");
     assert_eq!(queued(&probe, "single"), 0);
 }
 
-/// Fails if fences that one process keeps for its own calls are given to another, or given late.
+/// Fails if fences that one process reserves for its own calls are given to another, or given late.
 #[tokio::test]
 async fn fences_grow_under_contention() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! When all is over, nothing of ours is left on the server but the fence counter.
+//! In the end, nothing of leasehold is left on the server but the fence counter.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use tokio::task::JoinSet;
 
 use super::{CLAIM, FENCES, LONG, Line, TTL, connect, held, queued, settle};
 
-/// Sooner than what is left behind would expire by itself.
+/// Earlier than the expiry of anything left behind.
 const SOON: Duration = Duration::from_secs(2);
 
-/// Waits until `condition` holds, and no longer than [`SOON`] and what a busy machine adds.
+/// Waits until `condition` holds, for at most [`SOON`] and the delay of a busy machine.
 async fn soon(what: &str, mut condition: impl FnMut() -> bool) {
     let (started, excuse) = (Instant::now(), Excuse::begin());
     while !condition() {
@@ -57,7 +57,7 @@ async fn of_calls_that_give_up() {
     nothing_is_left(&server).await;
 }
 
-/// Fails if a call that gives up just when its turn comes keeps the lock from the next.
+/// Fails if a call that gives up exactly at its turn keeps the lock from the next.
 #[tokio::test]
 async fn of_calls_that_give_up_when_their_turn_comes() {
     let server = Server::start();
@@ -92,7 +92,7 @@ async fn of_calls_that_give_up_when_their_turn_comes() {
     nothing_is_left(&server).await;
 }
 
-/// Fails if a pool that shuts down keeps its places.
+/// Fails if a pool keeps its places after its shutdown.
 #[tokio::test]
 async fn of_a_shutdown() {
     let (server, probe, held) = held("shutdown").await;
@@ -108,7 +108,7 @@ async fn of_a_shutdown() {
     nothing_is_left(&server).await;
 }
 
-/// Fails if many calls in many processes leave something.
+/// Fails if many calls in many processes leave anything behind.
 #[tokio::test]
 async fn of_contention() {
     let server = Server::start();
@@ -119,7 +119,7 @@ async fn of_contention() {
             let pool = pool.clone();
             calls.spawn(async move {
                 for time in 0..20 {
-                    // Some of them are over before their turn comes.
+                    // Some of them end before their turn.
                     let wait = Duration::from_millis(1 + (call * 7 + time) % 40);
                     let key = format!("many-{}", (call + time) % 3);
                     let request = pool.lock(&*key).ttl(TTL).wait(wait);
@@ -137,7 +137,7 @@ async fn of_contention() {
     nothing_is_left(&server).await;
 }
 
-/// Fails if the tests above would not see a process that keeps the places of its dropped calls.
+/// Fails if the tests above do not detect a process that keeps the places of its dropped calls.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_kept_place_is_found() {

@@ -1,4 +1,4 @@
-//! What a lock costs the server while no other call waits for it.
+//! The cost of a lock for the server while no other process waits for it.
 
 use leasehold_tests::server::Server;
 use redis::cmd;
@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use super::{LONG, TTL, connect};
 
-/// Fails if each of many calls of one process asks the server.
+/// Fails if each of many calls of one process sends a request to the server.
 #[tokio::test]
 async fn calls_of_one_process_share_what_they_ask() {
     const TASKS: u64 = 16;

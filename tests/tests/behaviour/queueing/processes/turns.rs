@@ -1,5 +1,5 @@
-//! A process passes a lock on among its own calls for a turn, which ends while other processes
-//! wait.
+//! A process passes a lock on among its own calls for a turn. The turn is limited while other
+//! processes wait.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,8 @@ use super::{LONG, Line, connect, connect_with, settle, take};
 
 const CALLS: u32 = 20;
 
-/// One process has many calls, and one of another process begins to wait after them. Returns how
-/// many of them are served before that one, and whether a turn may have been missed.
+/// Lets one process make many calls, and another process wait behind them. Returns the number of
+/// calls served before the other process, and true if a turn may have been missed.
 async fn before_the_other(url: &str, many: LockPool, stay: Duration) -> (usize, bool) {
     let held = take(&connect(url).await, "turns").await;
     let mut line = Line::new("turns");
@@ -26,12 +26,12 @@ async fn before_the_other(url: &str, many: LockPool, stay: Duration) -> (usize, 
     (other.expect("it is served"), missed)
 }
 
-/// A turn ends by nothing else, however slow the machine is.
+/// No other limit ends a turn, even on a slow machine.
 fn endless(pool: LockPoolBuilder) -> LockPoolBuilder {
     pool.longest_turn(LONG).make_way_after(Duration::ZERO)
 }
 
-/// Fails if a turn has no end, or another than was set.
+/// Fails if a turn has no end, or another end than configured.
 #[tokio::test]
 async fn a_turn_ends_after_so_many_passes() {
     let server = Server::start();
@@ -46,7 +46,7 @@ async fn a_turn_ends_after_so_many_passes() {
     }
 }
 
-/// Fails if sections that take long make a turn long.
+/// Fails if long sections make a turn long.
 #[tokio::test]
 async fn a_turn_ends_after_so_long() {
     let server = Server::start();
@@ -63,8 +63,8 @@ async fn a_turn_ends_after_so_long() {
     }
 }
 
-/// Fails if a process that has its turn does not hear of another that comes, or counts what it
-/// passed on before that.
+/// Fails if a process that has its turn does not notice another one that comes, or counts the
+/// passes before that.
 #[tokio::test]
 async fn one_that_comes_in_the_middle_of_a_turn() {
     let server = Server::start();
@@ -85,7 +85,7 @@ async fn one_that_comes_in_the_middle_of_a_turn() {
         let first = got.iter().position(|who| *who == "other");
         let first = first.expect("it is served");
         assert!(inside <= first, "it was not served before it came");
-        // One may have begun while it was told.
+        // One may have begun while the message was under way.
         assert!(
             missed || first <= inside + 5 + 1,
             "{first} with {inside} before it, {url}"

@@ -1,4 +1,4 @@
-//! The commands about results that are kept beside locks, and about locks that are adopted.
+//! The commands for kept results, and for adopted locks.
 
 use super::{millis, place};
 use crate::store::Op;
