@@ -5,7 +5,6 @@ use std::fmt;
 
 use crate::plain::Plain;
 
-#[cfg(feature = "__remote")]
 use crate::base::reporter;
 
 /// The findings of [`LockPool::check`](crate::LockPool::check). `Display` writes one line for each
@@ -25,11 +24,11 @@ use crate::base::reporter;
 pub struct CheckReport {
     /// The store, without its password.
     pub store: String,
-    /// What is wrong or could become so, errors first.
+    /// Present and possible problems, errors first.
     pub findings: Vec<Finding>,
 }
 
-/// One thing that is wrong with a lock store, or could become so.
+/// A present or possible problem of a lock store.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -43,18 +42,18 @@ pub struct CheckReport {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// How bad it is.
+    /// The severity of the problem.
     pub severity: Severity,
     /// A short constant for logs and tests: `role`, `cluster`, `cluster-state`, `coverage`,
     /// `quorum`, `node`, `version`, `permission`, `replicas`, `eviction`, `persistence`, `turns`,
     /// `plain-text`, `one-process` or `unchecked`. A server's error has the code of its answer,
     /// such as `OOM`.
     pub code: &'static str,
-    /// What the finding means, and what to do.
+    /// The meaning of the finding, and the action to take.
     pub text: String,
 }
 
-/// How bad a finding is.
+/// The severity of a finding.
 ///
 /// ```
 /// use leasehold::Severity;
@@ -64,7 +63,7 @@ pub struct Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
-    /// Locks work. Something can break their promise, or could not be checked.
+    /// Locks work. Something can break their guarantees, or could not be checked.
     Warning,
     /// Locks do not work now.
     Error,
@@ -76,7 +75,8 @@ impl CheckReport {
         Self { store, findings }
     }
 
-    /// Whether locks can be taken now: no finding is an error. For a readiness probe.
+    /// Returns true if locks can be taken now: no finding is an error. Use it for a readiness
+    /// probe.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -91,7 +91,7 @@ impl CheckReport {
         severities.all(|severity| severity < Severity::Error)
     }
 
-    /// The finding with this code.
+    /// Returns the finding with this code, if there is one.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -105,7 +105,6 @@ impl CheckReport {
         self.findings.iter().find(|finding| finding.code == code)
     }
 
-    #[cfg(feature = "__remote")]
     pub(crate) fn log(&self) {
         for finding in &self.findings {
             let (server, finding) = (self.store.clone(), finding.clone());
@@ -129,7 +128,6 @@ impl Finding {
         }
     }
 
-    #[cfg(feature = "__remote")]
     pub(crate) fn error(code: &'static str, text: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
@@ -140,7 +138,7 @@ impl Finding {
 
 #[cfg(feature = "redis")]
 impl Finding {
-    /// The finding, with the node that it was made on.
+    /// Adds the node of the finding to its text.
     pub(crate) fn at(self, node: &str) -> Self {
         Self {
             text: format!("{node}: {}", self.text),

@@ -1,24 +1,25 @@
-//! Lock keys: how values are written into them, and what they may not be.
+//! Lock keys: the encoding of inserted values, and the limits of keys.
 
 use std::fmt::{self, Write as _};
 
 use crate::base::seeded::seeded;
 use crate::error::LockError;
 
-/// The longest key, in bytes, without the namespace.
+/// Maximum length of a key without the namespace, in bytes.
 pub(crate) const MAX_LEN: usize = 512;
 
-/// The word of leasehold's own keys; the encoding of values never produces it.
+/// The reserved word in leasehold's own keys. The encoding of values never produces it.
 ///
 /// Each of these keys is `namespace:%leasehold:…`, and in a cluster `{tag}:namespace:%leasehold:…`
 /// if the namespace has a brace. So no namespace may contain the word, and no key may have it as a
 /// part.
 pub(crate) const RESERVED: &str = "%leasehold";
 
-/// The longest namespace, in bytes.
+/// Maximum length of a namespace, in bytes.
 const MAX_NAMESPACE: usize = 128;
 
-/// Refuses a namespace that is too long, or with which a key could be leasehold's own.
+/// Refuses a namespace that is too long, has control characters, or could turn a key into one of
+/// leasehold's own.
 pub(crate) fn check_namespace(namespace: &str) -> Result<(), LockError> {
     if namespace.len() > MAX_NAMESPACE || namespace.chars().any(char::is_control) {
         return Err(LockError::config(
@@ -33,9 +34,9 @@ pub(crate) fn check_namespace(namespace: &str) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Whether a key could be one of leasehold's own, in whichever namespace.
+/// True if a key could be one of leasehold's own, in any namespace.
 fn is_reserved(key: &str) -> bool {
-    // Most keys have none, and a byte is found faster than a word.
+    // Most keys have no `%`, and a byte is found faster than a word.
     if !key.as_bytes().contains(&b'%') {
         return false;
     }
@@ -47,7 +48,7 @@ fn is_reserved(key: &str) -> bool {
 
 /// A key while it is being built from a template.
 ///
-/// Literal text is taken as it is. Inserted values are percent-encoded where they contain `%`, `:`,
+/// Literal text is not changed. Inserted values are percent-encoded where they contain `%`, `:`,
 /// `{`, `}`, white space or control characters. So different values never give the same key.
 #[derive(Debug)]
 pub struct Key {
@@ -56,7 +57,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// An empty key.
+    /// Creates an empty key.
     #[expect(clippy::new_without_default, reason = "only expanded code builds keys")]
     pub fn new() -> Self {
         Self {
@@ -65,8 +66,8 @@ impl Key {
         }
     }
 
-    /// A key given as an expression, taken as it is. Its text does not depend on `arguments`, so a
-    /// placeholder for one of them is a mistake: nothing would fill it.
+    /// Creates a key from an expression, whose text is not changed. The text does not depend on
+    /// `arguments`, so a placeholder for one of them is a mistake: nothing would fill it.
     pub fn expression(
         value: &(impl fmt::Display + ?Sized),
         arguments: &'static [&'static str],
@@ -119,7 +120,7 @@ impl Key {
         }
     }
 
-    /// The finished key, or what is wrong with it.
+    /// Returns the finished key, or the error in it.
     pub(crate) fn finish(self) -> Result<String, LockError> {
         match self.error {
             Some(reason) => Err(invalid(&self.text, reason)),
@@ -128,7 +129,7 @@ impl Key {
     }
 }
 
-/// The first `<…>` in a text that begins with one of these names.
+/// Returns the content of the first `<…>` in a text that begins with one of these names.
 fn unfilled<'a>(text: &'a str, names: &[&str]) -> Option<&'a str> {
     if names.is_empty() || !text.contains('<') {
         return None;
@@ -143,7 +144,7 @@ fn unfilled<'a>(text: &'a str, names: &[&str]) -> Option<&'a str> {
     })
 }
 
-/// Refuses a key that is empty, too long, or could be leasehold's own.
+/// Refuses a key that is empty or too long, or could be leasehold's own.
 pub(crate) fn check(key: String) -> Result<String, LockError> {
     let reason = if key.is_empty() {
         "it is empty; name what is locked, such as `order:42`".to_owned()
@@ -157,8 +158,7 @@ pub(crate) fn check(key: String) -> Result<String, LockError> {
     Err(invalid(&key, reason))
 }
 
-/// Whether a lock can have this key.
-#[cfg(feature = "__remote")]
+/// True if a lock can have this key.
 pub(crate) fn is_lock(key: &str) -> bool {
     !key.is_empty() && key.len() <= MAX_LEN && !is_reserved(key)
 }
@@ -170,12 +170,12 @@ fn invalid(key: &str, reason: String) -> LockError {
     }
 }
 
-/// `value` as the placeholder of a key template inserts it: percent-encoded where it would change
-/// the key's structure. For keys that are built by hand and must equal those of an annotated
+/// Encodes `value` like a placeholder of a key template. It is percent-encoded where it would
+/// change the key's structure. Use it for manually built keys that must equal those of an annotated
 /// function.
 ///
-/// A text that would be longer than 512 bytes is cut just after that limit. A key with it is
-/// refused as too long.
+/// A text longer than 512 bytes is cut just after that limit. A key that contains it is refused as
+/// too long.
 ///
 /// ```
 /// // As `#[distributed_lock(key = "order:<id>", …)]` makes it for `id = "a:b"`.
@@ -184,13 +184,13 @@ fn invalid(key: &str, reason: String) -> LockError {
 /// ```
 pub fn encode(value: impl fmt::Display) -> String {
     let mut text = String::new();
-    // The error is of the value's own `Display`, or says that the text is too long for a key. The
-    // text ends there.
+    // The error comes from the value's own `Display`, or means that the text is too long for a key.
+    // The text ends there.
     let _ = write!(Encoder(&mut text), "{value}");
     text
 }
 
-/// Writes a value as it is, and stops after the piece that passes [`MAX_LEN`].
+/// Writes a value unchanged, and stops after the piece that exceeds [`MAX_LEN`].
 struct Limited<'a>(&'a mut String);
 
 impl fmt::Write for Limited<'_> {
@@ -204,7 +204,7 @@ impl fmt::Write for Limited<'_> {
     }
 }
 
-/// Writes a value with the characters that structure a key percent-encoded, and stops just after
+/// Writes a value, percent-encoding the characters that structure a key, and stops just after
 /// [`MAX_LEN`].
 struct Encoder<'a>(&'a mut String);
 
@@ -370,7 +370,7 @@ mod tests {
         assert!(key.finish().is_err());
     }
 
-    /// Strings that are made to collide if anything can.
+    /// Strings chosen to collide if anything can.
     fn tricky() -> impl Strategy<Value = String> {
         prop_oneof!["[%:{}a3A5 \\n]{1,6}", "\\PC{1,8}", any::<String>()]
     }
@@ -378,7 +378,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4_000))]
 
-        /// Different values never give the same key, whichever separator stands between them.
+        /// Different values never give the same key, with any separator between them.
         #[test]
         fn encoding_is_injective(
             pairs in prop::collection::vec((tricky(), tricky()), 1..4),
@@ -390,8 +390,8 @@ mod tests {
             }
         }
 
-        /// One text that is cut at different separators gives different keys. Random pairs hardly
-        /// ever meet.
+        /// One text, cut at different separators, gives different keys. Random pairs hardly ever
+        /// collide.
         #[test]
         fn a_value_ends_where_its_separator_is(
             parts in prop::collection::vec("[a%:{}]{1,2}", 3..6),

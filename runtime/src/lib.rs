@@ -1,6 +1,10 @@
 #![doc = include_str!("guide/links.md")]
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(feature = "__remote"),
+    allow(dead_code, reason = "memory:// uses a part of the interface of stores")
+)]
 
 mod base;
 mod check_report;
@@ -23,16 +27,6 @@ pub mod postgres;
 mod replicas;
 #[cfg(any(test, feature = "__test"))]
 mod selftest;
-#[cfg_attr(
-    not(feature = "__remote"),
-    allow(
-        dead_code,
-        unused_variables,
-        clippy::needless_pass_by_value,
-        clippy::unused_async,
-        reason = "memory:// uses a part of the interface"
-    )
-)]
 #[cfg_attr(
     all(feature = "__remote", not(feature = "redis")),
     allow(dead_code, reason = "a part of the interface is for Redis")

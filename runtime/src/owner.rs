@@ -1,4 +1,4 @@
-//! The owner of a lock, as it is written beside the lock.
+//! The owner of a lock, as stored beside the lock.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -6,17 +6,16 @@ use std::sync::LazyLock;
 use crate::host::host;
 use crate::plain::Plain;
 
-/// How much a store keeps of an owner, in bytes.
-#[cfg(feature = "__remote")]
+/// Maximum length of an owner in a store, in bytes.
 const LONGEST: usize = 120;
 
 /// The name of this machine.
 static HOST: LazyLock<String> = LazyLock::new(host);
 
-/// The process that holds a lock or waits for it, and what it does there.
+/// The process that holds a lock or waits for it, and the function that it runs.
 ///
-/// `Display` is one line for people: `shop::create_order on web-1 (pid 4711)`. Characters that a
-/// terminal obeys are escaped in it, since any client can write them into the store.
+/// `Display` shows one line for people: `shop::create_order on web-1 (pid 4711)`. It escapes
+/// characters that control a terminal, because any client can write them into the store.
 ///
 /// ```
 /// use leasehold::Owner;
@@ -29,17 +28,17 @@ static HOST: LazyLock<String> = LazyLock::new(host);
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Owner {
-    /// The name of its machine, or of its container.
+    /// The name of the machine or container.
     pub host: String,
-    /// The number of its process there.
+    /// The process id on that machine.
     pub pid: u32,
-    /// The path of the annotated function, such as `shop::create_order`. Empty for a lock that was
-    /// taken by hand. The store keeps about a hundred bytes of it.
+    /// The path of the annotated function, such as `shop::create_order`. Empty for a lock taken
+    /// without the attribute. The store keeps about a hundred bytes of it.
     pub function: String,
 }
 
 impl Owner {
-    /// An owner to make, for tests of what a program shows.
+    /// Creates an owner, for tests of a program's output.
     ///
     /// ```
     /// # use leasehold::Owner;
@@ -53,20 +52,19 @@ impl Owner {
         }
     }
 
-    /// A call of this process.
+    /// Creates the owner of a call in this process.
     pub(crate) fn here(function: &str) -> Self {
         Self::new(HOST.as_str(), std::process::id(), function)
     }
 
-    /// `host pid function`, as a store keeps it.
+    /// Returns `host pid function`, the form in a store.
     #[cfg(any(feature = "postgres", feature = "__session"))]
     pub(crate) fn written(function: &str) -> String {
         let pid = std::process::id().to_string();
         shortened([HOST.as_str(), " ", &pid, " ", function]).concat()
     }
 
-    /// Reads `host pid function`. The host's name may have spaces, the function's path too.
-    #[cfg(any(feature = "__remote", test))]
+    /// Reads `host pid function`. The host's name and the function's path may have spaces.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let mut at = 0;
         while let Some(space) = text[at..].find(' ') {
@@ -82,8 +80,7 @@ impl Owner {
     }
 }
 
-/// The parts of a text without what a store does not keep.
-#[cfg(feature = "__remote")]
+/// Returns the parts of a text without the end that a store does not keep.
 pub(crate) fn shortened<const N: usize>(mut parts: [&str; N]) -> [&str; N] {
     let mut room = LONGEST;
     for part in &mut parts {
@@ -123,7 +120,6 @@ mod tests {
     use super::*;
 
     /// Fails if a character is cut, if text follows a cut, or if blanks are left at the end.
-    #[cfg(feature = "__remote")]
     #[test]
     fn long_texts_are_cut() {
         let long = "é".repeat(LONGEST);

@@ -1,8 +1,7 @@
-//! Helpers for all other modules. Of the public vocabulary they use the errors.
+//! Helpers for all other modules. Of the public types they use only the errors.
 
 pub(crate) mod clock;
 pub(crate) mod codes;
-#[cfg(feature = "__remote")]
 pub(crate) mod digits;
 pub(crate) mod full_key;
 pub(crate) mod id_map;

@@ -1,4 +1,4 @@
-//! The random value by which the store knows the holder of a lock.
+//! The random value by which the store identifies the holder of a lock.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use crate::base::seeded::seeded;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Token(u128);
 
-/// The random bits by which a pool's tokens differ from those of every other process.
+/// Random bits that distinguish a pool's tokens from those of every other process.
 ///
 /// `fork` copies a thread's generator. Two processes would then draw the same tokens, and each
-/// would take the other's locks for its own. A pool does not survive a `fork`, so each pool asks
+/// would treat the other's locks as its own. A pool does not survive a `fork`, so each pool asks
 /// the system only once.
 #[derive(Clone, Copy)]
 pub(crate) struct Nonce(#[cfg(feature = "__remote")] u128);
@@ -23,8 +23,8 @@ impl Nonce {
     #[cfg(feature = "__remote")]
     pub(crate) fn new() -> Self {
         let mut generator = rand::rng();
-        // After an error the generator is as it was. It still differs between processes that were
-        // not forked.
+        // After an error the generator is unchanged. It still differs between processes without a
+        // `fork`.
         let _ = generator.reseed();
         Self(rand::Rng::next_u64(&mut generator).into())
     }
@@ -53,7 +53,8 @@ impl Token {
         Self(NEXT.fetch_add(1, Ordering::Relaxed).into())
     }
 
-    /// The `at`th of the tokens that belong to `hash`, where no token needs to be hard to guess.
+    /// Returns the token number `at` of those that belong to `hash`. Such tokens need not be hard
+    /// to guess.
     #[cfg(feature = "etcd")]
     pub(crate) fn numbered(hash: u64, at: u64) -> Self {
         Self((u128::from(hash) << 64) | u128::from(at))
@@ -65,24 +66,21 @@ impl Token {
         Self(number)
     }
 
-    /// The bits.
     #[cfg(feature = "postgres")]
     pub(crate) fn bits(self) -> u128 {
         self.0
     }
 
-    /// Half of the bits: enough to tell a holder which of its leases is meant, and too few to do
-    /// anything with the lock.
+    /// Half of the bits. They identify one lease of a holder, but are too few to do anything with
+    /// the lock.
     #[expect(clippy::cast_possible_truncation, reason = "it is to be half")]
     pub(crate) fn half(self) -> u64 {
         self.0 as u64
     }
 
-    #[cfg(any(feature = "__remote", feature = "serde"))]
     pub(crate) const DIGITS: usize = 32;
 
     /// [`DIGITS`](Self::DIGITS) hexadecimal digits.
-    #[cfg(any(feature = "__remote", feature = "serde"))]
     pub(crate) fn digits(self) -> [u8; Self::DIGITS] {
         // Every request needs the digits, and `{:032x}` takes ten times as long.
         let mut digits = [0; Self::DIGITS];
@@ -94,12 +92,11 @@ impl Token {
     }
 
     /// The digits as text.
-    #[cfg(any(feature = "__remote", feature = "serde"))]
     pub(crate) fn hex(self) -> String {
         self.digits().map(char::from).iter().collect()
     }
 
-    /// The token of these digits.
+    /// Parses a token from its digits.
     #[cfg(any(feature = "serde", feature = "__session"))]
     pub(crate) fn parse(digits: &str) -> Option<Self> {
         let is_hex = digits.len() == Self::DIGITS && digits.bytes().all(|b| b.is_ascii_hexdigit());
@@ -126,7 +123,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "__remote")]
     fn a_token_is_written_with_32_digits() {
         let token = Token::fixed(0x0123_4567_89ab_cdef_0000_0000_0000_00ff);
         assert_eq!(token.hex(), "0123456789abcdef00000000000000ff");

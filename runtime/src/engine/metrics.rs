@@ -1,17 +1,17 @@
-//! Counts outcomes; without the feature `metrics`, counts nothing.
+//! Counts outcomes.
 //!
-//! The engine only adds to counts of its own, because a recorder is the program's code and may
-//! block. The [reporter thread](crate::base::reporter) gives the counts to the recorder, a few
-//! milliseconds later. What is counted of each call, and by its template, the call counts itself:
-//! see [`observed`](crate::lock::observed).
+//! The engine only adds to its own counts, because a recorder is the program's code and may block.
+//! The [reporter thread](crate::base::reporter) gives the counts to the recorder, a few
+//! milliseconds later. Each call counts itself by its template: see
+//! [`observed`](crate::lock::observed).
 
+mod times;
+
+pub(super) use self::times::Times;
 use super::core::signal::{Releases, Renewed, Signal};
-#[cfg(feature = "metrics")]
 use super::core::ticket::Removal;
-#[cfg(feature = "metrics")]
 use crate::base::reporter::meters::counts::{Count, add};
 
-#[cfg(feature = "metrics")]
 pub(super) fn count(signal: &Signal) {
     match signal {
         Signal::Granted { .. } => add(Count::Granted, 1),
@@ -32,28 +32,16 @@ pub(super) fn count(signal: &Signal) {
     }
 }
 
-/// Counts releases that are over.
+/// Counts ended releases.
 pub(super) fn released(releases: Releases) {
     let (confirmed, unconfirmed) = (releases.confirmed(), releases.unconfirmed());
-    #[cfg(feature = "metrics")]
-    {
-        add(Count::Confirmed, confirmed);
-        add(Count::Unconfirmed, unconfirmed);
-    }
-    #[cfg(not(feature = "metrics"))]
-    let _ = (confirmed, unconfirmed);
+    add(Count::Confirmed, confirmed);
+    add(Count::Unconfirmed, unconfirmed);
 }
 
-/// Counts renewals that are over.
-#[cfg(feature = "metrics")]
+/// Counts ended renewals.
 pub(super) fn renewed(renewed: Renewed) {
     add(Count::Renewed, renewed.kept);
     add(Count::RenewalLost, renewed.lost);
     add(Count::RenewalFailed, renewed.unknown);
 }
-
-#[cfg(not(feature = "metrics"))]
-pub(super) fn count(_: &Signal) {}
-
-#[cfg(not(feature = "metrics"))]
-pub(super) fn renewed(_: Renewed) {}

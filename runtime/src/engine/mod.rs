@@ -8,7 +8,13 @@
 pub(crate) mod core;
 pub(crate) mod driver;
 pub(crate) mod lease_cell;
+#[cfg(feature = "metrics")]
 pub(crate) mod metrics;
 mod shown_fence;
 #[cfg(test)]
 mod simulation;
+#[cfg(not(feature = "metrics"))]
+mod unmetered;
+
+#[cfg(not(feature = "metrics"))]
+use self::unmetered as metrics;

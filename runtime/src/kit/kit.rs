@@ -1,4 +1,4 @@
-//! The kit: a pool on a store of its own. What a test can do to it is in `controls`.
+//! The kit: a pool on a separate store. The test's controls are in `controls`.
 
 use std::fmt;
 use std::future::Future;
@@ -18,16 +18,18 @@ use crate::base::clock::Clock;
 use crate::error::LockError;
 use crate::pool::LockPool;
 use crate::pool::builder::LockPoolBuilder;
+#[cfg(all(test, feature = "__test"))]
+use crate::selftest::null_store::Nothing;
+use crate::store::backend::Target;
 use crate::store::memory::MemoryStore;
-use crate::store::target::Target;
 
 /// The `io_timeout` of other holders.
 const OTHERS_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A lock pool for one test, and what can happen to its locks. See the [module](crate::testing).
+/// A lock pool for one test, with control over its locks. See the [module](crate::testing).
 ///
-/// Clones are the same kit. The kit begins with its first use, on the tokio runtime of that use,
-/// and its locks end with that runtime.
+/// Clones are the same kit. The kit starts at its first use, on the tokio runtime of that use, and
+/// its locks end with that runtime.
 ///
 /// ```
 /// use leasehold::testing::Kit;
@@ -54,7 +56,7 @@ struct Shared {
     running: OnceLock<Running>,
 }
 
-/// A kit that is in use.
+/// A kit in use.
 pub(super) struct Running {
     pub(super) store: SharedStore,
     pub(super) log: Arc<Log>,
@@ -72,7 +74,7 @@ impl Running {
             line: Arc::clone(&line),
         };
         let builder = builder.watched_by(Arc::clone(&line) as _);
-        let pool = builder.connect_to(Target::Kit(Arc::new(target))).await?;
+        let pool = builder.connect_to(Target::new(target)).await?;
         Ok(Self {
             store,
             log,
@@ -89,7 +91,7 @@ impl Default for Kit {
 }
 
 impl Kit {
-    /// A kit with a store of its own in memory, and a pool with the defaults.
+    /// Creates a kit with a separate store in memory, and a pool with the defaults.
     ///
     /// ```
     /// use leasehold::testing::Kit;
@@ -105,8 +107,8 @@ impl Kit {
         Self::with(LockPool::builder())
     }
 
-    /// As [`new`](Self::new), for a pool that is configured as that of the service: its `wait`,
-    /// `io_timeout`, `max_waiters`, `retry_hint`, namespace. A URL in `builder` is not used.
+    /// Like [`new`](Self::new), but with a pool configured like that of the service: its `wait`,
+    /// `io_timeout`, `max_waiters`, `retry_hint`, namespace. Ignores a URL in `builder`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -131,18 +133,17 @@ impl Kit {
         }
     }
 
-    /// A kit on the lock store at `url`, such as a Redis that the test suite has started: the same
-    /// test against a real server. With `memory://` this is [`new`](Self::new).
+    /// Creates a kit on the lock store at `url`, such as a Redis started by the test suite. This
+    /// runs the same test against a real server. With `memory://` this is [`new`](Self::new).
     ///
-    /// Each kit has a namespace of its own, so tests run side by side on one server, and the test
-    /// names keys as ever. Every other holder has connections of its own. An outage or a delay is
-    /// one of the kit's pool alone: the server does not notice. [`lose_when`](Self::lose_when)
-    /// works by [`Point::After`](super::Point::After) only, which removes the lock from the server;
-    /// a loss at any other point would have to wait for the server's answer, and could not be
-    /// exact.
+    /// Each kit has a separate namespace, so tests run side by side on one server and use their
+    /// usual keys. Every other holder has separate connections. An outage or a delay affects only
+    /// the kit's pool: the server does not notice it. [`lose_when`](Self::lose_when) works only
+    /// with [`Point::After`](super::Point::After), which removes the lock from the server. A loss
+    /// at any other point would have to wait for the server's answer, and could not be exact.
     ///
-    /// The counter of the fences stays on the server, one key or row for each kit: use a server
-    /// that is there for tests.
+    /// The counter of the fences stays on the server, one key or row for each kit. Use a server
+    /// dedicated to tests.
     ///
     /// ```no_run
     /// use leasehold::testing::Kit;
@@ -155,14 +156,14 @@ impl Kit {
     ///
     /// # Errors
     ///
-    /// As [`LockPoolBuilder::connect`]. [`LockError::Config`] for `memory://name`, whose locks
-    /// tests would share, and for a server if the runtime's time is paused: its answers take real
-    /// time, and every time-out would be over before they come.
+    /// The errors of [`LockPoolBuilder::connect`]. Also [`LockError::Config`] for `memory://name`,
+    /// whose locks tests would share, and for a server if the runtime's time is paused: its answers
+    /// take real time, and every time-out would pass before they come.
     pub async fn on(url: &str) -> Result<Self, LockError> {
         Self::connect(LockPool::builder().url(url)).await
     }
 
-    /// As [`on`](Self::on), for a pool that is configured as that of the service. The server is
+    /// Like [`on`](Self::on), but with a pool configured like that of the service. The server is
     /// that of the builder's URL; the namespace is the kit's.
     ///
     /// ```no_run
@@ -179,17 +180,18 @@ impl Kit {
     ///
     /// # Errors
     ///
-    /// As [`on`](Self::on).
+    /// See [`on`](Self::on).
     pub async fn connect(builder: LockPoolBuilder) -> Result<Self, LockError> {
-        let target = match builder.target()? {
-            Target::Memory(None) => return Ok(Self::with(builder)),
-            Target::Memory(Some(name)) => {
+        let target = builder.target()?;
+        match target.memory_name() {
+            Some("") => return Ok(Self::with(builder)),
+            Some(name) => {
                 return Err(LockError::config(format!(
                     "a kit on `memory://{name}` would share its locks with other tests; write `Kit::new()`"
                 )));
             }
-            target => target,
-        };
+            None => {}
+        }
         if time_is_paused() {
             return Err(LockError::config(
                 "the runtime's time is paused, and a server answers in real time; write `#[tokio::test]` without \
@@ -197,8 +199,7 @@ impl Kit {
             ));
         }
         let builder = builder.namespace(unique_namespace());
-        let running =
-            Running::begin(SharedStore::Server(Box::new(target)), builder.clone()).await?;
+        let running = Running::begin(SharedStore::Server(target), builder.clone()).await?;
         Ok(Self {
             shared: Arc::new(Shared {
                 builder,
@@ -207,10 +208,10 @@ impl Kit {
         })
     }
 
-    /// A kit whose store excludes no call.
+    /// Creates a kit whose store excludes no call.
     #[cfg(all(test, feature = "__test"))]
     pub(super) async fn on_nothing() -> Self {
-        let (builder, store) = (LockPool::builder(), Box::new(Target::Nothing));
+        let (builder, store) = (LockPool::builder(), Target::new(Nothing));
         let running = Running::begin(SharedStore::Server(store), builder.clone()).await;
         Self {
             shared: Arc::new(Shared {
@@ -220,7 +221,7 @@ impl Kit {
         }
     }
 
-    /// The kit's pool, for code that has its pool in a field or as an argument.
+    /// Returns the kit's pool, for code that has its pool in a field or as an argument.
     ///
     /// ```
     /// use leasehold::testing::Kit;
@@ -254,8 +255,8 @@ impl Kit {
         self.running().pool.clone()
     }
 
-    /// Runs `future` with the kit's pool in the place of the installed one: as
-    /// [`LockPool::scope`], with all that it says of tasks.
+    /// Runs `future` with the kit's pool instead of the installed one. [`LockPool::scope`]
+    /// describes the effect on tasks.
     ///
     /// ```
     /// # use leasehold::testing::Kit;
@@ -268,13 +269,13 @@ impl Kit {
     ///
     /// # Panics
     ///
-    /// As [`pool`](Self::pool).
+    /// See [`pool`](Self::pool).
     #[track_caller]
     pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
         self.running().pool.scope(future)
     }
 
-    /// A pool in the place of another process, with its line.
+    /// Returns a pool that stands for another process, with its line.
     pub(super) async fn other_pool(&self) -> Result<(LockPool, Arc<Line>), LockError> {
         let running = self.running();
         let line = Line::new(Arc::clone(&running.log), true);
@@ -282,15 +283,15 @@ impl Kit {
             store: running.store.clone(),
             line: Arc::clone(&line),
         };
-        let target = Target::Kit(Arc::new(target));
-        // Another process is not what is tested: a busy machine may keep it waiting.
+        let target = Target::new(target);
+        // The other process is not under test, and may have to wait on a busy machine.
         let builder = self.shared.builder.clone().io_timeout(OTHERS_TIMEOUT);
         let builder = builder.watched_by(Arc::clone(&line) as _);
         let pool = builder.connect_to(target).await?;
         Ok((pool, line))
     }
 
-    /// The clock of the kit's leases.
+    /// Returns the clock of the kit's leases.
     pub(super) fn clock(&self) -> Clock {
         self.running().store.clock()
     }
@@ -329,7 +330,7 @@ impl fmt::Debug for Kit {
     }
 }
 
-/// The value of a future that waits for nothing.
+/// Returns the value of a future that does not wait.
 fn at_once<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -337,14 +338,14 @@ fn at_once<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Whether the runtime's clock stands still while this thread sleeps.
+/// True if the runtime's clock stands still while this thread sleeps.
 fn time_is_paused() -> bool {
     let before = TokioInstant::now();
     std::thread::sleep(Duration::from_millis(1));
     before.elapsed().is_zero()
 }
 
-/// A namespace that no other kit has, in whichever process.
+/// Returns a namespace that no other kit has, in any process.
 fn unique_namespace() -> String {
     // The keys of the hash are random.
     let random = RandomState::new().hash_one(std::process::id());

@@ -1,43 +1,40 @@
-//! What a pool of a kit connects to: the store, and a line to it.
+//! The target of a kit's pool: the store, and a line to it.
 
 use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use super::line::Line;
 use super::store::KitStore;
 use crate::base::clock::Clock;
 use crate::check_report::CheckReport;
-#[cfg(feature = "__remote")]
 use crate::error::LockError;
 use crate::store::Connecting;
+use crate::store::backend::{Backend, Checking, Target};
 use crate::store::memory::MemoryStore;
 use crate::store::options::Options;
-#[cfg(feature = "__remote")]
 use crate::store::source::{Source, no_server};
-use crate::store::target::{Checking, OtherTarget, Target};
 
-/// What a pool of a kit connects to.
+/// Target that a pool of a kit connects to.
 #[derive(Clone)]
 pub(super) struct KitTarget {
     pub(super) store: SharedStore,
     pub(super) line: Arc<Line>,
 }
 
-/// The store that all pools of a kit have in common.
+/// Store that all pools of a kit share.
 #[derive(Clone)]
 pub(super) enum SharedStore {
-    /// In memory, counted on the clock of the test's runtime.
+    /// In memory. Its leases are counted on the clock of the test's runtime.
     Memory {
         store: Arc<MemoryStore>,
         clock: Clock,
     },
     /// On a server.
-    Server(Box<Target>),
+    Server(Target),
 }
 
 impl SharedStore {
-    /// The clock of all its pools.
+    /// Returns the clock of all its pools.
     pub(super) fn clock(&self) -> Clock {
         match self {
             Self::Memory { clock, .. } => *clock,
@@ -46,20 +43,36 @@ impl SharedStore {
     }
 }
 
-/// What changes in it is behind mutexes. The compiler does not know that of the certificates in a
-/// target.
-impl UnwindSafe for KitTarget {}
-impl RefUnwindSafe for KitTarget {}
-
-impl OtherTarget for KitTarget {
-    fn has_other_clients(&self) -> bool {
+impl KitTarget {
+    fn server(&self) -> Option<&Target> {
         match &self.store {
-            SharedStore::Memory { .. } => false,
-            SharedStore::Server(target) => target.has_other_clients(),
+            SharedStore::Memory { .. } => None,
+            SharedStore::Server(target) => Some(target),
         }
     }
+}
 
-    fn clock(&self) -> Clock {
+impl Backend for KitTarget {
+    fn can_keep(&self) -> Result<(), LockError> {
+        self.server().map_or(Ok(()), |server| server.can_keep())
+    }
+
+    fn can_hand_over(&self) -> Result<(), LockError> {
+        self.server()
+            .map_or(Ok(()), |server| server.can_hand_over())
+    }
+
+    fn waits_for_holders(&self) -> bool {
+        self.server()
+            .is_some_and(|server| server.waits_for_holders())
+    }
+
+    fn has_other_clients(&self) -> bool {
+        self.server()
+            .is_some_and(|server| server.has_other_clients())
+    }
+
+    fn clock(&self, _own: Clock) -> Clock {
         self.store.clock()
     }
 
@@ -85,20 +98,17 @@ impl OtherTarget for KitTarget {
         })
     }
 
-    #[cfg(feature = "__remote")]
     fn source(&self, options: Options) -> Result<Box<dyn Source>, LockError> {
-        match &self.store {
-            SharedStore::Memory { .. } => Err(no_server()),
-            SharedStore::Server(target) => target.clone().source(options),
-        }
+        self.server()
+            .map_or_else(|| Err(no_server()), |server| server.source(options))
     }
 }
 
 impl fmt::Display for KitTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.store {
-            SharedStore::Memory { .. } => f.write_str("memory:// of a test kit"),
-            SharedStore::Server(target) => target.fmt(f),
+        match self.server() {
+            Some(server) => server.fmt(f),
+            None => f.write_str("memory:// of a test kit"),
         }
     }
 }

@@ -1,49 +1,39 @@
-//! The body of a call. This is compiled for each function, so it is small.
+//! The body of a call. This code is compiled for each function, so it is small.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
-/// A body, as the code around it sees it. That code is the same for all bodies, so it is compiled
-/// once, with this crate.
+#[cfg(feature = "replay")]
+pub(crate) mod slot;
+
+/// The interface between a body and the code around it. That code is the same for all bodies, so it
+/// is compiled once, with this crate.
 pub(crate) trait Body {
-    /// Polls the body. When it has returned, the body keeps its value, and says whether a lock with
-    /// `hold` stays after it.
+    /// Polls the body. When the body has returned, its value is stored. Ready with true if a lock
+    /// with `hold` stays after this value.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool>;
 
-    /// Drops the body, but not the value that it returned.
+    /// Drops the body, but not its returned value.
     fn clear(&mut self);
 
-    /// The JSON of the value, for the store to keep. Only a call with `replay` has it, once.
+    /// Takes the JSON of the value, for the store to keep. Only a call with `replay` has one, and
+    /// returns it once.
     #[cfg(feature = "replay")]
-    fn take_json(&mut self) -> Option<Json> {
+    fn take_json(&mut self) -> Option<slot::Json> {
         None
     }
 
-    /// Takes the value from this JSON, as if the body had returned it. Says why that is not
-    /// possible.
+    /// Reads the value from this JSON, as if the body had returned it. The error is the reason why
+    /// this is not possible.
     #[cfg(feature = "replay")]
     fn fill(&mut self, _json: &str) -> Result<(), String> {
         Err("this call keeps no result".to_owned())
     }
 }
 
-/// The JSON of a value, or why it has none.
-#[cfg(feature = "replay")]
-pub(crate) type Json = Result<String, String>;
-
-/// The place of a body's value.
-#[cfg(feature = "replay")]
-pub(crate) trait Slot<T> {
-    /// What `look` says of the value, if there is one.
-    fn look<R>(&self, look: impl FnOnce(&T) -> R) -> Option<R>;
-
-    /// Sets the value, as if the body had returned it.
-    fn put(&mut self, value: T);
-}
-
-/// Whether a lock with `hold` stays after this value; none without `hold`.
+/// Returns true if a lock with `hold` stays after this value. None without `hold`.
 pub(crate) type Good<T> = Option<fn(&T) -> bool>;
 
 /// A body that stays in the caller's frame.
@@ -72,7 +62,7 @@ impl<'a, F, T> Framed<'a, F, T> {
         }
     }
 
-    /// The value of a body that has returned.
+    /// Takes the value of the finished body.
     pub(crate) fn value(&mut self) -> T {
         self.value.take().unwrap_or_else(|| misused())
     }
@@ -108,28 +98,6 @@ impl<F: Future<Output = T>, T> Body for Owned<F, T> {
     }
 }
 
-#[cfg(feature = "replay")]
-impl<F, T> Slot<T> for Framed<'_, F, T> {
-    fn look<R>(&self, look: impl FnOnce(&T) -> R) -> Option<R> {
-        self.value.as_ref().map(look)
-    }
-
-    fn put(&mut self, value: T) {
-        self.value = Some(value);
-    }
-}
-
-#[cfg(feature = "replay")]
-impl<F, T> Slot<T> for Owned<F, T> {
-    fn look<R>(&self, look: impl FnOnce(&T) -> R) -> Option<R> {
-        self.value.lock().as_ref().map(look)
-    }
-
-    fn put(&mut self, value: T) {
-        *self.value.lock() = Some(value);
-    }
-}
-
 impl<F, T> Owned<F, T> {
     pub(crate) fn new(body: F, good: Good<T>) -> (Self, Shared<T>) {
         let value = Arc::new(Mutex::new(None));
@@ -143,7 +111,7 @@ impl<F, T> Owned<F, T> {
 }
 
 impl<T> Shared<T> {
-    /// The value of a body that has returned.
+    /// Takes the value of the finished body.
     pub(crate) fn take(self) -> T {
         self.lock().take().unwrap_or_else(|| misused())
     }
@@ -153,8 +121,8 @@ impl<T> Shared<T> {
     }
 }
 
-/// As a future of the compiler does: `Future::poll` allows no poll after the end, and no program
-/// can reach this in another way.
+/// Panics, like a compiler-generated future polled after its end. `Future::poll` does not allow
+/// such a poll, and no program can get here in another way.
 #[cold]
 fn misused() -> ! {
     panic!("a body was polled after its end");

@@ -1,8 +1,6 @@
 //! One call of an annotated function.
 
 use std::future::Future;
-#[cfg(feature = "replay")]
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -13,8 +11,6 @@ use super::detach;
 use super::gate::OnLost;
 use super::guard::LockHandle;
 use super::leases::Locks;
-#[cfg(feature = "replay")]
-use super::replay::{Recorded, Replayable};
 use super::section::{HiddenSection, Section};
 use super::settings::{Beat, Settings};
 use crate::engine::core::ticket::Share;
@@ -22,18 +18,21 @@ use crate::error::LockError;
 use crate::key::Key;
 use crate::pool::{LockPool, installed};
 
+#[cfg(feature = "replay")]
+mod replaying;
+
 /// Boxed, so that the body's type is not a part of the future's type. The compiler then checks the
 /// bounds of the body once, where it is boxed.
 type Detached<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
 
-/// What a function with `hold` returns.
+/// The return type of a function with `hold`.
 #[diagnostic::on_unimplemented(
     message = "`hold` keeps the lock after `Ok`, and `{Self}` is no `Result`",
     label = "no `Result`",
     note = "return a `Result`, or leave `hold` out"
 )]
 pub trait Outcome<Hint> {
-    /// Whether the lock stays after this value.
+    /// True if the lock stays after this value.
     fn is_ok(&self) -> bool;
 }
 
@@ -44,20 +43,20 @@ impl<T, E, Hint> Outcome<Hint> for Result<T, E> {
     }
 }
 
-/// One call: of an annotated function, or of [`LockRequest::run`](crate::LockRequest::run). Small,
-/// because it lives in the function's future.
+/// A call of an annotated function, or of [`LockRequest::run`](crate::LockRequest::run). It is
+/// small, because it lives in the function's future.
 pub struct Call(HiddenSection);
 
 /// A call that runs its body.
 ///
-/// Both stay in the caller's frame, the body behind the call. So if the caller's future is dropped,
-/// the body is dropped before the locks are released.
+/// Both stay in the caller's frame, with the body declared after the call. So if the caller's
+/// future is dropped, the body is dropped before the locks are released.
 struct Run<'a, F, T> {
     call: &'a mut Call,
     body: Framed<'a, F, T>,
 }
 
-// Nothing in here is pinned in its place: the body is pinned in the caller's frame.
+// No field is pinned in this struct: the body is pinned in the caller's frame.
 impl<F, T> Unpin for Run<'_, F, T> {}
 
 impl<F: Future<Output = T>, T> Future for Run<'_, F, T> {
@@ -71,12 +70,12 @@ impl<F: Future<Output = T>, T> Future for Run<'_, F, T> {
 }
 
 impl Call {
-    /// A call that locks `key` for `ttl`; nothing is sent yet.
+    /// Creates a call that locks `key` for `ttl`. Nothing is sent yet.
     pub fn new(site: &'static Site, key: Key, ttl: Duration) -> Self {
         Self::annotated(site, key.finish().map(Locks::one), ttl)
     }
 
-    /// A call that locks all of `keys`.
+    /// Creates a call that locks all of `keys`.
     pub fn new_all<const N: usize>(site: &'static Site, keys: [Key; N], ttl: Duration) -> Self {
         Self::of_all(site, Vec::from(keys), ttl)
     }
@@ -172,7 +171,7 @@ impl Call {
         self
     }
 
-    /// `guard = lock`: the handle. It has its leases from the grant on.
+    /// `guard = lock`. The handle has its leases once the locks are granted.
     pub fn handle(&self) -> LockHandle {
         LockHandle::new(self.0.section().locks().clone())
     }
@@ -192,25 +191,8 @@ impl Call {
         self
     }
 
-    /// `replay = "24h"`; with [`run_replaying`](Self::run_replaying) or
-    /// [`run_detached_replaying`](Self::run_detached_replaying).
-    #[cfg(feature = "replay")]
-    #[must_use]
-    pub fn replay(mut self, replay: Duration) -> Self {
-        self.settings().replay = Some(replay);
-        self
-    }
-
-    /// `fingerprint = cart`
-    #[cfg(feature = "replay")]
-    #[must_use]
-    pub fn fingerprint(mut self, value: &(impl serde::Serialize + ?Sized)) -> Self {
-        self.settings().fingerprint = Some(super::replay::fingerprint(value));
-        self
-    }
-
-    /// Takes the lock, runs the body inside it, and releases it. The body is declared behind this,
-    /// so that it is dropped before.
+    /// Takes the lock, runs the body inside it, and releases it. The body must be declared after
+    /// the call, so that it is dropped first.
     pub fn run<'a, F: Future>(
         &'a mut self,
         body: Pin<&'a mut Option<F>>,
@@ -218,7 +200,7 @@ impl Call {
         self.run_keeping(body, None)
     }
 
-    /// As [`run`](Self::run), and the lock stays for a while after `Ok`.
+    /// Like [`run`](Self::run), but keeps the lock for a while after `Ok`.
     pub fn run_holding<'a, F, Hint>(
         &'a mut self,
         body: Pin<&'a mut Option<F>>,
@@ -230,41 +212,8 @@ impl Call {
         self.run_keeping(body, Some(Outcome::is_ok))
     }
 
-    /// As [`run`](Self::run), and the value stays after `Ok`; or the value that is kept.
-    #[cfg(feature = "replay")]
-    pub fn run_replaying<'a, F, Hint: 'a>(
-        &'a mut self,
-        body: Pin<&'a mut Option<F>>,
-        _: Hint,
-    ) -> impl Future<Output = Result<F::Output, LockError>>
-    where
-        F: Future<Output: Replayable<Hint>>,
-    {
-        let mut body = Recorded::new(Framed::new(body, None));
-        poll_fn(move |cx| {
-            ready!(self.0.section_mut().poll(cx, &mut body))?;
-            Poll::Ready(Ok(body.body().value()))
-        })
-    }
-
-    /// As [`run_detached`](Self::run_detached), and the value stays after `Ok`; or the value that
-    /// is kept.
-    #[cfg(feature = "replay")]
-    pub fn run_detached_replaying<F, Hint: 'static>(self, body: F, _: Hint) -> Detached<F::Output>
-    where
-        F: Future + Send + 'static,
-        F::Output: Replayable<Hint> + Send + 'static,
-    {
-        let (body, value) = Owned::new(body, None);
-        let ended = detach::run(self.0, Box::new(Recorded::new(body)));
-        Box::pin(async move {
-            ended.await?;
-            Ok(value.take())
-        })
-    }
-
-    /// `detach`: takes the lock, and runs the body inside it to its end even if the caller goes
-    /// away.
+    /// `detach`: takes the lock, and runs the body inside it to its end, even if the caller's
+    /// future is dropped.
     pub fn run_detached<F>(self, body: F) -> Detached<F::Output>
     where
         F: Future + Send + 'static,
@@ -273,7 +222,7 @@ impl Call {
         self.run_detached_keeping(body, None)
     }
 
-    /// As [`run_detached`](Self::run_detached), and the lock stays for a while after `Ok`.
+    /// Like [`run_detached`](Self::run_detached), but keeps the lock for a while after `Ok`.
     pub fn run_detached_holding<F, Hint>(self, body: F, _: Hint) -> Detached<F::Output>
     where
         F: Future + Send + 'static,
@@ -282,8 +231,8 @@ impl Call {
         self.run_detached_keeping(body, Some(Outcome::is_ok))
     }
 
-    /// Takes the lock, runs the body inside it, and releases it. The lock stays for a while after a
-    /// value that is good.
+    /// Takes the lock, runs the body inside it, and releases it. Keeps the lock for a while if
+    /// `good` returns true for the value.
     pub(crate) fn run_keeping<'a, F: Future>(
         &'a mut self,
         body: Pin<&'a mut Option<F>>,
@@ -293,7 +242,7 @@ impl Call {
         Run { call: self, body }
     }
 
-    /// As [`run_keeping`](Self::run_keeping), in a task of its own.
+    /// Like [`run_keeping`](Self::run_keeping), but runs the body in a separate task.
     pub(crate) fn run_detached_keeping<F>(
         self,
         body: F,

@@ -1,4 +1,4 @@
-//! Held locks, as the program sees them: the guard and the handle.
+//! The program's access to its held locks: the guard and the handle.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -17,9 +17,10 @@ use crate::fence::Fence;
 /// Dropping the guard releases the lock in the background; [`release`](Self::release) also waits
 /// for the answer.
 ///
-/// Work under a guard is not dropped when the lease is lost. Call [`check`](Self::check) before
-/// each step that matters. Or use [`LockRequest::run`](crate::LockRequest::run) or the attribute:
-/// these stop the work themselves.
+/// Work under a guard is not stopped when the lease is lost. Call [`check`](Self::check) before
+/// each step that must not happen without the lock. Or use
+/// [`LockRequest::run`](crate::LockRequest::run) or the attribute, which stop the work
+/// automatically.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -40,13 +41,13 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    /// The guard of locks that were taken with these settings.
+    /// Creates the guard of locks taken with these settings.
     pub(crate) fn new(held: HeldLocks, settings: &Settings) -> Self {
         let lasts = Lasts::of(settings);
         Self { held, lasts }
     }
 
-    /// Whether the lock is a share, or has become one.
+    /// True if the lock is a share, or has become one.
     pub(crate) fn is_share(&self) -> bool {
         self.locks().are_shared()
     }
@@ -55,14 +56,14 @@ impl LockGuard {
         (self.held, self.lasts)
     }
 
-    /// Releases the lock and waits for the store's answer, at most a tenth of the ttl and at most 1
-    /// s. Without an answer the engine tries the release again in the background until the lock has
-    /// expired. That is not an error.
+    /// Releases the lock and waits for the store's answer, for at most a tenth of the ttl and at
+    /// most 1 s. Without an answer, the engine retries the release in the background until the lock
+    /// has expired. This is not an error.
     ///
-    /// With [`at_least`](crate::LockRequest::at_least) the lock stays at the store for the rest of
-    /// that time, after this and after a drop.
+    /// With [`at_least`](crate::LockRequest::at_least), the lock stays at the store for the rest of
+    /// that time, whether it is released or dropped.
     ///
-    /// Cancel safe: a dropped future has released the lock all the same.
+    /// Cancel safe: if the future is dropped, the lock is released all the same.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -78,28 +79,27 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// [`LockError::Lost`] if the lease was lost before: it had ended by this call, or the store
-    /// answers that it no longer has the lock. The work under the guard may have overlapped with
-    /// another holder's. Of several keys the error names the first that is gone.
+    /// [`LockError::Lost`] if the lease was lost: it ended before this call, or the store answers
+    /// that it no longer has the lock. The work under the guard may have overlapped with that of
+    /// another holder. With several keys, the error names the first lost one.
     ///
     /// `Ok` does not prove that the store still had the lock. A release also returns `Ok` if it
-    /// gets no answer, is tried again after a lost answer, or hands the lock over inside the
-    /// process.
+    /// gets no answer, is retried after a lost answer, or hands the lock over within the process.
     pub async fn release(self) -> Result<(), LockError> {
         self.end(None).await
     }
 
-    /// As [`release`](Self::release), and the lock stays for `hold` from now, by the store's clock;
-    /// `hold` is from 1 ms to 24 h. A call that tries meanwhile is refused. For a second click that
-    /// comes after the work is done. Dropping the guard releases at once. With
-    /// [`at_least`](crate::LockRequest::at_least) the later of both ends counts.
+    /// Like [`release`](Self::release), but keeps the lock for `hold` from now, by the store's
+    /// clock. `hold` is from 1 ms to 24 h. A call that tries in the meantime is refused, such as a
+    /// second click after the work is done. Dropping the guard instead releases the lock at once.
+    /// With [`at_least`](crate::LockRequest::at_least), the later end counts.
     ///
-    /// The engine knows of this `hold` only from here on, so the
-    /// [`retry_after`](LockError::retry_after) of such a call follows what this place in the
-    /// program kept before. [`run_then_hold`](crate::LockRequest::run_then_hold) and the attribute
-    /// tell it exactly.
+    /// The engine does not know this `hold` in advance. So the
+    /// [`retry_after`](LockError::retry_after) of a refused call is based on earlier locks of this
+    /// call site, including the times for which they were kept. With
+    /// [`run_then_hold`](crate::LockRequest::run_then_hold) and the attribute, it is exact.
     ///
-    /// Two kinds of lock do not stay for `hold`: a share, and a lock that this call has entered as
+    /// `hold` has no effect on a share, or on a lock that this call has entered as
     /// [`reentrant`](crate::LockRequest::reentrant).
     ///
     /// ```
@@ -117,15 +117,15 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// As [`release`](Self::release), and [`LockError::Config`] for a `hold` of less than a
-    /// millisecond or more than 24 h. In that case the lock is released at once.
+    /// The errors of [`release`](Self::release), and [`LockError::Config`] for a `hold` of less
+    /// than a millisecond or more than 24 h. Even then, the lock is released at once.
     pub async fn release_after(self, hold: Duration) -> Result<(), LockError> {
         let keep = lease_terms::check_stay("hold", hold);
         let ended = self.end(keep.as_ref().ok().copied()).await;
         ended.and(keep.map(drop))
     }
 
-    /// Cancel safe: all releases are asked for before the first wait.
+    /// Cancel safe: all releases are requested before the first wait.
     async fn end(mut self, keep: Option<Duration>) -> Result<(), LockError> {
         let lasted = self.check();
         if lasted.is_err() {
@@ -136,13 +136,13 @@ impl LockGuard {
         lasted.and(gone.map_or(Ok(()), |cell| Err(cell.lost_error())))
     }
 
-    /// Lets readers in: the lock becomes a share, as if it had been taken with
-    /// [`shared`](crate::LockRequest::shared). No other call can take the lock in between. There is
-    /// no way back. The downgrade renews the lease once; the fence stays. On a share it does
-    /// nothing.
+    /// Turns the lock into a share, so that readers can enter, as if it had been taken with
+    /// [`shared`](crate::LockRequest::shared). No other call can take the lock in between. A share
+    /// cannot be made exclusive again. The downgrade renews the lease once, and the fence stays. On
+    /// a share it does nothing.
     ///
-    /// The engine tries until the store has answered or the lease is over. Cancel safe: a dropped
-    /// future does not stop the downgrade.
+    /// The engine retries until the store has answered or the lease is over. Cancel safe: dropping
+    /// the future does not stop the downgrade.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -164,7 +164,7 @@ impl LockGuard {
         self.held.downgrade().await
     }
 
-    /// A handle to give to other parts of the program. It does not keep the lock.
+    /// Returns a handle for other parts of the program. It does not keep the lock.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -188,9 +188,9 @@ impl LockGuard {
     }
 }
 
-/// What the body of an annotated function sees of its lock (`guard = name`).
+/// The view that the body of an annotated function has of its lock (`guard = name`).
 ///
-/// Cheap to clone. It does not keep the lock: after the function's end it says that the lease is
+/// Cheap to clone. It does not keep the lock: after the function's end it reports that the lease is
 /// over.
 ///
 /// ```
@@ -238,7 +238,7 @@ impl LockHandle {
 macro_rules! lease_view {
     ($holder:ident) => {
         impl $holder {
-            /// The key without its namespace. Of several keys, the first in their order.
+            /// The key without its namespace. With several keys, the first in sorted order.
             ///
             /// ```
             /// # use std::time::Duration;
@@ -254,7 +254,7 @@ macro_rules! lease_view {
                 self.locks().first_name()
             }
 
-            /// The keys without their namespace, sorted, each once.
+            /// The keys without their namespace, sorted and without repeats.
             ///
             /// ```
             /// # use std::time::Duration;
@@ -270,9 +270,9 @@ macro_rules! lease_view {
                 self.locks().names()
             }
 
-            /// The key as the store knows it, with its namespace: what `leasehold.verify` and
-            /// `leasehold.guard` in a PostgreSQL database are asked with, and `redis-cli GET`. Of
-            /// several keys, the first in their order.
+            /// The key at the store, with its namespace. `leasehold.verify` and `leasehold.guard`
+            /// in a PostgreSQL database take this form of the key, and so does `redis-cli GET`.
+            /// With several keys, the first in sorted order.
             ///
             /// ```
             /// # use std::time::Duration;
@@ -288,7 +288,7 @@ macro_rules! lease_view {
                 self.full_keys().next().unwrap_or_default()
             }
 
-            /// Every key as the store knows it, in the order of [`keys`](Self::keys).
+            /// Every key at the store, with its namespace, in the order of [`keys`](Self::keys).
             ///
             /// ```
             /// # use std::time::Duration;
@@ -304,13 +304,14 @@ macro_rules! lease_view {
                 self.locks().full_keys()
             }
 
-            /// The number that this acquisition got; a later holder of the key has a greater one.
-            /// It belongs to the acquisition and never changes. `None` if the store promises no
-            /// fence. Also `None` for a lock of several keys, each of which has its own:
-            /// [`fences`](Self::fences), [`fence_of`](Self::fence_of).
+            /// The fence of this acquisition. A later holder of the key has a greater one. It
+            /// belongs to the acquisition and never changes. `None` if the store promises no fence.
+            /// Also `None` for a lock of several keys, each of which has its own: see
+            /// [`fences`](Self::fences) and [`fence_of`](Self::fence_of).
             ///
-            /// On PostgreSQL read it while the call holds the lock. A handle that first asks
-            /// afterwards gets `None`: another call of the process may have the lock by then.
+            /// On PostgreSQL, read it while the call holds the lock. A handle that reads it for the
+            /// first time afterwards gets `None`, because another call of the process may already
+            /// have the lock.
             ///
             /// ```
             /// # use std::time::Duration;
@@ -347,7 +348,7 @@ macro_rules! lease_view {
                 self.locks().fences()
             }
 
-            /// The fence of one of the keys. Also `None` for a key that this lock does not have.
+            /// The fence of one of the keys. Also `None` if this lock does not have the key.
             ///
             /// ```
             /// # use std::time::Duration;
@@ -364,8 +365,8 @@ macro_rules! lease_view {
                 self.fences().find(|(name, _)| *name == key)?.1
             }
 
-            /// How long the lease lasts if it is not renewed; zero once it is over. Of several
-            /// keys, the lease that ends first counts, here and in the methods below.
+            /// The remaining time of the lease if it is not renewed. Zero once the lease is over.
+            /// With several keys, the lease that ends first counts, here and in the methods below.
             ///
             /// ```
             /// # use std::time::Duration;
@@ -381,9 +382,9 @@ macro_rules! lease_view {
                 self.locks().remaining()
             }
 
-            /// Whether the lease still lasts. Call this before a step that must not happen without
-            /// the lock. The answer can be out of date a moment later, so let the resource check
-            /// the [`fence`](Self::fence) as well.
+            /// Checks that the lease still lasts. Call this before a step that must not happen
+            /// without the lock. The answer can be out of date a moment later, so let the resource
+            /// check the [`fence`](Self::fence) as well.
             ///
             /// ```
             /// # use std::time::Duration;
@@ -404,7 +405,7 @@ macro_rules! lease_view {
                 self.locks().check()
             }
 
-            /// Ends when the lease is over: lost, or released. Cancel safe.
+            /// Completes when the lease is over: lost or released. Cancel safe.
             ///
             /// ```
             /// # async fn work() {}

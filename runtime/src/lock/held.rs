@@ -1,4 +1,4 @@
-//! The locks of a call, once it has all of them.
+//! The locks of a call that has all of them.
 
 use std::future::{Future, poll_fn};
 use std::mem;
@@ -29,7 +29,7 @@ pub(crate) struct HeldLocks {
     holding: Option<Holding>,
 }
 
-/// How a call got one of its locks.
+/// One of the locks of a call.
 pub(crate) enum HeldLock {
     /// The call took the lock.
     Held(PendingLock),
@@ -37,22 +37,22 @@ pub(crate) enum HeldLock {
     Entered(NestedPermit),
 }
 
-/// The permit of a nested call: nested calls side by side run one at a time. Dropping this gives
-/// the permit back.
+/// The permit of a nested call. Nested calls side by side run one at a time. Dropping this returns
+/// the permit.
 pub(crate) struct NestedPermit {
     cell: Arc<LeaseCell>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl NestedPermit {
-    /// The permit, if it is free.
+    /// Takes the permit, if it is free.
     pub(crate) fn at_once(holder: &LeaseRef) -> Option<Self> {
         let permit = holder.permit().try_acquire_owned().ok()?;
         Some(Self::of(holder, permit))
     }
 
-    /// Waits for the permit until `ended` ends or the lease is over. Returns none if `ended` ends
-    /// first, and an error if the lease is over first.
+    /// Waits for the permit. Returns none if `ended` ends first, and an error if the lease is over
+    /// first.
     pub(crate) async fn wait(
         holder: &LeaseRef,
         ended: impl Future<Output = ()>,
@@ -64,7 +64,8 @@ impl NestedPermit {
             if over.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Err(holder.cell.lost_error()));
             }
-            // Checked before the permit: a permit that comes after the budget is not taken.
+            // Checked before the permit, so that a permit that becomes free after the budget is not
+            // taken.
             if ended.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Ok(None));
             }
@@ -101,26 +102,26 @@ impl HeldLocks {
         }
     }
 
-    /// The call has all its locks. `asking`: what is told of it. `now`: the present time, where it
-    /// is known.
+    /// Records that the call has all its locks. `asking` is the observation of its acquire. `now`
+    /// is the current time, if known.
     pub(crate) fn begin_holding(&mut self, asking: Asking, now: Option<Instant>) {
         let entered = self.own().next().is_none();
         self.holding = Some(asking.granted(self.locks.peek_fence(), entered, now));
     }
 
-    /// The span of what runs inside the locks is the present one while the result of this lives.
+    /// Enters the span of the code inside the locks, until the returned value is dropped.
     pub(crate) fn enter_span(&self) -> Option<Entered<'_>> {
         self.holding.as_ref().map(Holding::enter)
     }
 
-    /// The call stops holding its locks in this way. Of several the first counts.
+    /// Records how the call stops holding its locks. The first record counts.
     pub(crate) fn ends(&mut self, end: End) {
         if let Some(holding) = &mut self.holding {
             holding.close(end);
         }
     }
 
-    /// As [`ends`](Self::ends), for a call that is done with its locks, or dropped.
+    /// Like [`ends`](Self::ends), for a dropped call. Does nothing if the end is already recorded.
     fn is_dropped(&mut self) {
         if self.holding.as_ref().is_none_or(Holding::is_closed) {
             return;
@@ -134,12 +135,12 @@ impl HeldLocks {
         });
     }
 
-    /// The call has these locks, too.
+    /// Sets the locks that the call has taken.
     pub(crate) fn add(&mut self, held: OneOrMany<HeldLock>) {
         self.held = held;
     }
 
-    /// Ready when the locks that were asked for are held, or one cannot be taken. As
+    /// Ready when the requested locks are held, or one cannot be taken. Like
     /// [`PendingLock::poll_taken`].
     pub(crate) fn poll_taken(
         &mut self,
@@ -154,7 +155,7 @@ impl HeldLocks {
         Poll::Ready(Ok(now))
     }
 
-    /// The locks that the call has taken itself stay at the store for this long from now, however
+    /// Keeps the locks that the call has taken itself at the store for this long from now, however
     /// the call ends.
     pub(crate) fn keep_at_least(&self, at_least: Duration) {
         PendingLock::keep_at_least(self.own(), at_least);
@@ -164,28 +165,21 @@ impl HeldLocks {
         &self.locks
     }
 
-    /// Whether an enclosing call holds one of the locks. This call is then a part of that call.
+    /// True if an enclosing call holds one of the locks. This call is then a part of that call.
     pub(crate) fn is_nested(&self) -> bool {
         self.entered().next().is_some()
     }
 
-    /// The body has been polled so often inside these locks. Tells a test kit, which may take one
-    /// away.
-    #[cfg_attr(
-        not(feature = "testing"),
-        expect(clippy::unused_self, reason = "there is no test kit")
-    )]
+    /// Reports to a test kit that the body has been polled `polls` times inside these locks. The
+    /// kit may take one of them away.
     pub(crate) fn polled(&self, polls: u32) {
-        #[cfg(feature = "testing")]
         for lock in self.own() {
             lock.polled(polls);
         }
-        #[cfg(not(feature = "testing"))]
-        let _ = polls;
     }
 
-    /// Registers this task to be woken when a lease is lost that the call has taken itself. Returns
-    /// whether all these leases are held now.
+    /// Registers this task to be woken when the call loses a lease that it has taken itself.
+    /// Returns true if all these leases are held now.
     pub(crate) fn register(&self, cx: &Context<'_>) -> bool {
         let mut live = true;
         let watched = if seeded!(OnlyFirstKeyWakes) {
@@ -201,10 +195,11 @@ impl HeldLocks {
         live
     }
 
-    /// Ends when a lease that the call has entered is over; none if it has entered no lock.
+    /// Returns a future that ends when an entered lease is over. None if the call has entered no
+    /// lock.
     ///
-    /// A lease cell wakes one task, that of the enclosing call. Another task may poll this call, in
-    /// a `FuturesUnordered` for example.
+    /// A lease cell wakes only the task of the enclosing call. Another task may poll this call, for
+    /// example in a `FuturesUnordered`.
     pub(crate) fn entered_over(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         if !self.is_nested() {
             return None;
@@ -232,7 +227,7 @@ impl HeldLocks {
         Ok(())
     }
 
-    /// Asks for the release of the locks that the call has taken itself, now or after `keep`.
+    /// Requests the release of the locks that the call has taken itself, now or after `keep`.
     pub(crate) fn begin_release(&mut self, keep: Option<Duration>) {
         self.ends(End::Released);
         let own = self.held.iter_mut().filter_map(|lock| match lock {
@@ -247,7 +242,7 @@ impl HeldLocks {
         PendingLock::begin_release_all(own, keep);
     }
 
-    /// Asks for the release of a call's only lock, and for its result to be kept.
+    /// Requests the release of a call's only lock, and stores its result.
     pub(crate) fn begin_release_with(&mut self, keep: Option<Duration>, record: Arc<Record>) {
         self.ends(End::Released);
         match self.held.first_mut() {
@@ -256,7 +251,7 @@ impl HeldLocks {
         }
     }
 
-    /// The only lock of a call, if the call has taken it itself.
+    /// Returns the only lock of a call, if the call has taken it itself.
     pub(crate) fn into_one(mut self) -> Option<PendingLock> {
         match mem::take(&mut self.held) {
             OneOrMany::One(HeldLock::Held(lock)) => {
@@ -267,7 +262,7 @@ impl HeldLocks {
         }
     }
 
-    /// The result that is kept for a call's only lock, which was not taken because of it.
+    /// Returns the kept result that answers the call. Its only lock was then not taken.
     pub(crate) fn kept(&self) -> Option<Arc<Kept>> {
         match self.held.first()? {
             HeldLock::Held(lock) => lock.cell().kept().cloned(),
@@ -275,15 +270,15 @@ impl HeldLocks {
         }
     }
 
-    /// The longest result that the pool keeps, in bytes.
+    /// Maximum length of a kept result, in bytes.
     #[cfg(feature = "replay")]
     pub(crate) fn replay_limit(&self) -> usize {
         self.own().next().map_or(0, PendingLock::replay_limit)
     }
 
-    /// Ready when the store has answered to the releases that were asked for, at the latest after a
-    /// tenth of the ttl and after 1 s. The engine logs and counts a lock that the store no longer
-    /// had: its lease was lost. Of several such locks this returns the first.
+    /// Ready when the store has answered the requested releases. Waits at most a tenth of the ttl
+    /// and at most 1 s. If the store no longer had a lock, its lease was lost: the engine logs and
+    /// counts it. This returns the first such lock.
     pub(crate) fn poll_released(&mut self, cx: &Context<'_>) -> Poll<Option<Arc<LeaseCell>>> {
         let mut gone = None;
         for lock in self.own() {
@@ -299,7 +294,7 @@ impl HeldLocks {
         Poll::Ready(gone)
     }
 
-    /// The locks that the call has taken itself, the last first: `poll_released` keeps the lock
+    /// The locks that the call has taken itself, in reverse order: `poll_released` returns the lock
     /// that it finds last.
     fn own(&self) -> impl Iterator<Item = &PendingLock> {
         self.held.iter().rev().filter_map(|lock| match lock {

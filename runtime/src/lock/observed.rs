@@ -1,12 +1,13 @@
-//! What operators see of a call: its spans, and its metrics by the template of its keys.
+//! The observation of a call: its spans, and its metrics by the template of its keys.
 //!
-//! A call asks ([`Asking`]), and then it is refused or holds its locks ([`Holding`]). Both live in
-//! the call. So the spans are made, entered and closed on the caller's own task: a subscriber is
-//! the program's code, and none of it runs under the engine's mutex. A subscriber that blocks
-//! delays its caller alone. A subscriber that panics ends at most the call that it is told of, and
-//! the locks of that call are released.
+//! A call requests its locks ([`Asking`]), and is then refused or holds them ([`Holding`]). Both
+//! values live in the call. So the spans are created, entered and closed in the caller's own task.
+//! A subscriber is the program's code, and none of it runs under the engine's mutex. A blocking
+//! subscriber delays only its caller. A panicking subscriber ends at most the call that it
+//! observes, and the locks of that call are released.
 //!
-//! Metrics go to atomics, from where the [reporter thread](crate::base::reporter) takes them.
+//! Metrics are added to atomics. The [reporter thread](crate::base::reporter) collects them from
+//! there.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -25,26 +26,26 @@ use crate::fence::Fence;
 /// The target of the spans, by which a subscriber selects them.
 const TARGET: &str = "leasehold";
 
-/// A call that asks for its locks. If it is dropped, the call has given up.
+/// A call that requests its locks. Dropping this records that the call has given up.
 pub(crate) struct Asking {
     label: Label,
     clock: Clock,
-    /// None if nothing is told of this call.
+    /// None if the call is not observed.
     since: Option<Instant>,
     span: Span,
-    /// Shown in the spans; none if the pool does not [log keys](crate::LockPoolBuilder::log_keys).
+    /// Shown in the spans. None if the pool does not [log keys](crate::LockPoolBuilder::log_keys).
     keys: Option<Keys>,
     is_over: bool,
 }
 
-/// A call that holds its locks. What is told of it is complete when this is dropped.
+/// A call that holds its locks. Dropping this completes its span and its metrics.
 pub(crate) struct Holding {
     label: Label,
     clock: Clock,
     since: Option<Instant>,
     span: Span,
-    /// Whether the call has taken a lock itself. A call that has only entered locks of an enclosing
-    /// call has a span, and is not counted.
+    /// True if the call has taken a lock itself. A call that has only entered locks of an enclosing
+    /// call has a span, but is not counted.
     counts: bool,
     closed: Option<(End, Duration)>,
 }
@@ -53,15 +54,14 @@ pub(crate) struct Holding {
 struct Keys(Locks);
 
 impl Asking {
-    /// The call begins to ask. With `log_keys` its keys are shown in its spans.
+    /// Begins to observe a call that requests its locks. With `log_keys`, its spans show its keys.
     pub(crate) fn begin(label: Label, locks: &Locks, clock: Clock, log_keys: bool) -> Self {
-        // First the span: if the subscriber panics, no call is counted.
+        // The span comes first: if the subscriber panics, no call is counted.
         let span = acquire_span(label);
         let keys = (log_keys && !span.is_disabled()).then(|| Keys(locks.clone()));
         if let Some(keys) = &keys {
             span.record("lock.key", display(keys));
         }
-        #[cfg(feature = "metrics")]
         label.meter().asks();
         let observed = cfg!(feature = "metrics") || !span.is_disabled();
         Self {
@@ -74,20 +74,20 @@ impl Asking {
         }
     }
 
-    /// The call is refused.
+    /// Records that the call is refused.
     pub(crate) fn refused(mut self, error: &LockError) {
         let (_, waited) = self.time(None);
         self.ends(Outcome::of(error), waited, false);
     }
 
-    /// A result that is kept answers the call, which holds no lock.
+    /// Records that a kept result answers the call, which holds no lock.
     pub(crate) fn replayed(mut self) {
         let (_, waited) = self.time(None);
         self.ends(Outcome::Replayed, waited, false);
     }
 
-    /// The call holds its locks. `entered`: whether an enclosing call has taken all of them. `now`:
-    /// the present time, where it is known.
+    /// Records that the call holds its locks. `entered` is true if an enclosing call has taken all
+    /// of them. `now` is the current time, if known.
     pub(crate) fn granted(
         mut self,
         fence: Option<Fence>,
@@ -95,7 +95,7 @@ impl Asking {
         now: Option<Instant>,
     ) -> Holding {
         let (now, waited) = self.time(now);
-        // If the subscriber panics here, the call gives its locks up as any that is dropped.
+        // If the subscriber panics here, the call gives up its locks like any dropped call.
         let span = held_span(self.label);
         told(|| {
             if let Some(keys) = &self.keys {
@@ -124,23 +124,21 @@ impl Asking {
         }
     }
 
-    /// The present time, which may be known, and how long the call has asked.
+    /// Returns the current time, and the time since the call began to ask. `now` is the current
+    /// time, if known.
     fn time(&self, now: Option<Instant>) -> (Option<Instant>, Duration) {
         let now = self.since.map(|_| now.unwrap_or_else(|| self.clock.now()));
         let waited = now.zip(self.since).map(|(now, since)| now.since(since));
         (now, waited.unwrap_or_default())
     }
 
-    /// Tells what the call got.
+    /// Records the outcome of the acquire.
     fn ends(&mut self, outcome: Outcome, waited: Duration, holds: bool) {
         told(|| {
             self.span.record("lock.waited_ms", millis(waited));
             self.span.record("lock.outcome", outcome.name());
         });
-        #[cfg(feature = "metrics")]
         self.label.meter().answered(outcome, waited, holds);
-        #[cfg(not(feature = "metrics"))]
-        let _ = holds;
         self.is_over = true;
     }
 }
@@ -156,25 +154,24 @@ impl Drop for Asking {
 }
 
 impl Holding {
-    /// The held span is the present one while the result of this lives.
+    /// Enters the span of the held locks, until the returned value is dropped.
     pub(crate) fn enter(&self) -> Entered<'_> {
         self.span.enter()
     }
 
-    /// The call holds its locks no more. What was said of its end first stays.
+    /// Records that the call no longer holds its locks. The first recorded end counts.
     pub(crate) fn close(&mut self, end: End) {
         if self.closed.is_some() {
             return;
         }
         let held = self.since.map(|since| self.clock.now().since(since));
         self.closed = Some((end, held.unwrap_or_default()));
-        #[cfg(feature = "metrics")]
         if self.counts {
             self.label.meter().let_go();
         }
     }
 
-    /// The release found the lock gone: it had been lost.
+    /// Records that the release found the lock gone: it had been lost.
     pub(crate) fn was_lost(&mut self) {
         if let Some((end, _)) = &mut self.closed {
             *end = End::Lost;
@@ -190,12 +187,9 @@ impl Drop for Holding {
     fn drop(&mut self) {
         self.close(End::Dropped);
         if let Some((end, held)) = self.closed {
-            #[cfg(feature = "metrics")]
             if self.counts {
                 self.label.meter().ended(end, held);
             }
-            #[cfg(not(feature = "metrics"))]
-            let _ = (self.label, self.counts, held);
             told(|| {
                 self.span.record("lock.outcome", end.name());
             });
@@ -204,15 +198,15 @@ impl Drop for Holding {
     }
 }
 
-/// Tells of a call that was refused before it could ask.
+/// Records a call that was refused before it could ask.
 pub(crate) fn refused(label: Label, error: &LockError) {
     let outcome = Outcome::of(error);
-    #[cfg(feature = "metrics")]
     label.meter().refused(outcome);
     acquire_span(label).record("lock.outcome", outcome.name());
 }
 
-/// A span of a call; its name is part of the code that `tracing` makes of it.
+/// A span of a call. This is a macro, because the name is a part of the code that `tracing`
+/// generates.
 macro_rules! span_of {
     ($name:literal, $label:expr) => {
         tracing::info_span!(
@@ -235,15 +229,15 @@ fn held_span(label: Label) -> Span {
     span_of!("leasehold::held", label)
 }
 
-/// The subscriber hears of a span's end when the last handle is dropped.
+/// Closes a span. The subscriber is notified of its end when the last handle is dropped.
 fn close(span: &mut Span) {
     if !span.is_disabled() {
         told(|| drop(std::mem::replace(span, Span::none())));
     }
 }
 
-/// Calls the subscriber. If it panics, only what `tell` tells is lost: the call goes on, and a drop
-/// does not end the process.
+/// Calls the subscriber. If it panics, only the report in `tell` is lost. The call continues, and a
+/// panic during a drop does not end the process.
 fn told(tell: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(tell));
 }

@@ -17,19 +17,19 @@ use crate::error::LockError;
 use crate::pool::{LockPool, PoolId};
 use crate::store::kept::Record;
 
-/// A ticket in the engine, from before anything is sent until the release. Dropping it, at any
-/// time, gives up what it stands for: a place in the queue, an acquire under way, or a lock.
+/// A ticket in the engine, from before anything is sent until the release. Dropping it at any time
+/// gives up its content: a place in the queue, a running acquire, or a lock.
 pub(crate) struct PendingLock {
     pool: LockPool,
     id: TicketId,
     cell: Arc<LeaseCell>,
-    /// The token that the lock was asked for with.
+    /// The token in the lock's acquire.
     token: Token,
     let_go: bool,
 }
 
 impl PendingLock {
-    /// Asks for the lock. The caller polls [`poll_taken`](Self::poll_taken) next.
+    /// Requests the lock. The caller must poll [`poll_taken`](Self::poll_taken) next.
     pub(crate) fn ask(pool: LockPool, acquire: Acquire) -> Result<Self, LockError> {
         let cell = pool.engine().new_cell(&acquire.key);
         let lock = Self::new(pool, cell, acquire.token);
@@ -41,7 +41,7 @@ impl PendingLock {
         Ok(lock)
     }
 
-    /// As [`ask`](Self::ask), for a lock that another process has given away.
+    /// Like [`ask`](Self::ask), for a lock that another process has handed over.
     pub(crate) fn adopt(
         pool: LockPool,
         acquire: Acquire,
@@ -58,7 +58,7 @@ impl PendingLock {
         Ok(lock)
     }
 
-    /// Leaves the lock at the store, neither renewed nor released from now on. Returns its token.
+    /// Leaves the lock at the store, where it is no longer renewed or released. Returns its token.
     pub(crate) fn give_away(mut self) -> Result<Token, LockError> {
         let token = self.cell.inherited().unwrap_or(self.token);
         if !seeded!(RenewedAfterHandOver) {
@@ -73,12 +73,12 @@ impl PendingLock {
         &self.pool
     }
 
-    /// Ready when the lock that was asked for is held, cannot be taken, or has a kept result
-    /// ([`LeaseCell::kept`]). For a lock that is held it gives the present time.
+    /// Ready when the requested lock is held, cannot be taken, or has a kept result
+    /// ([`LeaseCell::kept`]). For a held lock, the result is the current time.
     ///
-    /// Cancel safety: the ticket exists before the engine gets the request. So a lock that is
-    /// dropped at any point leaves no orphan. The engine waits for an answer that is on its way,
-    /// and removes what the request set.
+    /// Cancel safety: the ticket exists before the engine gets the request. So a lock dropped at
+    /// any point leaves no orphan. The engine waits for the pending answer, and removes what the
+    /// request set.
     pub(crate) fn poll_taken(
         &mut self,
         cx: &mut Context<'_>,
@@ -94,12 +94,12 @@ impl PendingLock {
         Poll::Ready(now.map(Some))
     }
 
-    /// Takes the locks of one call in one request, without queueing. With a `wait` the try lasts no
-    /// longer than that, and the call then goes on to queue for the locks individually.
+    /// Takes the locks of one call in one request, without queueing. With a `wait`, this try lasts
+    /// at most that long. The call then queues for the locks individually.
     ///
     /// Returns none if the locks can only be taken individually.
     ///
-    /// Cancel safety: as [`poll_taken`](Self::poll_taken), for each of the locks.
+    /// Cancel safety: like [`poll_taken`](Self::poll_taken), for each of the locks.
     pub(crate) async fn take_all(
         pool: &LockPool,
         wanted: impl ExactSizeIterator<Item = Acquire>,
@@ -131,8 +131,9 @@ impl PendingLock {
         }
     }
 
-    /// The engine's answer to the request. Now and then this lets other tasks of the runtime run,
-    /// even if the answer is there: a task that takes one lock after the other may never wait.
+    /// Polls the engine's answer to the request. Sometimes this first lets other tasks of the
+    /// runtime run, even if the answer is there: a task that takes one lock after the other may
+    /// never wait.
     fn poll_granted(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
         let budget = ready!(coop::poll_proceed(cx));
         let granted = ready!(self.cell.poll_granted(cx));
@@ -142,13 +143,13 @@ impl PendingLock {
         Poll::Ready(granted)
     }
 
-    /// The body has been polled so often inside this lock. A test kit may take the lock away now.
-    #[cfg(feature = "testing")]
+    /// Reports that the body has been polled `polls` times inside this lock. A test kit may take
+    /// the lock away now.
     pub(crate) fn polled(&self, polls: u32) {
         if self.pool.loses(self.id, polls) {
-            // This task is awake. A wake-up would be an additional poll of what it does next.
+            // This task is awake. A wake-up would cause an additional poll of its next step.
             drop(self.cell.take_waker());
-            // An engine that is gone keeps no lock.
+            // A stopped engine keeps no lock.
             let _ = self.tell(Command::Hear);
         }
     }
@@ -163,7 +164,7 @@ impl PendingLock {
 
     /// Turns the lock into a share, so that readers can enter beside this call.
     ///
-    /// Cancel safe: the engine goes on with the downgrade.
+    /// Cancel safe: the engine continues the downgrade.
     pub(crate) async fn downgrade(&self) -> Result<(), LockError> {
         self.cell.check()?;
         self.tell(Command::Downgrade(self.id))?;
@@ -173,8 +174,8 @@ impl PendingLock {
         Err(self.cell.lost_error())
     }
 
-    /// The locks of one call stay at the store for at least `at_least` from now, however they are
-    /// given up: by a release, or by a drop.
+    /// Keeps the locks of one call at the store for at least `at_least` from now, whether they are
+    /// released or dropped.
     pub(crate) fn keep_at_least<'a>(locks: impl Iterator<Item = &'a Self>, at_least: Duration) {
         let locks: Vec<&Self> = locks.collect();
         let Some(first) = locks.first() else {
@@ -186,7 +187,7 @@ impl PendingLock {
         let _ = first.tell(Command::KeepUntil { ids, until });
     }
 
-    /// Asks for the release, now or after `keep`, without waiting for it.
+    /// Requests the release, now or after `keep`, without waiting for it.
     pub(crate) fn begin_release(&mut self, keep: Option<Duration>) {
         self.cell.close();
         // If the engine is gone, the lock expires after its ttl. Otherwise the engine has the
@@ -194,21 +195,21 @@ impl PendingLock {
         self.let_go = self.tell(Command::Release { id: self.id, keep }).is_ok();
     }
 
-    /// As [`begin_release`](Self::begin_release), and the store keeps a result beside the lock.
+    /// Like [`begin_release`](Self::begin_release), but the store keeps a result beside the lock.
     pub(crate) fn begin_release_with(&mut self, keep: Option<Duration>, record: Arc<Record>) {
         self.cell.close();
         let id = self.id;
-        // As in `begin_release`.
+        // See `begin_release`.
         self.let_go = self.tell(Command::ReleaseWith { id, keep, record }).is_ok();
     }
 
-    /// The longest result that the pool keeps, in bytes.
+    /// Maximum length of a kept result, in bytes.
     #[cfg(feature = "replay")]
     pub(crate) fn replay_limit(&self) -> usize {
         self.pool.replay_limit()
     }
 
-    /// Asks for the release of the locks of one call, in one command.
+    /// Requests the release of the locks of one call, in one command.
     pub(crate) fn begin_release_all<'a>(
         mut locks: impl Iterator<Item = &'a mut Self>,
         keep: Option<Duration>,
@@ -234,11 +235,10 @@ impl PendingLock {
         }
     }
 
-    /// Ready with the store's answer to a release that was asked for, at the latest after a tenth
-    /// of the ttl and after 1 s. Without an answer the engine tries the release again in the
-    /// background.
+    /// Ready with the store's answer to a requested release. Waits at most a tenth of the ttl and
+    /// at most 1 s. Without an answer, the engine retries the release in the background.
     ///
-    /// Says whether the store answered that the lock was gone: a lost lease.
+    /// The result is true if the store answered that the lock was gone: a lost lease.
     pub(crate) fn poll_released(&self, cx: &Context<'_>) -> Poll<bool> {
         if !self.let_go {
             return Poll::Ready(false);

@@ -1,8 +1,8 @@
-//! Calls whose result is kept: they run their body once, and later calls get what it returned.
+//! Calls with a kept result: they run their body once, and later calls get its result.
 //!
-//! [`Recorded`] is the body of such a call. When it has returned `Ok`, it writes the value as JSON,
-//! inside of the gate, so that a panic there ends as a panic of the body does. The section gives
-//! the JSON to the release. A call that is answered from a kept result drops its body unpolled.
+//! [`Recorded`] is the body of such a call. After `Ok`, it writes the value as JSON. This happens
+//! inside the gate, so that a panic is treated like a panic of the body. The section passes the
+//! JSON to the release. A call answered from a kept result drops its body unpolled.
 
 use std::marker::PhantomData;
 use std::task::{Context, Poll, ready};
@@ -12,27 +12,29 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
-use super::body::{Body, Json, Slot};
+use super::body::Body;
+use super::body::slot::{Json, Slot};
 use super::json;
 use crate::base::seeded::seeded;
 use crate::base::{codes, reporter};
 use crate::error::LockError;
 use crate::store::kept::Fingerprint;
 
-/// The longest time for which a result is kept.
+/// Maximum time for which a result is kept.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// What a function with `replay` returns.
+/// The return type of a function with `replay`.
 #[diagnostic::on_unimplemented(
     message = "`replay` keeps the value of `Ok` as JSON, and `{Self}` has none that can be kept",
     label = "this cannot be kept",
     note = "return a `Result` whose `Ok` is `serde::Serialize` and `serde::de::DeserializeOwned`, or leave `replay` out"
 )]
 pub trait Replayable<Hint>: Sized {
-    /// The JSON of the value of `Ok`, if the same value comes back from it; none for `Err`.
+    /// Returns the JSON of the value of `Ok`, if it can be read back as the same value. None for
+    /// `Err`.
     fn to_json(&self) -> Option<Result<String, serde_json::Error>>;
 
-    /// `Ok` with the value of this JSON.
+    /// Reads this JSON as the value of `Ok`.
     fn from_json(json: &str) -> Result<Self, serde_json::Error>;
 }
 
@@ -95,7 +97,7 @@ impl<B: Body + Slot<T>, T: Replayable<Hint>, Hint> Body for Recorded<B, T, Hint>
     }
 }
 
-/// Checks for how long a result is to be kept.
+/// Checks the time for which a result must be kept.
 pub(super) fn check_time(replay: Duration) -> Result<Duration, LockError> {
     if (Duration::from_millis(1)..=LONGEST).contains(&replay) {
         return Ok(replay);
@@ -115,8 +117,8 @@ pub(crate) fn fingerprint(value: &(impl Serialize + ?Sized)) -> Result<Fingerpri
     Ok(Fingerprint(Sha256::digest(json::canonical(&json)).into()))
 }
 
-/// Returns the JSON of a result for the store. A result that does not come back from its JSON,
-/// or has more of it than the pool keeps, is not kept. The log has a warning.
+/// Returns the JSON of a result for the store. Returns none and logs a warning if the JSON cannot
+/// be read back as the same value, or exceeds the pool's limit.
 pub(super) fn within(key: &str, json: Json, limit: usize) -> Option<Box<str>> {
     let key = key.to_owned();
     match json {
@@ -145,7 +147,7 @@ pub(super) fn within(key: &str, json: Json, limit: usize) -> Option<Box<str>> {
     None
 }
 
-/// The error of a result that an earlier version of the function kept with another type.
+/// The error for a result that an earlier version of the function kept with another type.
 pub(crate) fn unreadable(key: &str, why: &str) -> LockError {
     LockError::config(format!(
         "the result that is kept for `{key}` cannot be read: {why}; this function returned another type before. \

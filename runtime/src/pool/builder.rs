@@ -1,18 +1,15 @@
 //! The configuration of a pool.
 
 use std::fmt;
-#[cfg(feature = "testing")]
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::LockPool;
 use crate::engine::core::signal::Limits;
-#[cfg(feature = "testing")]
 use crate::engine::driver::observer::Watch;
 use crate::engine::driver::thread::Place;
 use crate::error::LockError;
 use crate::replicas::Replicas;
-#[cfg(feature = "tls")]
 use crate::store::tls::Tls;
 
 mod connect;
@@ -22,10 +19,10 @@ const DEFAULT_IO_TIMEOUT: Duration = Duration::from_secs(1);
 const DEFAULT_MAX_WAITERS: usize = 1000;
 const DEFAULT_MAX_PASSES: u32 = 16;
 const DEFAULT_MAKE_WAY_AFTER: Duration = Duration::from_secs(1);
-/// The longest result, in bytes. What a page shows is far smaller.
+/// Maximum length of a result, in bytes. The content of a page is far smaller.
 #[cfg(feature = "replay")]
 const DEFAULT_REPLAY_LIMIT: usize = 64 * 1024;
-/// A server answers so many requests within a few dozen milliseconds.
+/// A server answers this many requests within a few dozen milliseconds.
 const IN_FLIGHT: usize = 4096;
 
 impl LockPool {
@@ -49,7 +46,7 @@ impl LockPool {
     ///
     /// # Errors
     ///
-    /// As [`LockPoolBuilder::connect`].
+    /// The errors of [`LockPoolBuilder::connect`].
     pub async fn connect(url: &str) -> Result<Self, LockError> {
         Self::builder().url(url).connect().await
     }
@@ -82,11 +79,9 @@ pub struct LockPoolBuilder {
     replicas: Option<Replicas>,
     #[cfg(feature = "replay")]
     pub(super) replay_limit: usize,
-    #[cfg(feature = "tls")]
     tls: Tls,
     place: Place,
     pub(super) log_keys: bool,
-    #[cfg(feature = "testing")]
     watch: Option<Arc<dyn Watch>>,
 }
 
@@ -108,18 +103,16 @@ impl Default for LockPoolBuilder {
             replicas: None,
             #[cfg(feature = "replay")]
             replay_limit: DEFAULT_REPLAY_LIMIT,
-            #[cfg(feature = "tls")]
             tls: Tls::default(),
             place: Place::Thread,
             log_keys: false,
-            #[cfg(feature = "testing")]
             watch: None,
         }
     }
 }
 
 impl LockPoolBuilder {
-    /// Where the locks live. Required.
+    /// Sets the URL of the lock store. Required.
     ///
     /// | URL | store |
     /// |---|---|
@@ -133,18 +126,23 @@ impl LockPoolBuilder {
     /// | `redis-cluster://[user:pass@]h1[:port],h2[:port]` | a Redis Cluster |
     /// | `rediss-cluster://…` | the same over TLS (feature `tls`) |
     /// | `redlock://[user:pass@]host[:port],…[/db][?max_ttl=10s&node_timeout=50ms]` | a quorum |
+    /// | `postgres://[user:pass@]host[:port][,…]/database[?sslmode=…]` | PostgreSQL (feature `postgres`) |
+    /// | `etcd://[user:pass@]host[:port][,…][/prefix]` | an etcd cluster (feature `etcd`) |
+    /// | `etcds://…` | the same over TLS (features `etcd` and `tls`) |
+    /// | `zookeeper://host[:port][,…][/chroot]` | a ZooKeeper ensemble (feature `zookeeper`) |
     ///
-    /// Each [`connect`](Self::connect) with `memory://` gives a pool with locks of its own; clones
-    /// of that pool share them. So tests can use the same keys side by side. A `name` is of ASCII
+    /// Each [`connect`](Self::connect) with `memory://` creates a pool with separate locks, which
+    /// its clones share. So tests can use the same keys side by side. A `name` consists of ASCII
     /// letters, digits, `-`, `_` and `.`. Its locks are forgotten when its last pool is gone and
-    /// their leases are over. Both protect one process only.
+    /// their leases are over. Both forms protect only one process.
     ///
-    /// With Sentinels the credentials are the master's; those of the Sentinels are
+    /// With Sentinels, the credentials are the master's. Those of the Sentinels are
     /// `?sentinel_user=…&sentinel_password=…`. TLS covers the Sentinels and the servers that they
-    /// name. For a cluster the hosts are some of its nodes, and the credentials are those of all
+    /// name. For a cluster, the hosts are some of its nodes, and the credentials are those of all
     /// nodes. Redlock is a quorum over independent masters, and gives no fences.
     ///
-    /// All but `memory://` take `?replicas=…`; see [`replicas`](Self::replicas).
+    /// The URLs of one Redis, of Sentinels and of a cluster take `?replicas=…`; see
+    /// [`replicas`](Self::replicas).
     ///
     /// ```
     /// let builder = leasehold::LockPool::builder().url("redis-sentinel://s1,s2,s3/locks");
@@ -154,11 +152,12 @@ impl LockPoolBuilder {
         self
     }
 
-    /// The prefix of all keys, `namespace:key` on the server. Default `lock`; `""` is the bare key.
-    /// It may not contain `%leasehold`, the word of leasehold's own keys.
+    /// Sets the prefix of all keys, which are `namespace:key` on the server. Default: `lock`. With
+    /// `""` the keys have no prefix. The namespace must not contain `%leasehold`, which is reserved
+    /// for leasehold's own keys.
     ///
-    /// Choose namespaces that do not continue each other. The namespace `a` with the key `b:c`, and
-    /// `a:b` with the key `c`, are one key on the server, with two counters for its fences.
+    /// Do not choose a namespace that continues another one. The namespace `a` with the key `b:c`,
+    /// and `a:b` with the key `c`, are one key on the server, with two counters for its fences.
     ///
     /// ```
     /// // On the server `pool.lock("order:42")` is then the key `shop:order:42`.
@@ -169,10 +168,11 @@ impl LockPoolBuilder {
         self
     }
 
-    /// How long a call queues that sets no `wait` itself. Default zero: it tries once.
+    /// Sets the maximum time to queue, for calls that set no `wait` themselves. Default: zero,
+    /// which tries once.
     ///
-    /// Trying once is the default that cannot hurt. A second click that queues runs the order again
-    /// when the first is done.
+    /// Trying once is the safe default. A second click that queues runs the order again when the
+    /// first is done.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -183,9 +183,9 @@ impl LockPoolBuilder {
         self
     }
 
-    /// How long to wait for the store's answer, and for a connection. From 1 ms to 1 h; default 1
-    /// s. A single try ends with [`LockError::Unavailable`] after it. A call that queues asks again
-    /// until its `wait` is over.
+    /// Sets the maximum time to wait for the store's answer, and for a connection. From 1 ms to 1
+    /// h. Default: 1 s. After this time, a single try ends with [`LockError::Unavailable`]. A
+    /// queued call asks again until its `wait` is over.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -196,16 +196,16 @@ impl LockPoolBuilder {
         self
     }
 
-    /// How many replicas must have confirmed an acquisition or a renewal before it counts: `2`, or
-    /// [`Replicas::All`]. Default: none, so that a fail-over may lose locks that the old master
-    /// gave just before. In a URL it is `?replicas=2` or `?replicas=all`; the number given here has
-    /// precedence.
+    /// Sets the number of replicas that must confirm an acquisition or a renewal before it counts:
+    /// `2`, or [`Replicas::All`]. Default: none, so that a fail-over may lose locks that the old
+    /// master gave just before. In a URL this is `?replicas=2` or `?replicas=all`. The number set
+    /// here takes precedence.
     ///
-    /// The server is asked to wait for the replicas (`WAIT`), for an eighth of the
-    /// [`io_timeout`](Self::io_timeout) at most. If too few confirm, an acquisition is removed. It
-    /// ends with [`LockError::Unavailable`] of the code `replicas` when the call's time is over. A
-    /// renewal that too few confirm has not taken place. This narrows the gap of a fail-over and
-    /// does not close it: a replica without the lock can still be promoted, unless all have it.
+    /// The server waits for the replicas (`WAIT`), for at most an eighth of the
+    /// [`io_timeout`](Self::io_timeout). If too few confirm, an acquisition is removed. It ends
+    /// with [`LockError::Unavailable`] and the code `replicas` when the call's time is over. A
+    /// renewal that too few confirm does not count. This narrows the gap of a fail-over but does
+    /// not close it: a replica without the lock can still be promoted, unless all have it.
     ///
     /// ```
     /// # use leasehold::{LockPool, Replicas};
@@ -217,10 +217,10 @@ impl LockPoolBuilder {
         self
     }
 
-    /// The certificate authorities that may vouch for a server with TLS, such as one of
-    /// `rediss://`, as the content of a PEM file. They replace the system's. Default: the system's.
-    /// The server's certificate and name are verified, unless the `sslmode` of a `postgres://` URL
-    /// asks for less.
+    /// Sets the certificate authorities that may vouch for a server with TLS, such as one of
+    /// `rediss://`, as the content of a PEM file. They replace those of the system, which are the
+    /// default. The server's certificate and name are verified, unless the `sslmode` of a
+    /// `postgres://` URL requires less.
     ///
     /// ```
     /// # fn example() -> std::io::Result<()> {
@@ -236,8 +236,8 @@ impl LockPoolBuilder {
         self
     }
 
-    /// The certificate and its key that a server with TLS asks its clients for, as the contents of
-    /// PEM files. Default: none.
+    /// Sets the client certificate and its key, for a server with TLS that requires them, as the
+    /// contents of PEM files. Default: none.
     ///
     /// ```
     /// # fn example() -> std::io::Result<()> {
@@ -257,8 +257,8 @@ impl LockPoolBuilder {
         self
     }
 
-    /// How many calls of this process may queue for one key before the next is refused with
-    /// [`LockError::QueueFull`]. Default 1,000.
+    /// Sets the maximum number of calls of this process that may queue for one key. The next one is
+    /// refused with [`LockError::QueueFull`]. Default: 1,000.
     ///
     /// ```
     /// // The 51st call that would queue for a key is refused.
@@ -269,9 +269,9 @@ impl LockPoolBuilder {
         self
     }
 
-    /// How often calls of this process may hand a lock over to each other while other processes
-    /// queue for it. Then the other processes get it. Zero: never. Default 16. There is no bound
-    /// while no other process waits.
+    /// Sets how many times calls of this process may hand a lock over to each other while other
+    /// processes queue for it. Then the other processes get it. Zero: never. Default: 16. There is
+    /// no limit while no other process waits.
     ///
     /// Handing over costs no round trip. A larger number gives more throughput on a hot key, and
     /// longer waits in other processes.
@@ -284,8 +284,8 @@ impl LockPoolBuilder {
         self
     }
 
-    /// The longest tenure: for how long calls of this process may hand a lock over to each other
-    /// while other processes queue for it. Default: a quarter of the lock's ttl.
+    /// Sets the longest tenure: the time for which calls of this process may hand a lock over to
+    /// each other while other processes queue for it. Default: a quarter of the lock's ttl.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -296,24 +296,24 @@ impl LockPoolBuilder {
         self
     }
 
-    /// After how long of unbroken use a key is left free for clients that are not leasehold's. From
-    /// 10 ms to 24 h; [`Duration::ZERO`] for never. Default 1 s.
+    /// Sets the time of unbroken use after which a key is left free for clients that are not
+    /// leasehold's. From 10 ms to 24 h, or [`Duration::ZERO`] for never. Default: 1 s.
     ///
-    /// Calls that queue hand a lock over to each other, within a process and between processes, so
-    /// that it is never free. Some clients know no queue and try from time to time: redis-py,
-    /// redsync, node-redlock, rslock, a shell script. Such a client would never get the lock. So a
-    /// lock that has been handed over for this long, and four times at least, is left free for 300
-    /// ms. The pause begins at the end of the section that then runs. A client that tries at least
-    /// every 250 ms gets the lock. With sections of 1 s at most, a pause comes every 5 s at least.
+    /// Queued calls hand a lock over to each other, within a process and between processes, so that
+    /// it is never free. Some clients do not queue but try from time to time: redis-py, redsync,
+    /// node-redlock, rslock, a shell script. Such a client would never get the lock. So a lock that
+    /// has been handed over for this long, and at least four times, is left free for 300 ms. The
+    /// pause begins at the end of the running section. A client that tries at least every 250 ms
+    /// gets the lock. With sections of at most 1 s, a pause comes at least every 5 s.
     ///
-    /// By default a key that is never free otherwise is left free for up to 300 ms of every 1.3 s.
-    /// A call that waits then waits up to 300 ms longer (`docs/reliability/results.md`). A call
-    /// that does not queue is refused with [`LockError::Contended`] in a pause. If every client is
-    /// leasehold's, set this to zero in all pools: the pool that releases the lock decides.
+    /// By default, a key that would otherwise never be free is left free for up to 300 ms of every
+    /// 1.3 s. A waiting call then waits up to 300 ms longer (`docs/reliability/results.md`). In a
+    /// pause, a call that does not queue is refused with [`LockError::Contended`]. If every client
+    /// is leasehold's, set this to zero in all pools: the pool that releases the lock decides.
     ///
-    /// `memory://` has no other clients and makes no pauses. `redlock://` has short pauses of its
-    /// own, whatever this says. A lock that several calls hold at once (`shared`, `permits`) is not
-    /// free while one of them holds it.
+    /// `memory://` has no other clients and makes no pauses. `redlock://` makes separate short
+    /// pauses, regardless of this setting. A lock that several calls hold at once (`shared`,
+    /// `permits`) is not free while one of them holds it.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -325,12 +325,11 @@ impl LockPoolBuilder {
         self
     }
 
-    /// What every call of this pool is told in [`LockError::retry_after`] that is refused because
-    /// of other calls: exactly this. From 1 ms to 24 h. Default: an estimate, see
-    /// [`LockError::retry_after`].
+    /// Sets a fixed [`LockError::retry_after`] for calls of this pool refused because of other
+    /// calls. From 1 ms to 24 h. Default: an estimate, see [`LockError::retry_after`].
     ///
-    /// Set it where clients must not come back before a fixed time, whatever they wait for. It
-    /// applies to all locks of the pool, and changes nothing about the locks themselves.
+    /// Use this if clients must not come back before a fixed time. It applies to all locks of the
+    /// pool, and does not change the locks themselves.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -355,12 +354,11 @@ impl LockPoolBuilder {
     }
 
     /// For tests only. Runs the engine as a task of the runtime that calls
-    /// [`connect`](Self::connect), instead of on a thread of its own. Leases are counted on that
-    /// runtime's clock, so a test that pauses time drives them. `memory://name` is refused: pools
-    /// that count on different clocks cannot share locks.
+    /// [`connect`](Self::connect), instead of on a separate thread. Leases use that runtime's
+    /// clock, so a test that pauses time controls them. `memory://name` is refused: pools with
+    /// different clocks cannot share locks.
     ///
-    /// The leases end with that runtime, and a worker that is blocked delays their renewal.
-    /// Default: off.
+    /// The leases end with that runtime, and a blocked worker delays their renewal. Default: off.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -379,7 +377,7 @@ impl LockPoolBuilder {
         self
     }
 
-    /// Connects to the store and starts the engine, which keeps the connection up from then on.
+    /// Connects to the store and starts the engine, which then maintains the connection.
     ///
     /// ```
     /// # use leasehold::{LockError, LockPool};
@@ -393,9 +391,9 @@ impl LockPoolBuilder {
     ///
     /// # Errors
     ///
-    /// [`LockError::Config`] for a URL or option that is not understood or not possible.
-    /// [`LockError::Unavailable`] if the store cannot be reached within the `io_timeout`, or
-    /// refuses this client. No text contains the password.
+    /// [`LockError::Config`] for an invalid URL or option. [`LockError::Unavailable`] if the store
+    /// cannot be reached within the `io_timeout`, or refuses this client. No message contains the
+    /// password.
     ///
     /// # Panics
     ///

@@ -24,40 +24,38 @@ use crate::base::reporter;
 use crate::base::token::{Nonce, Token};
 use crate::check_report::CheckReport;
 use crate::engine::core::drain::ShutdownReport;
-#[cfg(feature = "testing")]
 use crate::engine::core::ticket::TicketId;
 use crate::engine::driver::command::Command;
 use crate::engine::driver::handle::Engine;
-#[cfg(feature = "testing")]
 use crate::engine::driver::observer::Watch;
 use crate::error::LockError;
+use crate::store::backend::Target;
 use crate::store::options::Options;
-use crate::store::target::Target;
 
-/// How long a shutdown waits for the log, beyond its own limit.
+/// Maximum time for which a shutdown waits for the log, beyond its own limit.
 const LOG_LIMIT: Duration = Duration::from_millis(100);
 
 /// A connection to a lock store, and the engine that takes, renews and releases its locks.
 ///
-/// Cheap to clone; all clones are one pool, and share their locks on every store. The engine has a
-/// thread of its own. The engine ends when the last clone and the last guard are gone and every
+/// Cheap to clone. All clones are the same pool, and share their locks on every store. The engine
+/// has a separate thread. The engine ends when the last clone and the last guard are gone and every
 /// release is done. A pool can be kept in a `static`, and used from several runtimes and from
 /// executors other than tokio.
 ///
-/// A call writes its request to the server on its own thread, and never blocks that thread for an
-/// answer. For each connection the pool spawns a listener: a task on the tokio runtime of a caller
-/// that reads the answers to all callers. If no such runtime can listen, the engine's thread does,
-/// which costs one more wake-up. If a blocked runtime leaves answers unread, the engine's thread
-/// reads them after about 40 ms.
+/// A call writes its request to the server on the caller's thread, and never blocks that thread for
+/// an answer. For each connection, the pool spawns a listener on the tokio runtime of a caller.
+/// This task reads the answers for all callers. If no such runtime can listen, the engine's thread
+/// does, which costs one more wake-up. If a blocked runtime leaves answers unread, the engine's
+/// thread reads them after about 40 ms.
 ///
-/// A call may block for the engine's mutex: usually some 10 µs, and longer if the system preempts
-/// the thread that has it. On Linux a thread of a higher nice value than the engine's never takes
-/// the mutex, so that it delays no renewal: it leaves its requests to the engine's thread. A
-/// thread's value is read when it first uses a pool. The engine's thread has the value of the thread
-/// that connects the pool. Scheduling classes, such as `SCHED_IDLE`, are not looked at.
+/// A call may block on the engine's mutex: usually for some 10 µs, and longer if the system
+/// preempts its holder. On Linux, a thread of a higher nice value than the engine's never takes the
+/// mutex, so that it delays no renewal. It leaves its requests to the engine's thread. A thread's
+/// nice value is read when it first uses a pool. The engine's thread has the nice value of the
+/// thread that connects the pool. Scheduling classes, such as `SCHED_IDLE`, are ignored.
 ///
 /// A pool does not survive `fork`: the child has its sockets, but not the engine's thread. Connect
-/// the child's own pool after the `fork`.
+/// a separate pool in the child after the `fork`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -79,8 +77,9 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 ///
 /// # Keys on the server
 ///
-/// `order:42` stands for any key, and `lock` for the pool's
-/// [namespace](crate::LockPoolBuilder::namespace). If that is empty, its colon is missing too.
+/// In this table, `order:42` stands for any key, and `lock` for the pool's
+/// [namespace](crate::LockPoolBuilder::namespace). If the namespace is empty, its colon is missing
+/// too.
 ///
 /// | key | what it holds |
 /// |---|---|
@@ -92,15 +91,15 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// | `lock:%leasehold:result:lock:order:42` | the results that calls with `replay` kept; it expires |
 /// | `lock:%leasehold:check:…` | a key on which a pool tries its scripts when it connects; it expires soon |
 ///
-/// In a cluster a hash tag in the keys with `%leasehold` puts each beside its lock, and there is
-/// one counter of fences for each slot. A quorum (`redlock://`) has the lock alone, on each node. A
-/// process is told of its turn on the channel `lock:%leasehold:turn:` with a random name behind it.
-/// In an inserted value of a template `%`, `:`, `{`, `}`, white space and control characters are
+/// In a cluster, a hash tag in the keys with `%leasehold` puts each beside its lock. Each slot has
+/// one counter of fences. A quorum (`redlock://`) has only the lock, on each node. A process is
+/// notified of its turn on the channel `lock:%leasehold:turn:` with a random name behind it. In a
+/// value inserted into a template, `%`, `:`, `{`, `}`, white space and control characters are
 /// percent-encoded: see [`encode`](crate::encode).
 ///
 /// # Metrics
 ///
-/// With the feature `metrics`, through the facade of the crate `metrics`:
+/// With the feature `metrics`, these are reported through the facade of the crate `metrics`:
 ///
 /// | metric | kind | labels |
 /// |---|---|---|
@@ -116,11 +115,11 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// | `leasehold_leases_lost_total` | counter | |
 /// | `leasehold_releases_total` | counter | `confirmed`: `true`, `false` |
 ///
-/// `lock` is the template of a call's keys, such as `order:<id>`, or the
-/// [label](crate::LockRequest::label) of a lock that is taken by hand, or else `other`. Keys are no
-/// labels: there are too many of them, and a key can contain what must not be public. The last
-/// three metrics count each lock of a call, whatever its template.
-/// [Monitoring](crate::guide::monitoring) says what each metric means, with a dashboard and alerts.
+/// `lock` is the template of a call's keys, such as `order:<id>`. For a lock taken without the
+/// attribute, it is its [label](crate::LockRequest::label), or else `other`. Keys are not used as
+/// labels, because there are too many of them, and a key can contain private data. The last three
+/// metrics count each lock of a call, regardless of its template.
+/// [Monitoring](crate::guide::monitoring) explains each metric, and has a dashboard and alerts.
 ///
 /// # Spans
 ///
@@ -147,9 +146,8 @@ impl PoolId {
 struct Inner {
     id: PoolId,
     engine: Engine,
-    #[cfg(feature = "testing")]
     watch: Option<Arc<dyn Watch>>,
-    /// Set when a shutdown has begun. The pool takes no new locks from then on.
+    /// Set when a shutdown has begun. The pool then takes no new locks.
     shut_down: AtomicBool,
     nonce: Nonce,
     namespace: String,
@@ -163,23 +161,23 @@ struct Inner {
     /// The store that `check` connects to.
     target: Target,
     options: Options,
-    /// What `inspect` and its like ask.
+    /// Used by `inspect`, `locks` and `force_release`.
     observer: Observer,
 }
 
 impl LockPool {
-    /// Checks the lock store, over a connection of its own, for what keeps locks from working or
-    /// could break their promise:
+    /// Checks the lock store, over a separate connection, for problems that keep locks from working
+    /// or could break their guarantees:
     ///
-    /// - that the server is a master, and its version
-    /// - the permissions, by a lock's whole life on a key of leasehold's own
+    /// - the role of the server, which must be a master, and its version
+    /// - the permissions, by the whole life of a lock on one of leasehold's own keys
     /// - the replicas, if the pool waits for them
     /// - the eviction policy, persistence, and encryption
     ///
     /// A pool logs the same findings when it connects. The check needs no permission that locks do
-    /// not need. What it could not look at is a warning of the code `unchecked`.
+    /// not need. Anything that it could not check is a warning with the code `unchecked`.
     ///
-    /// A readiness probe answers [`CheckReport::is_ready`]. The check takes at most about three
+    /// A readiness probe can return [`CheckReport::is_ready`]. The check takes at most about three
     /// times the pool's `io_timeout`, and works under every executor. If the future is dropped, the
     /// check ends in the background.
     ///
@@ -199,14 +197,15 @@ impl LockPool {
     /// [`LockError::Unavailable`] if the store cannot be reached, or refuses this client.
     pub async fn check(&self) -> Result<CheckReport, LockError> {
         let inner = &self.inner;
-        inner.target.clone().check(inner.options.clone()).await
+        inner.target.check(inner.options.clone()).await
     }
 
-    /// Takes no new locks, refuses calls that wait, waits up to `limit` until all locks are
-    /// released, and reports. Locks that are still held then are kept and renewed. The log gets its
-    /// last events before this returns, if the subscriber takes them within 100 ms.
+    /// Shuts the pool down. It takes no new locks, refuses waiting calls, waits up to `limit` until
+    /// all locks are released, and returns a report. Locks that are still held then are kept and
+    /// renewed. The log gets its last events before this returns, if the subscriber takes them
+    /// within 100 ms.
     ///
-    /// Once it is polled, the shutdown goes on even if this future is dropped.
+    /// Once this future is polled, the shutdown continues even if the future is dropped.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -231,7 +230,7 @@ impl LockPool {
     pub(crate) fn begin_shutdown(&self, limit: Duration) -> oneshot::Receiver<ShutdownReport> {
         self.inner.shut_down.store(true, Ordering::Release);
         let (reply, report) = oneshot::channel();
-        // A failure drops `reply`, which the receiver sees.
+        // A failure drops `reply`, and the receiver then returns an error.
         let _ = self.engine().send(Command::ShutDown { limit, reply });
         report
     }
@@ -240,18 +239,18 @@ impl LockPool {
         &self,
         begun: oneshot::Receiver<ShutdownReport>,
     ) -> ShutdownReport {
-        // An engine that is gone holds nothing.
+        // A stopped engine holds nothing.
         let report = begun.await.unwrap_or_default();
         self.log_is_told().await;
         report
     }
 
-    /// Ends when the log and the counters have been told, or after [`LOG_LIMIT`]. The program may
-    /// end right after its shutdown.
+    /// Ends when the reports to the log and the recorder are delivered, or after [`LOG_LIMIT`]. The
+    /// program may end right after its shutdown.
     async fn log_is_told(&self) {
         let (mut told, (caller, mut late)) = (reporter::told(), oneshot::channel());
         let at = self.engine().clock().now() + LOG_LIMIT;
-        // An engine that is gone drops `caller`, and the limit then ends at once.
+        // A stopped engine drops `caller`, and the limit then ends at once.
         let _ = self.engine().send(Command::Wake { at, caller });
         poll_fn(|cx| {
             let ended = Pin::new(&mut told).poll(cx).is_ready();
@@ -265,14 +264,13 @@ impl LockPool {
         .await;
     }
 
-    /// Whether the pool gives no locks any more: it was shut down, or its engine has stopped.
+    /// True if the pool no longer gives locks: it was shut down, or its engine has stopped.
     pub(crate) fn has_ended(&self) -> bool {
         self.inner.shut_down.load(Ordering::Acquire) || self.engine().has_stopped()
     }
 
-    /// Whether the lock of `ticket` is lost after so many polls of its body: a test kit says so,
-    /// and takes the lock away when the engine hears its store next.
-    #[cfg(feature = "testing")]
+    /// Returns true if a test kit wants the lock of `ticket` lost after `polls` polls of its body.
+    /// The kit takes the lock away when the engine next polls its store.
     pub(crate) fn loses(&self, ticket: TicketId, polls: u32) -> bool {
         let watch = self.inner.watch.as_ref();
         watch.is_some_and(|watch| watch.polled(ticket, polls))
@@ -298,12 +296,12 @@ impl LockPool {
         self.inner.retry_hint
     }
 
-    /// Whether spans show keys.
+    /// True if spans show keys.
     pub(crate) fn logs_keys(&self) -> bool {
         self.inner.log_keys
     }
 
-    /// The key on the server.
+    /// Returns the key on the server.
     pub(crate) fn full_key(&self, name: &str) -> FullKey {
         FullKey::new(&self.inner.namespace, name)
     }
@@ -312,39 +310,20 @@ impl LockPool {
         &self.inner.namespace
     }
 
-    /// The longest result that the pool keeps, in bytes.
+    /// Maximum length of a kept result, in bytes.
     #[cfg(feature = "replay")]
     pub(crate) fn replay_limit(&self) -> usize {
         self.inner.replay_limit
     }
 
-    /// Refuses to keep locks after their release where nothing but a session of this process keeps
-    /// them.
+    /// Refuses to keep locks after their release, if a lock cannot outlast its process.
     pub(crate) fn can_keep(&self) -> Result<(), LockError> {
-        if self.inner.target.keeps_locks() {
-            return Ok(());
-        }
-        Err(LockError::config(
-            "`hold` and `at_least` are not possible with `zookeeper://`, where a lock ends with a session of its process; use a pool \
-             with `etcd://`, `redis://` or `postgres://`",
-        ))
+        self.inner.target.can_keep()
     }
 
-    /// Refuses to hand locks over where the store cannot give them another token in one step.
+    /// Refuses to hand locks over, if the store cannot replace a lock's token in one step.
     pub(crate) fn can_hand_over(&self) -> Result<(), LockError> {
-        if self.inner.target.has_sessions() {
-            return Err(LockError::config(
-                "a lock of `etcd://` or `zookeeper://` cannot be handed over, because it ends with a session of this process; use a \
-                 pool with `redis://` or `postgres://`",
-            ));
-        }
-        if !self.inner.target.is_quorum() {
-            return Ok(());
-        }
-        Err(LockError::config(
-            "a lock of `redlock://` cannot be handed over, because each node would have to change its token in the same step; use a \
-             pool with `redis://` or `postgres://`",
-        ))
+        self.inner.target.can_hand_over()
     }
 
     pub(crate) fn token(&self) -> Token {

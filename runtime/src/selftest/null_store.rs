@@ -1,13 +1,47 @@
-//! A store that does nothing: it grants every request. Benchmarks measure with it what everything
-//! else costs.
+//! A store that does nothing and grants every request. Benchmarks use it to measure the cost of
+//! everything else.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::task::{Context, Poll};
 
+use crate::check_report::CheckReport;
+use crate::error::LockError;
 use crate::fence::Fence;
-use crate::store::{LockStore, Op, Reply, Request, StoreEvent};
+use crate::store::backend::{Backend, Checking};
+use crate::store::options::Options;
+use crate::store::source::{Source, no_server};
+use crate::store::{Connecting, LockStore, Op, Reply, Request, StoreEvent};
 
-/// Grants every lock to every call.
+/// The address of a store that does nothing; no URL names it.
+pub(crate) struct Nothing;
+
+impl Backend for Nothing {
+    fn has_other_clients(&self) -> bool {
+        true
+    }
+
+    fn connect(&self, _options: Options) -> Connecting {
+        Box::pin(async { Ok(Box::new(NoStore::default()) as _) })
+    }
+
+    fn check(&self, _options: Options) -> Checking {
+        let report = CheckReport::new(self.to_string(), Vec::new());
+        Box::pin(async { Ok(report) })
+    }
+
+    fn source(&self, _options: Options) -> Result<Box<dyn Source>, LockError> {
+        Err(no_server())
+    }
+}
+
+impl fmt::Display for Nothing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("nothing")
+    }
+}
+
+/// A store that grants every lock to every call.
 #[derive(Debug, Default)]
 pub(crate) struct NoStore {
     events: VecDeque<StoreEvent>,

@@ -1,4 +1,4 @@
-//! What this repository's own tests need from inside the crate.
+//! Access to the internals of the crate for this repository's own tests.
 
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use super::conformance::Promises;
 ))]
 pub use super::foreign;
 pub use super::interleave::Counts;
+use super::null_store::Nothing;
 #[cfg(debug_assertions)]
 use super::seeded_bugs::Bug;
 use super::{conformance, interleave};
@@ -21,14 +22,14 @@ use crate::engine::driver::command::Command;
 use crate::lock::guard::LockHandle;
 use crate::pool::LockPool;
 use crate::store::LockStore;
+use crate::store::backend::Target;
 use crate::store::options::Options;
-use crate::store::target::Target;
 
 /// Runs the conformance suite of lock stores against the store at `url`.
 ///
 /// # Panics
 ///
-/// Where the store cannot be reached or does not conform.
+/// If the store cannot be reached or does not conform.
 pub async fn conformance(url: &str) {
     let one = open(url).await;
     let two = open(url).await;
@@ -52,11 +53,11 @@ fn promises(url: &str) -> Promises {
     }
 }
 
-/// Runs the further scenes for stores that have a queue of processes.
+/// Runs the further scenes for stores with a queue of processes.
 ///
 /// # Panics
 ///
-/// As `conformance`.
+/// If the store cannot be reached or does not conform.
 pub async fn conformance_of_queues(url: &str) {
     let mut stores = Vec::new();
     for _ in 0..3 {
@@ -68,23 +69,23 @@ pub async fn conformance_of_queues(url: &str) {
     .await;
 }
 
-/// Asks for both `keys`, of which the store knows one node. `moves` moves the second to another.
+/// Asks for both `keys`. The store knows both on one node, and `moves` moves the second to another.
 ///
 /// # Panics
 ///
-/// Where the store cannot be reached, or a redirected request is not sent on before the next poll.
+/// If the store cannot be reached, or a redirected request is not sent on before the next poll.
 pub async fn sent_on(url: &str, keys: [&str; 2], moves: impl FnOnce()) {
     let (one, two) = (open(url).await, open(url).await);
     moves();
     conformance::sent_on(one, two, keys).await;
 }
 
-/// Asks nodes for `key` after `met`. One node gives it, and the other nodes do not. See
+/// Asks the nodes for `key` after `met`. One node gives it, and the other nodes do not. See
 /// `given_back` of the suite.
 ///
 /// # Panics
 ///
-/// Where the nodes cannot be reached, or the lock is not given back before the next poll.
+/// If the nodes cannot be reached, or the lock is not given back before the next poll.
 pub async fn given_back(
     url: &str,
     key: &str,
@@ -97,11 +98,11 @@ pub async fn given_back(
     conformance::given_back(store, key, given, decides).await;
 }
 
-/// A request to the cluster at `url` that makes a node arrives after the node was removed.
+/// Lets a request that creates a node in the cluster at `url` arrive after the removal of the node.
 ///
 /// # Panics
 ///
-/// Where the request makes the node, or the cluster does not answer.
+/// If the request creates the node, or the cluster does not answer.
 #[cfg(feature = "etcd")]
 pub async fn etcd_seals(url: &str) {
     use crate::store::etcd;
@@ -111,11 +112,11 @@ pub async fn etcd_seals(url: &str) {
     etcd::service::Etcd::seals(address, &options).await;
 }
 
-/// A request to the cluster at `url` is given up, and its transaction answered by another epoch.
+/// Gives up a request to the cluster at `url`, whose transaction is then answered by another epoch.
 ///
 /// # Panics
 ///
-/// Where the request is sent again, or the cluster does not answer.
+/// If the request is sent again, or the cluster does not answer.
 #[cfg(feature = "etcd")]
 pub async fn etcd_gives_up(url: &str) {
     use crate::store::etcd;
@@ -125,11 +126,11 @@ pub async fn etcd_gives_up(url: &str) {
     etcd::service::Etcd::gives_up(address, &options).await;
 }
 
-/// The cluster at `url` is asked to tell the end of a key that is not there.
+/// Waits in the cluster at `url` for the end of a key that does not exist.
 ///
 /// # Panics
 ///
-/// Where the answer does not come at once, or the cluster does not answer.
+/// If the answer does not come at once, or the cluster does not answer.
 #[cfg(feature = "etcd")]
 pub async fn etcd_sees_the_gone(url: &str) {
     use crate::store::etcd;
@@ -139,11 +140,11 @@ pub async fn etcd_sees_the_gone(url: &str) {
     etcd::service::Etcd::sees_the_gone(address, &options).await;
 }
 
-/// Renews three shares. The store refuses that of `key` once `spoiled` has been called.
+/// Renews three shares. The store refuses that of `key` after the call of `spoiled`.
 ///
 /// # Panics
 ///
-/// Where the store cannot be reached, or does not say that it renewed the other shares.
+/// If the store cannot be reached, or does not report that it renewed the other shares.
 #[cfg(feature = "redis")]
 pub async fn one_share_is_refused(url: &str, key: &str, spoiled: impl FnOnce()) {
     conformance::one_share_is_refused(open(url).await, key, spoiled).await;
@@ -158,7 +159,7 @@ pub async fn one_share_is_refused(url: &str, key: &str, spoiled: impl FnOnce()) 
 ///
 /// # Panics
 ///
-/// Where the store cannot be reached.
+/// If the store cannot be reached.
 pub async fn interleave(url: &str, seed: u64, requests: u64) -> Result<Counts, String> {
     interleave::run(open(url).await, seed, requests).await
 }
@@ -172,23 +173,23 @@ async fn open(url: &str) -> Box<dyn LockStore> {
     }
 }
 
-/// A pool on a store that does nothing: its locks exclude no call.
+/// Returns a pool on a store that does nothing: its locks exclude no call.
 ///
 /// # Panics
 ///
-/// Where the engine's thread does not start.
+/// If the engine's thread does not start.
 pub async fn pool_of_nothing() -> LockPool {
-    let connecting = LockPool::builder().connect_to(Target::Nothing);
+    let connecting = LockPool::builder().connect_to(Target::new(Nothing));
     // This repository's benchmarks use this, and cannot go on without it.
     connecting.await.expect("nothing is connected to")
 }
 
-/// Returns when everything that the engines have reported has been logged and counted. Works in
-/// async code too.
+/// Returns when everything that the engines have reported has been logged and counted. Also works
+/// in async code.
 ///
 /// # Panics
 ///
-/// Where the process cannot start a further thread.
+/// If the process cannot start another thread.
 pub fn reports_told() {
     let told = std::thread::spawn(|| reporter::told().blocking_recv());
     // Without a reporter thread there is nothing to wait for.
@@ -200,41 +201,42 @@ pub fn reports_told() {
 ///
 /// # Panics
 ///
-/// Where the engine has stopped before.
+/// If the engine has already stopped.
 pub fn inside_engine(pool: &LockPool, code: impl FnOnce() + Send + 'static) {
     let sent = pool.engine().send(Command::Inside(Box::new(code)));
     sent.expect("the engine runs");
 }
 
-/// The names of the bugs that `LEASEHOLD_SEEDED_BUG` can switch on.
+/// Returns the names of the bugs that `LEASEHOLD_SEEDED_BUG` can switch on.
 #[cfg(debug_assertions)]
 pub fn bugs() -> Vec<String> {
     Bug::ALL.iter().map(|bug| format!("{bug:?}")).collect()
 }
 
-/// The end of the lease as the store confirmed it last, in nanoseconds on the clock of [`now`]; 0
-/// while the handle holds no lease.
+/// Returns the end of the lease as last confirmed by the store, in nanoseconds on the clock of
+/// [`now`]. Returns 0 while the handle holds no lease.
 pub fn deadline(handle: &LockHandle) -> u64 {
     handle.deadline().as_nanos()
 }
 
-/// The end of the lease as the store confirmed it last, also when the lease is over.
+/// Returns the end of the lease as last confirmed by the store, even if the lease is over.
 pub fn confirmed(handle: &LockHandle) -> u64 {
     handle.confirmed().as_nanos()
 }
 
-/// The end of the lease on one of the keys as the store confirmed it last, also when the lease is
-/// over.
+/// Returns the end of the lease on one of the keys as last confirmed by the store, even if the
+/// lease is over.
 pub fn confirmed_of(handle: &LockHandle, key: &str) -> u64 {
     handle.confirmed_of(key).as_nanos()
 }
 
-/// The time on the clock of the leases, in nanoseconds.
+/// Returns the time on the clock of the leases, in nanoseconds.
 pub fn now() -> u64 {
     Clock::System.now().as_nanos()
 }
 
-/// The commands that a Redis user must be allowed, and the whole ACL rule for the namespace `lock`.
+/// Returns the commands that a Redis user must be allowed, and the whole ACL rule for the namespace
+/// `lock`.
 #[cfg(feature = "redis")]
 pub fn permissions() -> (&'static [&'static str], String) {
     use crate::store::redis::acl;
@@ -242,7 +244,7 @@ pub fn permissions() -> (&'static [&'static str], String) {
     (acl::COMMANDS, acl::rule())
 }
 
-/// The whole ACL rule for the namespace `lock` on the nodes of a cluster.
+/// Returns the whole ACL rule for the namespace `lock` on the nodes of a cluster.
 #[cfg(feature = "redis")]
 pub fn permissions_in_cluster() -> String {
     use crate::store::redis::acl;
@@ -250,7 +252,7 @@ pub fn permissions_in_cluster() -> String {
     format!("{} {}", acl::rule(), acl::FOR_CLUSTER)
 }
 
-/// The finished key, if the runtime takes it.
+/// Returns the finished key, if the runtime accepts it.
 pub fn finished(key: crate::key::Key) -> Option<String> {
     key.finish().ok()
 }

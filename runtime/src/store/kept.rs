@@ -1,15 +1,15 @@
-//! Results that are kept beside a lock, for calls with `replay`.
+//! Results kept beside a lock, for calls with `replay`.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// SHA-256 of what a call was asked with. Two calls for one key with different fingerprints are
-/// different requests.
+/// SHA-256 of a call's parameters. Two calls for one key with different fingerprints are different
+/// requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fingerprint(pub(crate) [u8; Self::BYTES]);
 
-/// The result of a call that has returned `Ok`.
+/// The result of a call that returned `Ok`.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Kept {
     /// None for a call without a fingerprint.
@@ -20,10 +20,10 @@ pub(crate) struct Kept {
 /// A result that the release of its lock stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// Path of the function that has returned it; empty for a call without the attribute.
+    /// Path of the function that returned the result; empty for a call without the attribute.
     pub(crate) function: &'static str,
     pub(crate) kept: Arc<Kept>,
-    /// How long the store keeps it, from the release on.
+    /// Time for which the store keeps the result, counted from the release.
     pub(crate) stays: Duration,
 }
 
@@ -32,8 +32,8 @@ impl Fingerprint {
 }
 
 impl Kept {
-    /// Whether the result answers a call with this fingerprint. A fingerprint that is missing on
-    /// either side says nothing.
+    /// True if the result answers a call with this fingerprint. If either side has no fingerprint,
+    /// the result answers the call.
     pub(crate) fn answers(&self, asked: Option<Fingerprint>) -> bool {
         match (self.fingerprint, asked) {
             (Some(kept), Some(asked)) => kept == asked,
@@ -41,9 +41,8 @@ impl Kept {
         }
     }
 
-    /// The result as stores on servers keep it: the fingerprint in hexadecimal digits or nothing,
-    /// `:`, and the JSON.
-    #[cfg(feature = "__remote")]
+    /// Returns the result in the form that servers store: the fingerprint in hexadecimal digits or
+    /// nothing, `:`, and the JSON.
     pub(crate) fn to_text(&self) -> String {
         let digits = self.fingerprint.map_or(0, |_| 2 * Fingerprint::BYTES);
         let mut text = String::with_capacity(digits + 1 + self.json.len());
@@ -57,8 +56,7 @@ impl Kept {
         text
     }
 
-    /// The result of a [`text`](Self::to_text). None if the text has another form.
-    #[cfg(feature = "__remote")]
+    /// Reads the result from a [`text`](Self::to_text). Returns none if the text has another form.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (digits, json) = text.split_once(':')?;
         let fingerprint = match digits {
@@ -72,7 +70,6 @@ impl Kept {
     }
 }
 
-#[cfg(feature = "__remote")]
 impl Fingerprint {
     fn parse(digits: &str) -> Option<Self> {
         let digits = digits.as_bytes();
@@ -88,14 +85,14 @@ impl Fingerprint {
     }
 }
 
-/// Shows nothing of what the call was asked with: it may be private.
+/// Shows nothing of the call's parameters, which may be private.
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Fingerprint(…)")
     }
 }
 
-/// Shows nothing of the result: it may be private.
+/// Shows nothing of the result, which may be private.
 impl fmt::Debug for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Kept")
@@ -104,7 +101,7 @@ impl fmt::Debug for Kept {
     }
 }
 
-#[cfg(all(test, feature = "__remote"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -115,7 +112,7 @@ mod tests {
         Kept { fingerprint, json }
     }
 
-    /// Fails if a store gives another result back than it was given.
+    /// Fails if a store returns another result than it was given.
     #[test]
     fn a_result_is_read_as_it_was_written() {
         for kept in [kept(None), kept(Some(PRINT))] {

@@ -1,67 +1,61 @@
-//! What [`LockPool::inspect`](crate::LockPool::inspect) and its like ask of a store.
+//! The interface of a store for [`LockPool::inspect`](crate::LockPool::inspect) and similar calls.
 
-#[cfg(feature = "__remote")]
 use std::future::Future;
-#[cfg(feature = "__remote")]
 use std::pin::Pin;
-#[cfg(feature = "__remote")]
 use std::time::Duration;
 
-#[cfg(feature = "__remote")]
 use crate::base::full_key::FullKey;
-#[cfg(feature = "__remote")]
 use crate::error::LockError;
 use crate::inspect::info::LockInfo;
-#[cfg(feature = "__remote")]
 use crate::inspect::pattern::Pattern;
 
-/// How many keys a page of a list has, about.
+/// Approximate number of keys on a page of a list.
 pub(crate) const PAGE: usize = 200;
 
-/// The most holders, and the most waiting processes, that are told of one lock.
+/// Maximum number of holders, and of waiting processes, reported for one lock.
 pub(crate) const MOST_TOLD: usize = 1_000;
 
-/// An answer of a [`Source`] that is awaited.
-#[cfg(feature = "__remote")]
+/// Pending answer of a [`Source`].
 pub(crate) type Asking<'a, T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send + 'a>>;
 
-/// Looks at the locks of a store over connections of its own, which it opens when it needs them.
+/// Looks at the locks of a store over separate connections, which it opens when it needs them.
 ///
-/// Cancel safe: a question that is dropped leaves a connection that serves the next one, or none.
-#[cfg(feature = "__remote")]
+/// Cancel safe: a dropped question leaves a connection that serves the next one, or none.
 pub(crate) trait Source: Send {
-    /// What there is of one lock. Changes nothing.
+    /// Returns the information on one lock. Changes nothing.
     fn look<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo>;
 
-    /// Some of the locks that match, from `place` on. None of them is free.
+    /// Returns some of the matching locks, from `place` on. None of them is free.
     fn page<'a>(&'a mut self, pattern: &'a Pattern, place: Place) -> Asking<'a, Page>;
 
-    /// Takes a lock away from its holders. Returns what was there.
+    /// Takes a lock away from its holders. Returns the information from before.
     ///
-    /// A holder that can be told is told, and keeps the key from other clients until its body has
-    /// ended, for [`GRACE`](crate::store::GRACE) at most. Else the key is free at once.
+    /// If a holder can be notified, it is notified. It then keeps the key from other clients until
+    /// its body has ended, for at most [`GRACE`](crate::store::GRACE). Otherwise the key is free at
+    /// once.
     fn take_away<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo>;
 
-    /// For how much longer than the other questions that may go on: it may wait for the holder.
+    /// Returns the extra time for `take_away` compared to the other questions, because it may wait
+    /// for the holder.
     fn grace(&self) -> Duration {
         Duration::ZERO
     }
 }
 
-/// The error of a store whose locks are in this process: they are looked at without a source.
-#[cfg(feature = "__remote")]
+/// Returns the error of a store whose locks are in this process. They are looked at without a
+/// source.
 pub(crate) fn no_server() -> LockError {
     LockError::config("the locks of this store are in this process; there is no server to look at")
 }
 
-/// Where a list goes on: the last key, or what the server has said. Empty at the beginning.
+/// Position in a list: the last key, or the server's cursor. Empty at the beginning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Place(pub(crate) String);
 
-/// A part of a list.
+/// One page of a list.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) locks: Vec<LockInfo>,
-    /// None at the end.
+    /// None on the last page.
     pub(crate) next: Option<Place>,
 }

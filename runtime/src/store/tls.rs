@@ -1,19 +1,22 @@
-//! The certificates that a pool trusts and shows, for every store that speaks TLS.
+//! The certificates that a pool trusts and shows, for every store with TLS.
 
 use std::fmt;
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
 use std::{io, sync::Arc, sync::OnceLock};
 
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
 use rustls::ClientConfig;
 
 use crate::error::LockError;
 
-#[cfg(any(feature = "redis", feature = "postgres", feature = "etcd"))]
+#[cfg(all(
+    feature = "tls",
+    any(feature = "redis", feature = "postgres", feature = "etcd")
+))]
 mod authorities;
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
 mod config;
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
 pub(crate) use self::config::Proof;
 
 /// The authorities to trust and the certificate to show, from the builder. `Debug` shows none of
@@ -24,9 +27,9 @@ pub(crate) struct Tls {
     pub(crate) ca: Option<Vec<u8>>,
     /// Certificate and key.
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
-    /// Made by the first connection, which a pool opens before it has an engine, because reading
-    /// the system's authorities takes long. The certificates do not change from then on.
-    #[cfg(any(feature = "redis", feature = "postgres"))]
+    /// Made by the first connection, because reading the system's authorities takes long. A pool
+    /// opens that connection before it has an engine. The certificates do not change after that.
+    #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
     config: Arc<OnceLock<Arc<ClientConfig>>>,
 }
 
@@ -35,8 +38,8 @@ impl Tls {
         self.ca.is_none() && self.client.is_none()
     }
 
-    /// Refuses certificates for a store without TLS: with them the user would believe in a
-    /// protection that is not there.
+    /// Refuses certificates for a store without TLS. With them the user would believe in a
+    /// protection that does not exist.
     pub(crate) fn refuse(&self) -> Result<(), LockError> {
         if self.is_default() {
             return Ok(());
@@ -48,9 +51,12 @@ impl Tls {
     }
 }
 
-#[cfg(any(feature = "redis", feature = "postgres", feature = "etcd"))]
+#[cfg(all(
+    feature = "tls",
+    any(feature = "redis", feature = "postgres", feature = "etcd")
+))]
 impl Tls {
-    /// Refuses what cannot be read as PEM.
+    /// Refuses certificates that cannot be read as PEM.
     pub(crate) fn check(&self) -> Result<(), LockError> {
         let client = self.client.as_ref().map(|pair| &pair.0);
         for (what, pem) in [("tls_ca", self.ca.as_ref()), ("tls_client", client)] {
@@ -64,16 +70,19 @@ impl Tls {
 
 #[cfg(any(feature = "redis", feature = "postgres"))]
 impl Tls {
-    /// The same certificates, without the configuration that was made of the certificates of a
-    /// clone.
+    /// Returns the same certificates, without the configuration that all clones share.
     pub(crate) fn afresh(&self) -> Self {
         Self {
+            #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
             config: Arc::default(),
             ..self.clone()
         }
     }
+}
 
-    /// The configuration of all connections; a store asks for the same `proof` each time.
+#[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
+impl Tls {
+    /// Returns the configuration of all connections. A store asks for the same `proof` each time.
     pub(crate) fn config(&self, proof: Proof) -> io::Result<Arc<ClientConfig>> {
         if let Some(config) = self.config.get() {
             return Ok(Arc::clone(config));
@@ -83,15 +92,21 @@ impl Tls {
     }
 }
 
-/// Whether `pem` has a certificate. Of a text without one an authority is made that trusts no
+/// True if `pem` has a certificate. A text without one would make an authority that trusts no
 /// server.
-#[cfg(any(feature = "redis", feature = "postgres", feature = "etcd"))]
+#[cfg(all(
+    feature = "tls",
+    any(feature = "redis", feature = "postgres", feature = "etcd")
+))]
 fn is_certificate(pem: &[u8]) -> bool {
     let begin = b"-----BEGIN CERTIFICATE-----";
     pem.windows(begin.len()).any(|part| part == begin)
 }
 
-#[cfg(any(feature = "redis", feature = "postgres", feature = "etcd"))]
+#[cfg(all(
+    feature = "tls",
+    any(feature = "redis", feature = "postgres", feature = "etcd")
+))]
 pub(crate) fn misread(what: &str) -> LockError {
     LockError::config(format!(
         "what was given to `{what}` cannot be read; it takes the content of PEM files, as text that has `-----BEGIN …-----` lines"

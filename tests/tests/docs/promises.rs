@@ -1,6 +1,6 @@
-//! `docs/reliability/promises.md` shows which tests hold each promise on each store.
+//! Checks that `docs/reliability/promises.md` lists the tests of each promise on each store.
 //!
-//! The part between its markers is made of `tests/promises.txt`. After a change there run
+//! The part between its markers is generated from `tests/promises.txt`. After a change there, run
 //! `PROMISES=overwrite cargo test -p leasehold-tests --test docs promises`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ const SOURCE: &str = "tests/promises.txt";
 const BEGIN: &str = "<!-- generated from tests/promises.txt: begin -->\n";
 const END: &str = "<!-- generated from tests/promises.txt: end -->\n";
 
-/// A lock store, a column of the matrix.
+/// A lock store: a column of the matrix.
 struct Store {
     name: String,
     schemes: Vec<String>,
@@ -98,7 +98,7 @@ impl Matrix {
         Self { stores, promises }
     }
 
-    /// The part of the page.
+    /// Returns the generated part of the page.
     fn page(&self) -> String {
         let mut page = String::from("\n|");
         for store in &self.stores {
@@ -127,7 +127,7 @@ impl Matrix {
         page
     }
 
-    /// The cells of a promise. Stores of the same text share one.
+    /// Returns the rows for a promise. Stores with the same text share one.
     fn rows(&self, promise: &Promise) -> Vec<(Vec<&str>, String)> {
         let mut rows: Vec<(Vec<&str>, String)> = Vec::new();
         for store in &self.stores {
@@ -155,7 +155,7 @@ impl Cell {
     }
 }
 
-/// Fails if the page is not what the source says.
+/// Fails if the page differs from the source.
 #[test]
 fn the_page_shows_the_matrix() {
     let path = root().join(PAGE);
@@ -187,7 +187,7 @@ static PROGRAMS: LazyLock<[(&str, BTreeSet<String>); 4]> = LazyLock::new(|| {
     programs.map(|(name, main)| (name, tests_of(main)))
 });
 
-/// Everything that is wrong with a matrix.
+/// Returns all mistakes in a matrix.
 fn faults(matrix: &Matrix) -> Vec<String> {
     let mut faults = Vec::new();
     for promise in &matrix.promises {
@@ -268,12 +268,12 @@ fn faults_are_found() {
 /// Fails if the URL of a store has no column.
 #[test]
 fn each_scheme_has_a_column() {
-    let code = read(&root().join("runtime/src/store/target_url.rs"));
-    let (_, arms) = code.split_once("match scheme {").expect("the table");
-    let (arms, _) = arms.split_once("_ =>").expect("its last row");
-    let arms = arms.lines().filter_map(|line| line.split_once("=>"));
-    let schemes = arms.flat_map(|(schemes, _)| schemes.split('"').skip(1).step_by(2));
-    let schemes: BTreeSet<&str> = schemes.collect();
+    let code = read(&root().join("runtime/src/store/schemes.rs"));
+    let (_, table) = code.split_once("backends! {").expect("the table");
+    let (table, _) = table.split_once("\n}").expect("its end");
+    let rows = table.lines().filter_map(|line| line.split_once("=>"));
+    let schemes = rows.flat_map(|(schemes, _)| schemes.split('"').skip(1).step_by(2));
+    let schemes: BTreeSet<&str> = schemes.chain(["memory"]).collect();
     let matrix = Matrix::read();
     let columns = matrix.stores.iter().flat_map(|store| &store.schemes);
     let columns: BTreeSet<&str> = columns.map(String::as_str).collect();

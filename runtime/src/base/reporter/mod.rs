@@ -1,23 +1,22 @@
-//! The reporter thread: it hands the engine's reports to the program's subscriber and recorder.
+//! The reporter thread, which passes the engine's reports to the program's subscriber and recorder.
 //!
 //! A subscriber of `tracing` and a recorder of `metrics` are the program's code. They may block on
 //! a full pipe, or panic. The engine renews leases, and every caller needs the mutex of the
 //! engine's state. So the engine never calls that code. It sends its reports to this thread, and
 //! never waits for it.
 //!
-//! Reports keep their order. While [`MOST`] reports wait, a further report is dropped. The thread
-//! logs how many were dropped.
+//! Reports keep their order. While [`MOST`] reports wait, further reports are dropped. The thread
+//! logs the number of dropped reports.
 
 #[cfg(feature = "metrics")]
 pub(crate) mod meters;
+#[cfg(not(feature = "metrics"))]
+pub(crate) mod unmetered;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-#[cfg(feature = "metrics")]
-use std::sync::mpsc::RecvTimeoutError;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-#[cfg(feature = "metrics")]
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
@@ -25,33 +24,30 @@ use tracing::Dispatch;
 use tracing::dispatcher::{get_default, with_default};
 use tracing::level_filters::LevelFilter;
 
-#[cfg(feature = "metrics")]
-use self::meters::counts::tell_counts;
+#[cfg(not(feature = "metrics"))]
+pub(crate) use self::unmetered as meters;
 
-/// How many reports may wait.
+/// Maximum number of waiting reports.
 const MOST: usize = 1024;
 
-/// The interval at which counts are handed on while there is traffic.
-#[cfg(feature = "metrics")]
+/// The interval at which counts are passed on while there is traffic.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// The interval at which the recorder is told again what may not have changed.
-#[cfg(feature = "metrics")]
+/// The interval at which possibly unchanged values are reported to the recorder again.
 const TELL_AGAIN: Duration = Duration::from_secs(10);
 
 enum Report {
     /// A log event, with the subscriber of the thread that made it.
     Log(Dispatch, Box<dyn FnOnce() + Send>),
     /// An event was counted, for the first time in a while.
-    #[cfg(feature = "metrics")]
     Counts,
-    /// Asks for an answer when every earlier report has been told.
+    /// Requests an answer when every earlier report has been delivered.
     Told(oneshot::Sender<()>),
 }
 
 static REPORTER: OnceLock<Option<SyncSender<Report>>> = OnceLock::new();
 
-/// Reports that were dropped and are not logged yet.
+/// Number of dropped reports not logged yet.
 static DROPPED: AtomicUsize = AtomicUsize::new(0);
 
 /// Logs `event` on the reporter thread. Never blocks, and never runs code of the program.
@@ -65,19 +61,22 @@ pub(crate) fn log(event: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Asks the reporter thread to hand the counts on soon. Returns whether the thread was asked.
-#[cfg(feature = "metrics")]
+/// Asks the reporter thread to pass the counts on soon. Returns true if the thread was asked.
+#[cfg_attr(
+    not(feature = "metrics"),
+    expect(dead_code, reason = "nothing is counted")
+)]
 pub(crate) fn counts_changed() -> bool {
     send(Report::Counts)
 }
 
-/// Starts the reporter thread. Only an engine thread calls this: a thread that a caller starts
-/// would have the caller's priority.
+/// Starts the reporter thread. Only an engine thread calls this: a thread started by a caller would
+/// have the caller's priority.
 pub(crate) fn begin() {
     let _ = REPORTER.get_or_init(start);
 }
 
-/// The receiver ends when every report made before this call has been told.
+/// Returns a receiver that ends when every earlier report has been delivered.
 pub(crate) fn told() -> oneshot::Receiver<()> {
     let (done, told) = oneshot::channel();
     // Without a thread no report waits.
@@ -94,7 +93,7 @@ fn send(report: Report) -> bool {
         .is_some_and(|reporter| reporter.try_send(report).is_ok())
 }
 
-/// Starts the thread. A process that may have no further thread goes on without reports.
+/// Starts the thread. A process that cannot start another thread continues without reports.
 fn start() -> Option<SyncSender<Report>> {
     let (sender, reports) = sync_channel(MOST);
     std::thread::Builder::new()
@@ -104,16 +103,8 @@ fn start() -> Option<SyncSender<Report>> {
         .map(|_| sender)
 }
 
-#[cfg(not(feature = "metrics"))]
-fn run(reports: &Receiver<Report>) {
-    for report in reports {
-        guarded(|| tell(report));
-    }
-}
-
-/// While there is traffic the thread looks for counts at intervals. Otherwise each count would cost
-/// its caller the wake-up of this thread.
-#[cfg(feature = "metrics")]
+/// While there is traffic, the thread checks the counts at intervals. Otherwise each count would
+/// cost its caller the wake-up of this thread.
 fn run(reports: &Receiver<Report>) {
     let mut counting = false;
     // None before the first count, and while no pool is connected.
@@ -131,7 +122,7 @@ fn run(reports: &Receiver<Report>) {
                 again = again.or_else(|| Some(Instant::now()));
             }
             Ok(report) => guarded(|| tell(report)),
-            Err(RecvTimeoutError::Timeout) => counting = tell_counts(),
+            Err(RecvTimeoutError::Timeout) => counting = meters::tell_counts(),
             Err(RecvTimeoutError::Disconnected) => return,
         }
         if again.is_some_and(|at| at <= Instant::now()) {
@@ -141,7 +132,8 @@ fn run(reports: &Receiver<Report>) {
     }
 }
 
-/// A panic of the program's code ends one report, not the thread. The panic hook has shown it.
+/// A panic of the program's code ends one report, not the thread. The panic hook has already shown
+/// it.
 fn guarded(tell: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(tell));
 }
@@ -152,13 +144,11 @@ fn tell(report: Report) {
             tell_dropped();
             event();
         }),
-        // `run` has noted it.
-        #[cfg(feature = "metrics")]
+        // `run` has handled it.
         Report::Counts => {}
         Report::Told(done) => {
             tell_dropped();
-            #[cfg(feature = "metrics")]
-            tell_counts();
+            meters::tell_counts();
             // The receiver may be gone.
             let _ = done.send(());
         }

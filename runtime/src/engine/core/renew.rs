@@ -1,4 +1,4 @@
-//! Renewing a lease, and noticing that it is lost.
+//! Renewing leases, and detecting lost ones.
 
 #[cfg(feature = "__session")]
 use std::collections::HashSet;
@@ -20,7 +20,7 @@ use crate::base::token::Token;
 use crate::fence::Fence;
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Retry};
 
-/// How many leases one renewal carries. A script of 1,000 keys doubles the p99 latency of the
+/// Maximum number of leases in one renewal. A script of 1,000 keys doubles the p99 latency of the
 /// server's other clients. One of 200 keys hardly changes it, and costs this client no more.
 const BATCH: usize = 200;
 
@@ -36,7 +36,7 @@ impl Core {
         }
     }
 
-    /// Adds the lease to the batch that is sent now, and plans a retry in case of no answer.
+    /// Adds the lease to the batch to send now, and plans a retry in case of no answer.
     pub(super) fn renew(&mut self, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
@@ -52,7 +52,8 @@ impl Core {
         }
     }
 
-    /// The renewal `op` has no answer, and one of its leases is due.
+    /// Handles the unanswered renewal `op` when one of its leases is due. Takes the leases out of
+    /// the batch, and renews or ends the due ones.
     pub(super) fn batch_due(&mut self, op: OpId, now: Instant) {
         for id in self.requests.renewed_by(op).to_vec() {
             let ticket = self.tickets.get_mut(id);
@@ -131,11 +132,10 @@ impl Core {
                 let kept = kept.into_iter().map(Some);
                 self.renewals_said(tickets, shares, sent, kept, now);
             }
-            #[cfg(feature = "__remote")]
             Ok(Reply::RenewedInPart(kept)) => {
                 self.renewals_said(tickets, shares, sent, kept.into_iter(), now);
             }
-            // The outcome is not known: the lease keeps its end, and the same token is tried again.
+            // The outcome is unknown: the lease keeps its end, and the same token is tried again.
             unknown => {
                 self.renewed.unknown += tickets.len();
                 let failure = unknown.err();
@@ -156,8 +156,8 @@ impl Core {
         }
     }
 
-    /// `kept` says of each lease whether its key was kept, none if that is not known. After this
-    /// each lease has a timer of its own again.
+    /// Applies the answer to a batch. `kept` has an item for each lease: true if the store kept its
+    /// key, none if that is unknown. After this each lease has its own timer again.
     fn renewals_said(
         &mut self,
         tickets: &[TicketId],
@@ -177,7 +177,7 @@ impl Core {
         }
     }
 
-    /// `kept` is none if the outcome is not known.
+    /// Applies the answer for one lease. `kept` is none if the outcome is unknown.
     fn renewal_said(
         &mut self,
         id: TicketId,
@@ -239,16 +239,17 @@ impl Core {
         let pause = if hurries || seeded!(self, RetriedTogether) {
             Duration::ZERO
         } else {
-            // Also after an error that only an operator can mend: the operator may be in time. The
-            // pauses differ, so leases leave apart from the one that the store refuses them for.
+            // Retries also after an error that only an operator can fix, because the operator may
+            // be in time. The pauses differ, so the other leases are sent apart from the one for
+            // which the store refuses the batch.
             self.jitter.around(terms.retry())
         };
         lease.renew_by(now + pause);
         self.arm(id);
     }
 
-    /// The store has lost `key`: every lease on it is over. Only a test kit says so. Other stores
-    /// tell of a loss when they are asked for a renewal or a release.
+    /// Ends every lease on `key`, because the store has lost it. Only a test kit reports this.
+    /// Other stores report a loss in their answer to a renewal or a release.
     pub(crate) fn key_lost(&mut self, key: &FullKey, now: Instant) {
         let held = self.tickets.iter().filter(|(_, ticket)| {
             let acquire = ticket.acquire();
@@ -261,7 +262,7 @@ impl Core {
         }
     }
 
-    /// The store says that these locks are lost.
+    /// Ends the leases of these locks, because the store reports them as lost.
     #[cfg(feature = "__session")]
     pub(crate) fn lost(&mut self, locks: &[(FullKey, Token)], now: Instant) {
         let lost: HashSet<&(FullKey, Token)> = locks.iter().collect();
@@ -275,7 +276,7 @@ impl Core {
         }
     }
 
-    /// The lease is over: tells the holder, and lets the head of the queue ask.
+    /// Ends the lease: notifies the holder, and lets the head of the queue ask.
     pub(super) fn lose(&mut self, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
@@ -304,8 +305,8 @@ impl Core {
         self.vacate(id, &key, false, now);
     }
 
-    /// The ticket `id` does not hold `key` any more. `makes_way`: leave the key free for other
-    /// clients.
+    /// Records that the ticket `id` no longer holds `key`, and lets the next call ask. `makes_way`
+    /// first leaves the key free for other clients.
     pub(super) fn vacate(&mut self, id: TicketId, key: &FullKey, makes_way: bool, now: Instant) {
         let queue = self.queues.get_mut(key);
         if let Some(queue) = queue.filter(|queue| queue.is_held_by(id)) {

@@ -1,4 +1,4 @@
-//! What callers and listeners ask of the engine.
+//! Commands of callers and listeners to the engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::engine::lease_cell::LeaseCell;
 use crate::error::LockError;
 use crate::store::kept::Record;
 
-/// What callers and listeners ask of the engine.
+/// A command of a caller or a listener to the engine.
 pub(crate) enum Command {
     Acquire {
         id: TicketId,
@@ -24,12 +24,12 @@ pub(crate) enum Command {
     /// Acquires the locks of one call in one step.
     AcquireAll {
         acquires: Vec<(TicketId, Acquire, Arc<LeaseCell>)>,
-        /// How long the call queues if the locks cannot be had now.
+        /// Time for which the call queues if the locks are not free now.
         wait: Duration,
     },
     Release {
         id: TicketId,
-        /// For how long the key stays at the store.
+        /// Time for which the key stays at the store.
         keep: Option<Duration>,
     },
     /// Releases a lock, and keeps a result beside it.
@@ -44,7 +44,7 @@ pub(crate) enum Command {
         keep: Option<Duration>,
     },
     Abandon(TicketId),
-    /// The locks stay at the store until this time, however they are given up.
+    /// Keeps the locks at the store until this time, however they are given up.
     KeepUntil {
         ids: Vec<TicketId>,
         until: Instant,
@@ -52,14 +52,14 @@ pub(crate) enum Command {
     Downgrade(TicketId),
     /// Forgets a lock that another process may adopt.
     GiveAway(TicketId),
-    /// Adopts a lock that was given away.
+    /// Adopts a given-away lock.
     Adopt {
         id: TicketId,
         acquire: Acquire,
         adoption: Adoption,
         cell: Arc<LeaseCell>,
     },
-    /// Removes the result that is kept for a key.
+    /// Removes the result kept for a key.
     #[cfg_attr(
         not(feature = "replay"),
         expect(dead_code, reason = "without replay no result is kept")
@@ -85,8 +85,7 @@ pub(crate) enum Command {
     ListenerUnable,
     /// All callers are gone.
     Close,
-    /// Hears at once what the store has to say, for a test kit.
-    #[cfg(feature = "testing")]
+    /// Reads the store's events at once, for a test kit.
     Hear,
     /// Runs a test's code under the engine's mutex.
     #[cfg(feature = "__test")]

@@ -1,4 +1,4 @@
-//! A pool's end of the engine.
+//! A pool's handle to the engine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,6 @@ use tokio::runtime::Handle;
 
 use super::command::Command;
 use super::listener;
-#[cfg(feature = "testing")]
 use super::observer::Watch;
 use super::shared::Shared;
 use crate::base::clock::Clock;
@@ -17,7 +16,8 @@ use crate::engine::core::ticket::TicketId;
 use crate::engine::lease_cell::LeaseCell;
 use crate::error::LockError;
 
-/// A pool's end of the engine. The engine ends when this is gone and nothing is left to do.
+/// A pool's handle to the engine. The engine ends when the handle is dropped and nothing is left to
+/// do.
 pub(crate) struct Engine {
     pub(super) shared: Arc<Shared>,
     clock: Clock,
@@ -35,9 +35,8 @@ impl Engine {
         }
     }
 
-    /// To be called before the first command. The engine has no lease then that this could delay on
-    /// a thread of low priority.
-    #[cfg(feature = "testing")]
+    /// Must be called before the first command. At that time there is no lease that a thread of low
+    /// priority could delay by taking the mutex.
     pub(crate) fn watched_by(&self, watch: Arc<dyn Watch>) {
         self.shared.watched_by(watch);
     }
@@ -46,12 +45,12 @@ impl Engine {
         self.clock
     }
 
-    /// The lease cell of a call that is about to ask for `key`.
+    /// Returns the lease cell for a call that is about to ask for `key`.
     pub(crate) fn new_cell(&self, key: &FullKey) -> Arc<LeaseCell> {
         LeaseCell::new(key.clone(), self.clock, self.verifies)
     }
 
-    /// Whether the engine executes no command any more.
+    /// True if the engine no longer executes commands.
     pub(crate) fn has_stopped(&self) -> bool {
         self.shared.has_stopped()
     }
@@ -60,7 +59,7 @@ impl Engine {
         TicketId(self.last_ticket.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Executes a command on this thread, or defers it to the keeper where this thread has a lower
+    /// Executes a command on this thread, or defers it to the keeper if this thread has a lower
     /// priority.
     pub(crate) fn send(&self, command: Command) -> Result<(), LockError> {
         let shared = &self.shared;
@@ -79,7 +78,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // It fails only where the engine has stopped already.
+        // This fails only if the engine has already stopped.
         let _ = self.send(Command::Close);
     }
 }

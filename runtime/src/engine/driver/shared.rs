@@ -7,7 +7,6 @@ use super::command::Command;
 use super::deferred::{Deferred, Locked};
 use super::lanes::{ListenerId, NewListeners};
 use super::notifications::tell;
-#[cfg(feature = "testing")]
 use super::observer::Watch;
 use super::priority::KeptPriority;
 use super::state::{EngineState, Heard};
@@ -17,13 +16,13 @@ use crate::base::sync::{Mutex, MutexGuard, PoisonError};
 use crate::base::sync::{atomic::AtomicBool, atomic::Ordering};
 use crate::error::{LockError, StoreError};
 
-/// What the keeper, the callers and the listeners share.
+/// State shared by the keeper, the callers and the listeners.
 pub(super) struct Shared {
     state: Mutex<EngineState>,
     pub(super) store_waker: Arc<StoreWaker>,
     /// The commands of threads of lower priority than the keeper's, which never take the mutex.
     deferred: Deferred,
-    /// The keeper's priority, if it has a thread of its own.
+    /// The keeper's priority, if it has a dedicated thread.
     priority: KeptPriority,
     stopped: AtomicBool,
 }
@@ -39,7 +38,6 @@ impl Shared {
         }
     }
 
-    #[cfg(feature = "testing")]
     pub(super) fn watched_by(&self, watch: Arc<dyn Watch>) {
         self.lock().watched_by(watch);
     }
@@ -48,7 +46,7 @@ impl Shared {
     /// if a socket has none and there is a `runtime` for them.
     ///
     /// The caller spawns them after this call, without the mutex. A runtime that ends drops a task
-    /// at once, and a listener takes the mutex when it is dropped.
+    /// at once, and a dropped listener takes the mutex.
     pub(super) fn execute<R>(
         &self,
         command: Command,
@@ -69,7 +67,8 @@ impl Shared {
         Ok(listeners.flatten())
     }
 
-    /// Executes these commands. After a panic of the engine, tells their calls that it has stopped.
+    /// Executes these commands. After a panic of the engine, notifies their calls that it has
+    /// stopped.
     fn execute_all(&self, state: &mut EngineState, mut commands: impl Iterator<Item = Command>) {
         let done = self.guarded(state, |state| state.execute(&mut commands));
         if done.is_none() {
@@ -78,7 +77,7 @@ impl Shared {
         }
     }
 
-    /// Whether the present thread must not take the mutex.
+    /// True if the current thread must not take the mutex.
     pub(super) fn is_outranked(&self) -> bool {
         self.priority.outranks_this_thread()
     }
@@ -94,15 +93,15 @@ impl Shared {
         Ok(())
     }
 
-    /// Records that the keeper is on this thread, which is its own.
+    /// Records that the keeper is on this thread, its dedicated one.
     pub(super) fn keeper_is_here(&self) {
         self.priority.is_of_this_thread();
     }
 
-    /// The keeper executes the deferred commands, and then does what is due. `called`: whether the
-    /// store has something to say.
+    /// Executes the deferred commands, and then does the due work. Only the keeper calls this.
+    /// `called` is true if the store may have events.
     pub(super) fn do_what_is_due(&self, state: &mut EngineState, called: bool) {
-        // When the keeper ends it refuses what is deferred to an engine that has stopped.
+        // When the keeper ends, it refuses the commands deferred to a stopped engine.
         if state.is_stopped() {
             return;
         }
@@ -113,7 +112,7 @@ impl Shared {
         state.do_what_is_due(called);
     }
 
-    /// A listener hears that something has come, and reads it.
+    /// Reads what a listener found on its socket.
     pub(super) fn hear(&self, listener: ListenerId) -> Heard {
         if self.is_outranked() {
             // The listener's runtime has threads that must not read.
@@ -126,10 +125,10 @@ impl Shared {
         heard.unwrap_or(Heard::InVain)
     }
 
-    /// The callers that a listener has woken have run: sends what they ask.
+    /// Sends the requests of the callers that a listener has woken, once these have run.
     pub(super) fn gathered(&self) {
         if self.is_outranked() {
-            // The keeper sends the gathered requests when it looks next.
+            // The keeper sends the gathered requests when it wakes next.
             return;
         }
         let mut state = self.lock();
@@ -137,17 +136,17 @@ impl Shared {
         self.unlock(state);
     }
 
-    /// A listener has ended.
+    /// Records that a listener has ended.
     pub(super) fn listener_ended(&self, listener: ListenerId) {
         self.send(Command::ListenerEnded(listener));
     }
 
-    /// A caller's runtime could not start a listener.
+    /// Records that a caller's runtime could not start a listener.
     pub(super) fn unable(&self) {
         self.send(Command::ListenerUnable);
     }
 
-    /// Executes or defers a listener's command. An engine that has stopped needs none.
+    /// Executes or defers a listener's command. A stopped engine needs none.
     fn send(&self, command: Command) {
         if self.is_outranked() {
             let _ = self.defer(command);
@@ -164,7 +163,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives up the mutex. Then wakes the keeper, if it is needed, and delivers notifications.
+    /// Releases the mutex. Then wakes the keeper, if needed, and delivers notifications.
     fn unlock(&self, mut state: MutexGuard<'_, EngineState>) {
         let wakes_keeper = state.needs_keeper();
         let notifications = state.take_notifications();
@@ -175,7 +174,7 @@ impl Shared {
         tell(notifications);
     }
 
-    /// Stops the engine, so that no call waits for it for ever. The keeper calls this when it ends,
+    /// Stops the engine, so that no call waits for it forever. The keeper calls this when it ends,
     /// when its runtime is gone, and after a panic.
     pub(super) fn stop(&self) {
         // The list is locked before the mutex, in the same order as in `execute`.
@@ -198,7 +197,7 @@ impl Shared {
     ) -> Option<T> {
         let done = catch_unwind(AssertUnwindSafe(|| work(state)));
         if done.is_err() {
-            // At once, so that no thread goes on with a state that is half changed.
+            // Set at once, so that no thread goes on with a half-changed state.
             self.stopped.store(true, Ordering::SeqCst);
             state.stop(&stopped());
         }

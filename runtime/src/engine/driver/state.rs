@@ -1,4 +1,4 @@
-//! The engine's state: the pure core, the store, and the calls that wait.
+//! The engine's state: the pure core, the store, and the waiting calls.
 //!
 //! It gives the core commands, answers and the time. It sends the core's requests to the store, and
 //! turns the core's signals into notifications.
@@ -18,7 +18,6 @@ use super::alarms::Alarms;
 use super::lanes::{Lanes, ListenerId, Waits, Watched};
 use super::notifications::{Forgetting, Notifications};
 use super::observer::Observer;
-#[cfg(feature = "testing")]
 use super::observer::Watch;
 use super::standing::Standing;
 use super::store_waker::StoreWaker;
@@ -41,35 +40,35 @@ mod signals;
 /// long.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// The runtime's timers go off to the millisecond.
+/// Resolution of the runtime's timers.
 const TICK: Duration = Duration::from_millis(1);
 
-/// When the keeper is this late, the engine takes it to be asleep. It may be a little late because
-/// it wakes to the millisecond, and because other threads may have the processors.
+/// Delay after which the engine assumes that the keeper is asleep. The keeper may be a little late
+/// because it wakes to the millisecond, and because other threads may have the processors.
 const LATE: Duration = Duration::from_millis(5);
 
 /// The keeper's sleep while nothing is due: only a command or the store can bring work.
 const IDLE_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How often in a row a thread polls the store before it leaves that to the keeper. It polls again
-/// while the store calls its waker, or while there are requests to send.
+/// Maximum number of polls in a row before a thread leaves the store to the keeper. A thread polls
+/// again while the store calls its waker, or while there are requests to send.
 const MOST_ROUNDS: usize = 16;
 
-/// So many requests fill two scripts, one of releases and one of acquires: to wait for more of them
+/// Number of requests that fill two scripts, one of releases and one of acquires. Waiting for more
 /// gains nothing.
 const FULL: usize = 64;
 
-/// The engine keeps space for so many events.
+/// Number of events for which the engine keeps space.
 const KEPT: usize = 1024;
 
-/// What a listener has heard.
+/// Result of a listener's read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// This listener hears no more: it is to end.
+    /// The listener is not needed and must end.
     InVain,
     /// At most one task is woken.
     One,
-    /// Several tasks are woken, and what they ask gathers until they have run.
+    /// Several tasks are woken. Their requests gather until they have run.
     Several,
 }
 
@@ -93,11 +92,11 @@ pub(super) struct EngineState {
     standing: Standing,
     lanes: Lanes,
     store_waker: Arc<StoreWaker>,
-    /// `store_waker`, as the waker that the store is polled with.
+    /// `store_waker`, as the waker for polling the store.
     waker: Waker,
-    /// The runtime that the store was connected in.
+    /// The runtime in which the store was connected.
     runtime: Handle,
-    /// When the keeper's timer wakes it.
+    /// Time at which the keeper's timer wakes it.
     keeper_looks_at: Instant,
     notifications: Notifications,
     observer: Observer,
@@ -108,13 +107,13 @@ enum Life {
     Open,
     /// All callers are gone. The engine still releases what is held.
     Closed,
-    /// The engine does nothing any more.
+    /// The engine no longer does anything.
     Stopped,
 }
 
 impl EngineState {
-    /// To be called in the runtime that the store was connected in. `listeners`: whether callers'
-    /// runtimes may hear of answers. `name`: the store's URL without its password.
+    /// Must be called in the runtime that the store was connected in. `listeners` is true if
+    /// callers' runtimes may listen for answers. `name` is the store's URL without its password.
     pub(super) fn new(
         store: Box<dyn LockStore>,
         name: String,
@@ -123,7 +122,7 @@ impl EngineState {
         listeners: bool,
         store_waker: Arc<StoreWaker>,
     ) -> Self {
-        // On a test's clock every run is the same.
+        // With a test's clock every run is the same.
         let process = match clock {
             Clock::System => std::process::id(),
             Clock::Tokio(_) => 0,
@@ -154,12 +153,11 @@ impl EngineState {
         }
     }
 
-    #[cfg(feature = "testing")]
     pub(super) fn watched_by(&mut self, watch: Arc<dyn Watch>) {
         self.observer.watched_by(watch);
     }
 
-    /// A listener hears that something has come, and reads it.
+    /// Reads what a listener found on its socket.
     pub(super) fn hear(&mut self, listener: ListenerId) -> Heard {
         if !self.lanes.heard_by(listener) {
             return Heard::InVain;
@@ -176,7 +174,7 @@ impl EngineState {
         Heard::Several
     }
 
-    /// The callers that a listener has woken have run: sends what they ask.
+    /// Sends the requests of the callers that a listener has woken, once these have run.
     pub(super) fn gathered(&mut self) {
         self.read_clock();
         self.traffic.gathered();
@@ -184,19 +182,20 @@ impl EngineState {
         self.apply_signals();
     }
 
-    /// Lets requests leave when few are under way, or when enough have gathered.
+    /// True if requests may leave: few batches are under way, or enough requests have gathered.
     fn may_send(&self, now: Instant) -> bool {
         FULL <= self.core.to_send() || self.traffic.may_send(now)
     }
 
-    /// Sends the core's requests, unless they are to gather.
+    /// Sends the core's requests, unless they should gather.
     fn send_requests(&mut self) {
         if self.core.has_requests() {
             self.drive(true);
         }
     }
 
-    /// The keeper does what is due. `called`: whether the store has something to say.
+    /// Does the due work. Only the keeper calls this. `called` is true if the store may have
+    /// events.
     pub(super) fn do_what_is_due(&mut self, called: bool) {
         if self.life == Life::Stopped {
             return;
@@ -209,8 +208,8 @@ impl EngineState {
         let still = watched == Watched::Still;
         let acts = called || due || opens || still;
         if acts {
-            // All answers are read first. A lease that an answer prolongs is not due, and a
-            // connection that has answered is not silent.
+            // All answers are read first. A lease extended by an answer is not due, and an
+            // answering connection is not silent.
             self.lanes.hear_all();
             self.drive(true);
         }
@@ -220,22 +219,22 @@ impl EngineState {
         if still && waits == Waits::Answer {
             self.traffic.stalls();
         }
-        // `began`, and not the time now: a lease that has become due since then may be prolonged by
-        // an answer that has come since then.
+        // `began`, and not the current time: a lease that became due since then may be extended by
+        // an answer that came since then.
         self.core.tick(began);
         self.notifications.alarms.extend(self.alarms.due(began));
         if acts {
-            // Requests that are due do not gather.
+            // Due requests do not gather.
             self.submit();
             self.drive(true);
         }
         self.apply_signals();
-        // A listener may hear the answers to what the keeper has sent.
+        // A listener may read the answers to the keeper's requests.
         self.read_clock();
         self.lanes.watch_from(self.waits(), self.now);
     }
 
-    /// What listeners are to hear.
+    /// Returns the input that listeners wait for.
     fn waits(&self) -> Waits {
         if 0 < self.core.under_way() {
             Waits::Answer
@@ -246,7 +245,7 @@ impl EngineState {
         }
     }
 
-    /// Reads the clock, as a thread does after it has taken the mutex, and after it has read
+    /// Reads the clock. A thread does so after it has taken the mutex, and after it has read
     /// answers. A reading takes a fiftieth of a call. A test's clock can be read only in its
     /// runtime.
     fn read_clock(&mut self) -> Instant {
@@ -261,7 +260,7 @@ impl EngineState {
     }
 
     /// Gives requests to the store and its answers to the core, until there are none. Without
-    /// `sends` the requests that follow from answers stay in the core.
+    /// `sends`, the requests that follow from answers stay in the core.
     fn drive(&mut self, sends: bool) {
         if is_torn_down() {
             return self.store_waker.hand_over();
@@ -292,13 +291,13 @@ impl EngineState {
         }
         let mut requests = self.core.take_requests(self.now);
         self.traffic.sends(&requests, self.now);
-        self.standing.sends(&requests, self.now);
+        self.standing.times.sends(&requests, self.now);
         self.store.submit(&mut requests);
         self.core.reuse_requests(requests);
     }
 
     /// Takes all events of the store, until it has no more. If the store calls its waker during the
-    /// last poll, [`StoreWaker::end`] says so.
+    /// last poll, [`StoreWaker::end`] reports it.
     fn poll_store(&mut self) {
         let Self {
             store,
@@ -311,7 +310,8 @@ impl EngineState {
         let cx = &mut Context::from_waker(waker);
         uncounted(|| {
             loop {
-                // Before the poll, which sees all that the store called its waker for so far.
+                // Called before the poll, which covers everything that the store has called its
+                // waker for so far.
                 store_waker.begin();
                 match store.poll_event(cx) {
                     Poll::Ready(event) => events.push(event),
@@ -337,7 +337,7 @@ impl EngineState {
             match event {
                 StoreEvent::Reply(op, result) => {
                     self.traffic.answered(op);
-                    self.standing.answered(op, now);
+                    self.standing.times.answered(op, now);
                     self.core.reply(op, result, now);
                 }
                 StoreEvent::Connected => self.core.connected(now),
@@ -358,7 +358,7 @@ impl EngineState {
         }
     }
 
-    /// Whether a caller's runtime is to listen now.
+    /// True if a caller's runtime should listen now.
     pub(super) fn wants_listeners(&self) -> bool {
         self.lanes.are_wanted(self.now)
     }
@@ -367,24 +367,24 @@ impl EngineState {
         &mut self.lanes
     }
 
-    /// Whether the keeper has to be woken before its timer wakes it.
+    /// True if the keeper must be woken now, and not only by its timer.
     pub(super) fn needs_keeper(&mut self) -> bool {
         let now = self.now;
         self.lanes.watch_from(self.waits(), now);
         let early = self.looks_at(now) + TICK < self.keeper_looks_at;
-        // After a suspend the keeper may still be asleep, although the pool's clock says that its
-        // sleep is over.
+        // After a suspend the keeper may still be asleep, although its sleep is over by the pool's
+        // clock.
         let late = self.keeper_looks_at + LATE <= now;
         early || late || self.is_over()
     }
 
-    /// How long the keeper may sleep.
+    /// Returns the time for which the keeper may sleep.
     pub(super) fn sleep(&mut self) -> Duration {
         let now = self.read_clock();
         self.looks_at(now).since(now)
     }
 
-    /// Until when the keeper may sleep.
+    /// Returns the time until which the keeper may sleep.
     fn looks_at(&self, now: Instant) -> Instant {
         let next = earlier(self.core.next_due(), self.alarms.next_due());
         let next = earlier(next, self.lanes.watch_at());
@@ -400,12 +400,12 @@ impl EngineState {
         self.keeper_looks_at = until;
     }
 
-    /// Whether the engine executes no command any more.
+    /// True if the engine no longer executes commands.
     pub(super) fn is_stopped(&self) -> bool {
         self.life == Life::Stopped
     }
 
-    /// Whether the keeper may end.
+    /// True if the keeper may end.
     pub(super) fn is_over(&self) -> bool {
         match self.life {
             Life::Open => false,
@@ -414,21 +414,21 @@ impl EngineState {
         }
     }
 
-    /// Takes the notifications. The caller delivers them after it has given up the mutex: tasks
-    /// that are woken want the mutex, and a waker is the program's code, which may do anything.
+    /// Takes the notifications. The caller delivers them after it has released the mutex: woken
+    /// tasks want the mutex, and a waker is the program's code, which may do anything.
     pub(super) fn take_notifications(&mut self) -> Option<Notifications> {
         self.notifications.take()
     }
 }
 
-/// Runs `act` outside of tokio's budget of polls. A task that has used its budget hears from tokio
-/// that nothing has come, until it has yielded once.
+/// Runs `act` outside of tokio's budget of polls. After a task has used its budget, tokio reports
+/// that nothing has come, until the task has yielded once.
 fn uncounted(act: impl FnOnce()) {
     let polled = pin!(unconstrained(async { act() }));
     let _ = polled.poll(&mut Context::from_waker(Waker::noop()));
 }
 
-/// Whether this thread is ending, and has no thread-local storage any more. It cannot enter a
+/// True if this thread is ending, and no longer has thread-local storage. It cannot enter a
 /// runtime.
 fn is_torn_down() -> bool {
     Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed())

@@ -1,4 +1,5 @@
-//! From a configuration to a pool: what is checked, what the store gets, and the engine's start.
+//! From a configuration to a pool: the checks, the options of the store, and the start of the
+//! engine.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -15,13 +16,13 @@ use crate::key;
 use crate::pool::look::observer::Observer;
 use crate::pool::{Inner, LockPool, PoolId};
 use crate::store::Connecting;
+use crate::store::backend::Target;
 use crate::store::memory::space::Space;
 use crate::store::options::Options;
-use crate::store::target::Target;
 
 const SHORTEST_IO_TIMEOUT: Duration = Duration::from_millis(1);
 const LONGEST_IO_TIMEOUT: Duration = Duration::from_secs(60 * 60);
-/// With a shorter time the store's marks would show nothing.
+/// The store's marks would show nothing for a shorter time.
 const SHORTEST_MAKE_WAY_AFTER: Duration = Duration::from_millis(10);
 /// As long as the longest ttl.
 const LONGEST_MAKE_WAY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
@@ -30,14 +31,14 @@ const SHORTEST_RETRY_HINT: Duration = Duration::from_millis(1);
 const LONGEST_RETRY_HINT: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl LockPoolBuilder {
-    /// A test kit learns of all calls of the pool.
+    /// Sets a test kit that observes all calls of the pool.
     #[cfg(feature = "testing")]
     pub(crate) fn watched_by(mut self, watch: Arc<dyn Watch>) -> Self {
         self.watch = Some(watch);
         self
     }
 
-    /// The store that the URL names, if the rest of the configuration is possible.
+    /// Returns the store in the URL, if the rest of the configuration is valid.
     pub(crate) fn target(&self) -> Result<Target, LockError> {
         let target = Target::parse(self.url.as_deref().unwrap_or_default());
         self.check()?;
@@ -55,7 +56,6 @@ impl LockPoolBuilder {
             namespace: self.namespace.clone(),
             replicas: self.replicas,
             make_way_after: self.limits.make_way_after,
-            #[cfg(feature = "tls")]
             tls: self.tls,
             ..Options::new(self.limits.io_timeout)
         };
@@ -64,9 +64,8 @@ impl LockPoolBuilder {
             limits.make_way_after = Duration::ZERO;
         }
         let local = Arc::new(OnceLock::new());
-        let connecting = noting(target.clone().connect(options.clone()), Arc::clone(&local));
+        let connecting = noting(target.connect(options.clone()), Arc::clone(&local));
         let engine = thread::start(self.place, place.clone(), limits, clock, connecting).await?;
-        #[cfg(feature = "testing")]
         if let Some(watch) = &self.watch {
             engine.watched_by(Arc::clone(watch));
         }
@@ -75,7 +74,6 @@ impl LockPoolBuilder {
             inner: Arc::new(Inner {
                 id: PoolId::next(),
                 engine,
-                #[cfg(feature = "testing")]
                 watch: self.watch,
                 shut_down: AtomicBool::new(false),
                 nonce: Nonce::new(),
@@ -120,7 +118,7 @@ impl LockPoolBuilder {
     }
 }
 
-/// `connecting`, which notes the locks of the store in `local` if they are in this process.
+/// Wraps `connecting`. Records the locks of the store in `local`, if they are in this process.
 fn noting(connecting: Connecting, local: Arc<OnceLock<Option<Arc<Space>>>>) -> Connecting {
     Box::pin(async move {
         let store = connecting.await?;

@@ -1,11 +1,10 @@
-//! Looking at the locks of a pool's store, and taking them away.
+//! Inspecting the locks at a pool's store, and taking them away.
 //!
-//! [`locks`] is the list as a stream. [`observer`] looks at the store, apart from the pool's
-//! engine: a long list delays no renewal.
+//! [`locks`] is the list as a stream. [`observer`] reads the store separately from the pool's
+//! engine, so that a long list delays no renewal.
 
 pub(crate) mod locks;
 pub(crate) mod observer;
-#[cfg(feature = "__remote")]
 mod thread;
 
 use self::locks::Locks;
@@ -16,15 +15,15 @@ use crate::inspect::info::LockInfo;
 use crate::inspect::pattern::Pattern;
 use crate::key;
 
-/// Seeing locks, and taking them away. These methods work on every store and under every executor,
-/// also when the pool is shut down.
+/// Inspecting locks, and taking them away. These methods work on every store and under every
+/// executor, even when the pool is shut down.
 ///
-/// A pool on a server looks at locks over a connection of its own. The first look opens the
-/// connection, and it is closed after 10 s without a look. So a long list does not delay a lock.
+/// A pool on a server inspects locks over a separate connection, so that a long list does not delay
+/// a lock. The first use opens the connection. It is closed after 10 s without use.
 impl LockPool {
-    /// What the store knows of the lock `key`: its state, its holders and the processes that wait.
-    /// One round trip (two on etcd and ZooKeeper), which takes and changes nothing. A lock that no
-    /// call has is [`Free`](crate::LockState::Free).
+    /// Returns information from the store about the lock `key`: its state, its holders and the
+    /// waiting processes. It costs one round trip (two on etcd and ZooKeeper), and takes and
+    /// changes nothing. A lock that no call has is [`Free`](crate::LockState::Free).
     ///
     /// It takes at most about three times the pool's `io_timeout`.
     ///
@@ -49,12 +48,12 @@ impl LockPool {
         self.observer().look(key).await
     }
 
-    /// The locks that are not free and whose keys match `pattern`, in no order. `*` stands for any
-    /// text, `?` for one character, and `\` takes the character after it as it is.
+    /// Lists the locks that are not free and whose keys match `pattern`, in no particular order.
+    /// `*` matches any text, `?` matches one character, and `\` makes the next character literal.
     ///
     /// The stream reads the store page by page (`SCAN`), as fast as it is polled, and keeps one
-    /// page in memory. So it is a list of many moments: a lock that comes or goes meanwhile may be
-    /// missing, and one that stays may come twice. After an error the stream ends.
+    /// page in memory. So the list is not a snapshot: a lock that comes or goes in the meantime may
+    /// be missing, and one that stays may appear twice. After an error the stream ends.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -70,28 +69,30 @@ impl LockPool {
     /// ```
     ///
     /// With an empty [namespace](crate::LockPoolBuilder::namespace) on Redis, every string in the
-    /// database is a lock: one that this library did not write is told as foreign.
+    /// database is a lock. A string that this library did not write is reported as foreign.
     pub fn locks(&self, pattern: &str) -> Locks {
         Locks::new(self.clone(), Pattern::new(pattern))
     }
 
-    /// Takes the lock `key` away from its holders, and says what was there; none if it was free.
+    /// Takes the lock `key` away from its holders, and returns its previous state. None if it was
+    /// free.
     ///
-    /// A holder whose process is connected is told at once: its body is dropped and its call ends
-    /// with [`LockError::Lost`]. The lock comes free as soon as the body has ended, and after 3
-    /// seconds at the latest. So two bodies do not overlap, unless one goes on for longer than
-    /// that: a thread that is blocked, a process that is stopped, `on_lost = "continue"`.
+    /// A holder whose process is connected is notified at once: its body is dropped and its call
+    /// ends with [`LockError::Lost`]. The lock becomes free as soon as the body has ended, and
+    /// after 3 seconds at the latest. So two bodies do not overlap, unless one continues for longer
+    /// than that. This can happen with a blocked thread, a stopped process, or
+    /// `on_lost = "continue"`.
     ///
-    /// A lock whose holder cannot be told comes free at once: the process is dead or cut off, or it
-    /// is another client. If such a holder is alive it notices at its next renewal, or at the end
-    /// of its lease. Only the [fence](crate::Fence) keeps its writes out until then.
+    /// If the holder cannot be notified, the lock becomes free at once: its process is dead or cut
+    /// off, or it is another client. If such a holder is alive, it notices the loss at its next
+    /// renewal, or at the end of its lease. Only the [fence](crate::Fence) keeps its writes out
+    /// until then.
     ///
-    /// On etcd and ZooKeeper the server does not know whether a process lives. This returns there
+    /// On etcd and ZooKeeper, the server does not know if a process is alive. There, this returns
     /// when the holder has given the lock back, or after 3 seconds, and then the lock is free.
     ///
-    /// A lock that `hold` keeps, and one that was handed to a process, comes free at once. A
-    /// process that waits is next. A second call for a lock that is being taken away changes
-    /// nothing.
+    /// A lock kept by `hold`, or handed to a waiting process, becomes free at once. A waiting
+    /// process is next. A second call for a lock that is already being taken away changes nothing.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -108,9 +109,9 @@ impl LockPool {
     ///
     /// # Errors
     ///
-    /// As [`inspect`](Self::inspect). After [`LockError::Unavailable`] the lock may have been taken
-    /// away; if this future is dropped, too. [`LockError::Config`] for a lock that a transaction
-    /// [pins](crate::LockState::Pinned), with the statement that ends its session.
+    /// The errors of [`inspect`](Self::inspect). After [`LockError::Unavailable`], or if this
+    /// future is dropped, the lock may have been taken away. [`LockError::Config`] for a lock that
+    /// a transaction [pins](crate::LockState::Pinned), with the statement that ends its session.
     pub async fn force_release(
         &self,
         key: impl Into<String>,

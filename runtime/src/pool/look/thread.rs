@@ -1,4 +1,4 @@
-//! The thread that looks at a store on a server.
+//! The thread that inspects a store on a server.
 
 use std::future::Future;
 use std::io;
@@ -14,33 +14,35 @@ use crate::base::io_text::{io_text, thread_text};
 use crate::error::{LockError, StoreError};
 use crate::inspect::info::LockInfo;
 use crate::inspect::pattern::Pattern;
+use crate::store::backend::Target;
 use crate::store::options::Options;
 use crate::store::source::{Page, Place, Source};
-use crate::store::target::Target;
 
-/// After how long without a question the thread closes its connections and ends.
+/// Time without a question after which the thread closes its connections and ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// How many times the pool's `io_timeout` an answer may take: two connections and the question.
+/// Maximum time of an answer, in multiples of the pool's `io_timeout`: two connections and the
+/// question.
 const STEPS: u32 = 3;
 
-/// Where an answer goes.
+/// The sender of an answer.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, LockError>>;
 
-/// What the thread is asked.
+/// A question to the thread.
 pub(super) enum Question {
     Look(FullKey, Reply<LockInfo>),
     Page(Pattern, Place, Reply<Page>),
     TakeAway(FullKey, Reply<LockInfo>),
 }
 
-/// A question, and when it came. Callers do not wait longer because other questions come first.
+/// A question, and the time of its arrival. Callers do not wait longer because other questions come
+/// first.
 pub(super) struct Asked {
     pub(super) question: Question,
     pub(super) at: Instant,
 }
 
-/// Starts a thread. It ends by itself.
+/// Starts a thread, which ends automatically.
 pub(super) fn start(target: Target, options: Options) -> Result<UnboundedSender<Asked>, LockError> {
     let (sender, questions) = unbounded_channel();
     let body = move || {
@@ -67,11 +69,12 @@ pub(super) fn start(target: Target, options: Options) -> Result<UnboundedSender<
     Ok(sender)
 }
 
-/// Returns the error to each caller, if there is no runtime: the process may not open more files.
+/// Returns the error to each caller. Used if there is no runtime, because the process may not open
+/// more files.
 fn refuse_all(mut questions: UnboundedReceiver<Asked>, error: &io::Error) {
     let refused = unavailable("io", &format!("looking at locks fails: {}", io_text(error)));
     while let Some(asked) = questions.blocking_recv() {
-        // A question that comes from here on starts another thread.
+        // A later question starts another thread.
         questions.close();
         asked.refuse(refused.clone());
     }
@@ -91,7 +94,7 @@ async fn answer_all(
             Err(_) => break,
         }
     }
-    // A question that comes from here on starts another thread.
+    // A later question starts another thread.
     questions.close();
     while let Some(asked) = questions.recv().await {
         asked.answer(&mut source, limit).await;
@@ -131,7 +134,7 @@ impl Asked {
     }
 }
 
-/// Sends what `ask` finds in time. A caller that is gone is not asked for.
+/// Sends the result of `ask`, or an error if it is late. Does not ask if the caller is gone.
 async fn reply_with<'a, T>(
     reply: Reply<T>,
     source: &'a mut Result<Box<dyn Source>, LockError>,
@@ -160,7 +163,7 @@ fn late() -> LockError {
     )
 }
 
-/// The answer of a thread that has ended before it gave one.
+/// The error for a thread that ended without an answer.
 pub(super) fn ended() -> LockError {
     unavailable(
         "stopped",

@@ -1,7 +1,7 @@
 //! URLs of stores.
 
 use super::Input;
-use crate::store::target::Target;
+use crate::store::backend::Target;
 
 const SCHEMES: [&str; 12] = [
     "redis",
@@ -20,10 +20,10 @@ const SCHEMES: [&str; 12] = [
 
 const PASSWORD: &str = "hunter2";
 
-/// No text shows a password, in whichever way it is written and wherever it is cut.
+/// Checks that no text shows a password, however it is written and wherever it is cut.
 ///
-/// The input is a byte for the scheme, and lines: the user, the text before the password and the
-/// text behind it, and what follows the credentials.
+/// The input is a byte for the scheme, and then lines: the user, the text before the password, the
+/// text after it, and the part behind the credentials.
 ///
 /// # Panics
 ///
@@ -39,13 +39,13 @@ pub fn urls(bytes: &[u8]) {
         return;
     };
     let url = format!("{scheme}://{user}:{before}{PASSWORD}{behind}@{rest}");
-    // The text of a host is no secret: that of the nodes at the end, and that between an `@` and
-    // the comma of the next node, as in `user:u@hunter2,node`.
+    // The text of a host is not secret: the nodes at the end, and the text between an `@` and the
+    // comma of the next node, as in `user:u@hunter2,node`.
     let is_host = (user.contains('@') || before.contains('@')) && behind.contains(',');
-    // Nor is that of a path.
+    // Neither is the text of a path.
     let is_path = scheme == "redis+unix" && user.starts_with('/');
     check(&url, !is_host && !is_path && has_one(&url));
-    // Behind a comma the next node begins, which may have credentials of its own.
+    // After a comma the next node begins, which may have separate credentials.
     let credentials = rest
         .split_once("://")
         .and_then(|(_, rest)| rest.rsplit_once('@'))
@@ -55,7 +55,7 @@ pub fn urls(bytes: &[u8]) {
     check(rest, is_secret);
 }
 
-/// True if `url` has one password. Parsers of URLs leave out tabs and ends of lines.
+/// True if `url` has one password. URL parsers leave out tabs and ends of lines.
 fn has_one(url: &str) -> bool {
     let url: String = url.chars().filter(|c| !c.is_control()).collect();
     url.matches(PASSWORD).count() == 1

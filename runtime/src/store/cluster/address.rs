@@ -5,14 +5,13 @@ use std::fmt;
 use crate::error::LockError;
 use crate::replicas::Replicas;
 use crate::store::redis::wire::server::Server;
-#[cfg(feature = "tls")]
 use crate::store::tls::Tls;
 use crate::store::url_options;
 
 /// Some nodes of a cluster. The store asks them for all nodes. `Display` shows no credentials.
 #[derive(Clone)]
 pub(crate) struct Address {
-    /// A node with the credentials and the TLS of all nodes.
+    /// A node with the credentials and the TLS settings of all nodes.
     pub(super) like: Server,
     pub(super) seeds: Vec<Server>,
     pub(crate) replicas: Option<Replicas>,
@@ -56,8 +55,7 @@ impl Address {
         })
     }
 
-    /// The same, with these certificates.
-    #[cfg(feature = "tls")]
+    /// Returns the same address, with these certificates.
     pub(crate) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
         let seeds: Result<Vec<_>, _> = self
             .seeds

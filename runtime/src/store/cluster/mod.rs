@@ -1,16 +1,17 @@
 //! Locks on Redis Cluster.
 //!
-//! Each master is a [`RedisStore`](super::redis::store::RedisStore) of its own.
+//! Each master has a separate [`RedisStore`](super::redis::store::RedisStore).
 //!
 //! - [`address`] reads the URL.
-//! - [`topology`] asks the nodes which master has which slot; [`map`] is the result.
+//! - [`topology`] asks the nodes for the slots of each master; [`map`] is the result.
 //! - [`router`] decides, without I/O, which node gets a request. It follows the nodes' redirects.
 //! - [`split_renewals`] divides a batch of renewals by slot, and joins the answers.
 //! - [`nodes`] holds the connections to the nodes.
-//! - [`store`] carries out what the router decides.
-//! - [`check`] looks for what is wrong with the cluster.
+//! - [`store`] carries out the router's decisions.
+//! - [`check`] looks for problems of the cluster.
 
 pub(crate) mod address;
+mod backend;
 mod check;
 pub(crate) mod look;
 mod map;

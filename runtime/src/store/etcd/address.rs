@@ -1,4 +1,4 @@
-//! Where the cluster is, from its URL.
+//! The address of a cluster, parsed from its URL.
 
 use std::fmt;
 
@@ -7,8 +7,9 @@ use tonic::transport::{ClientTlsConfig, Endpoint, Identity};
 
 use crate::error::LockError;
 use crate::store::session::members::Members;
+use crate::store::tls::Tls;
 #[cfg(feature = "tls")]
-use crate::store::tls::{Tls, misread};
+use crate::store::tls::misread;
 use crate::store::url_options;
 
 const FORM: &str =
@@ -17,15 +18,15 @@ const FORM: &str =
 /// The port for clients.
 const PORT: u16 = 2379;
 
-/// Where the keys of locks begin, unless the URL says otherwise.
+/// Default prefix of the keys of locks, if the URL has none.
 const PREFIX: &str = "leasehold";
 
-/// A cluster's members, and what to introduce oneself with. `Display` shows no credentials.
+/// A cluster's members, and the credentials. `Display` shows no credentials.
 #[derive(Clone)]
 pub(crate) struct Address {
     scheme: String,
     members: Members,
-    /// What a member must prove, with `etcds://`.
+    /// TLS settings for `etcds://`. None for `etcd://`.
     #[cfg(feature = "tls")]
     tls: Option<ClientTlsConfig>,
 }
@@ -56,30 +57,20 @@ impl Address {
         })
     }
 
-    /// The same, with these certificates.
-    #[cfg(feature = "tls")]
-    pub(crate) fn with_tls(mut self, tls: &Tls) -> Result<Self, LockError> {
+    /// Returns this address with these certificates. Refuses them for `etcd://`.
+    pub(crate) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
         if !self.is_encrypted() {
             tls.refuse()?;
             return Ok(self);
         }
-        tls.check()?;
-        let authorities = tls.authorities().map_err(|error| {
-            LockError::config(format!(
-                "the authorities that certify servers cannot be read: {error}; give the pool that of the server with `tls_ca`"
-            ))
-        })?;
-        let mut config = ClientTlsConfig::new().trust_anchors(authorities.roots);
-        if let Some((certificate, key)) = &tls.client {
-            config = config.identity(Identity::from_pem(certificate, key));
-            let tried = Endpoint::from_static("https://localhost").tls_config(config.clone());
-            tried.map_err(|_| misread("tls_client"))?;
-        }
-        self.tls = Some(config);
-        Ok(self)
+        Ok(Self {
+            #[cfg(feature = "tls")]
+            tls: Some(client_config(tls)?),
+            ..self
+        })
     }
 
-    /// How connections are encrypted; none where they are not.
+    /// Returns the TLS settings of connections. None if they are not encrypted.
     #[cfg(feature = "tls")]
     pub(super) fn tls(&self) -> Option<&ClientTlsConfig> {
         self.tls.as_ref()
@@ -89,17 +80,17 @@ impl Address {
         self.scheme == "etcds"
     }
 
-    /// How many members the URL names.
+    /// Returns the number of members in the URL.
     pub(super) fn members(&self) -> usize {
         self.members.hosts.len()
     }
 
-    /// The member at `at`, as a person reads it.
+    /// Returns the member at `at`, as `host:port`.
     pub(super) fn member(&self, at: usize) -> &str {
         self.members.hosts.get(at).map_or("", String::as_str)
     }
 
-    /// The URL of the member at `at` for its API.
+    /// Returns the URL for the API of the member at `at`.
     pub(super) fn uri(&self, at: usize) -> String {
         let scheme = if self.is_encrypted() { "https" } else { "http" };
         format!("{scheme}://{}", self.member(at))
@@ -110,12 +101,13 @@ impl Address {
         Some((name, password))
     }
 
-    /// Where the keys of locks begin.
+    /// Returns the prefix of the keys of locks.
     pub(super) fn prefix(&self) -> &str {
         &self.members.path
     }
 
-    /// The first member where what is sent can be read on the way: not on this machine.
+    /// Returns the first member on another machine, unless connections are encrypted: plain text
+    /// can be read on the way to it.
     pub(super) fn readable(&self) -> Option<&str> {
         let readable = self.members.readable();
         readable.filter(|_| !self.is_encrypted())
@@ -127,6 +119,24 @@ impl fmt::Display for Address {
         let Members { hosts, path, .. } = &self.members;
         write!(f, "{}://{}/{path}", self.scheme, hosts.join(","))
     }
+}
+
+/// Reads the certificates for all members.
+#[cfg(feature = "tls")]
+fn client_config(tls: &Tls) -> Result<ClientTlsConfig, LockError> {
+    tls.check()?;
+    let authorities = tls.authorities().map_err(|error| {
+        LockError::config(format!(
+            "the authorities that certify servers cannot be read: {error}; give the pool that of the server with `tls_ca`"
+        ))
+    })?;
+    let mut config = ClientTlsConfig::new().trust_anchors(authorities.roots);
+    if let Some((certificate, key)) = &tls.client {
+        config = config.identity(Identity::from_pem(certificate, key));
+        let tried = Endpoint::from_static("https://localhost").tls_config(config.clone());
+        tried.map_err(|_| misread("tls_client"))?;
+    }
+    Ok(config)
 }
 
 #[cfg(test)]

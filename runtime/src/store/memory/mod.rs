@@ -1,8 +1,8 @@
 //! Locks in this process: `memory://`.
 //!
-//! [`space`] is what the pools of one name share. [`entries`] holds its keys and queues,
-//! `shares` has the keys that several calls hold, [`entry`] is one key, `results` are kept beside
-//! keys, `recall` answers with them and has locks adopted, and `look` shows keys to people.
+//! [`space`] has the locks that the pools of one name share. [`entries`] holds its keys and queues,
+//! `shares` the keys that several calls hold, and [`entry`] one key. `results` are kept beside
+//! keys. `recall` answers with them, and lets locks be adopted. `look` shows keys to people.
 //! [`MemoryStore`] is one pool's access to them.
 
 use std::collections::VecDeque;
@@ -15,6 +15,7 @@ use self::space::Space;
 use super::{LockStore, Op, Renewal, Reply, Request, StoreEvent};
 use crate::base::clock::{Clock, Instant};
 
+pub(crate) mod backend;
 mod entries;
 mod entry;
 mod fences;
@@ -28,19 +29,19 @@ pub(crate) mod space;
 #[derive(Debug)]
 pub(crate) struct MemoryStore {
     space: Arc<Space>,
-    /// The name by which pools share the space; none if it is private.
+    /// Name by which pools share the space; none if the space is private.
     name: Option<String>,
     pool: PoolId,
     events: VecDeque<StoreEvent>,
 }
 
 impl MemoryStore {
-    /// Locks that no other pool shares.
+    /// Returns locks that no other pool shares.
     pub(crate) fn private(clock: Clock) -> Self {
         Self::inside(Space::new(clock))
     }
 
-    /// The locks that all pools of this name share in this process.
+    /// Returns the locks that all pools of this name share in this process.
     pub(crate) fn named(name: String) -> Self {
         let (space, pool) = Space::enter_named(&name);
         Self {
@@ -51,7 +52,7 @@ impl MemoryStore {
         }
     }
 
-    /// A further pool on the same locks, for the pools of a test kit.
+    /// Returns another pool on the same locks, for the pools of a test kit.
     #[cfg(feature = "testing")]
     pub(crate) fn beside(&self) -> Self {
         Self::inside(Arc::clone(&self.space))
@@ -125,7 +126,7 @@ impl MemoryStore {
     }
 }
 
-/// Serves what concerns results, and locks that change hands.
+/// Serves requests about results and adoptions.
 fn serve_kept(pool: PoolId, entries: &mut Entries, op: Op, now: Instant) -> Reply {
     match op {
         Op::Recall {
@@ -156,17 +157,17 @@ fn serve_kept(pool: PoolId, entries: &mut Entries, op: Op, now: Instant) -> Repl
             let params = Params::of(&key, token, ttl, function);
             entries.adopt(pool, &params, from, now)
         }
-        // `serve` passes on no other.
+        // `serve` passes no other request on.
         _ => Reply::Gone,
     }
 }
 
-/// Which of these leases go on.
+/// Answers a renewal, with true for each lease that goes on.
 fn renewed(renewals: &[Renewal], renew: impl FnMut(&Renewal) -> bool) -> Reply {
     Reply::Renewed(renewals.iter().map(renew).collect())
 }
 
-/// The answer to a release. Requests are carried out in their order.
+/// Answers a release. It is `ordered`, because requests are carried out in their order.
 fn released(found: bool) -> Reply {
     Reply::Released {
         found,

@@ -1,15 +1,14 @@
-//! Where the database is and how it is worked, from the pool's URL.
+//! The address of the database and the options of its connection, from the pool's URL.
 
 use std::fmt;
 
 use super::hosts::{Hosts, Security};
 use crate::base::digits::percent_decoded;
 use crate::error::LockError;
-#[cfg(feature = "tls")]
 use crate::store::tls::Tls;
 use crate::store::url_options::{self, UrlOptions};
 
-/// What the URL can have behind its `?`.
+/// The options that the URL can have after its `?`.
 const OPTIONS: &[&str] = &["migrate", "host", "sslmode", "pooler", "listen"];
 
 /// A database's address and credentials. `Display` shows no credentials.
@@ -21,14 +20,14 @@ pub(crate) struct Address {
     is_pooled: bool,
 }
 
-/// Where the pool hears of its turns.
+/// The connection that notifies the pool of its turns.
 #[derive(Clone)]
 pub(super) enum Turns {
-    /// On the connection of its requests.
+    /// The connection of its requests.
     Here,
-    /// On a connection of its own.
+    /// A separate connection.
     Beside(Box<Hosts>),
-    /// Nowhere: it looks from time to time.
+    /// None: the pool looks from time to time.
     Nowhere,
 }
 
@@ -53,8 +52,7 @@ impl Address {
         })
     }
 
-    /// The same, with these certificates.
-    #[cfg(feature = "tls")]
+    /// Returns the same address, with these certificates.
     pub(crate) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
         let is_plain = self.hosts.security() == Security::Plain;
         let (turns, serves_turns) = match self.turns {
@@ -83,18 +81,18 @@ impl Address {
         &self.turns
     }
 
-    /// Whether the pool makes the tables that are missing.
+    /// True if the pool makes missing tables.
     pub(super) fn migrates(&self) -> bool {
         self.migrates
     }
 
-    /// Whether a pooler stands between the pool and the server, which gives each transaction to
+    /// True if a pooler stands between the pool and the server, and gives each transaction to
     /// another session.
     pub(super) fn is_pooled(&self) -> bool {
         self.is_pooled
     }
 
-    /// The first host where what is sent can be read on the way.
+    /// Returns the first host whose traffic can be read on the way.
     pub(super) fn readable(&self) -> Option<&str> {
         let mut plain = self
             .all_hosts()
@@ -102,13 +100,13 @@ impl Address {
         plain.find_map(Hosts::elsewhere)
     }
 
-    /// The first host that another server can pose as.
+    /// Returns the first host that another server can pose as.
     pub(super) fn unproven(&self) -> Option<&str> {
         let mut unproven = self.all_hosts().filter(|hosts| hosts.is_unproven());
         unproven.find_map(Hosts::elsewhere)
     }
 
-    /// The servers of the requests, and those of the turns.
+    /// Returns the servers of the requests, and those of the turns.
     fn all_hosts(&self) -> impl Iterator<Item = &Hosts> {
         let beside = match &self.turns {
             Turns::Beside(hosts) => Some(&**hosts),
@@ -118,7 +116,7 @@ impl Address {
     }
 }
 
-/// The servers of `listen=`, which is a URL of its own, percent-encoded.
+/// Reads the servers of the percent-encoded URL in `listen=`.
 fn listener(url: &str) -> Result<Hosts, LockError> {
     let misread = || {
         LockError::config(
@@ -208,7 +206,7 @@ mod tests {
         }
     }
 
-    /// Fails if a URL with TLS is taken for one without where the feature is off.
+    /// Fails if, without the feature, a URL with TLS is accepted as one without TLS.
     #[test]
     fn encryption_is_a_feature() {
         for mode in ["require", "verify-ca", "verify-full"] {

@@ -9,16 +9,15 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use crate::base::seeded::seeded;
 use crate::error::LockError;
 use crate::host::host;
-#[cfg(feature = "tls")]
 use crate::store::tls::Tls;
 use crate::store::url_options::{UrlOptions, authority};
 
 const FORM: &str = "postgres://user:password@host[:port]/database with special characters percent-encoded, or postgres:///database?host=/run/postgresql";
 
-/// The session's settings, whatever the defaults of the role and of the database are.
+/// The session's settings, independent of the defaults of the role and of the database.
 ///
-/// The functions count on READ COMMITTED. Their plans are made once, before the tables have grown,
-/// so they are to go by the indexes.
+/// The functions rely on READ COMMITTED. Their plans are made once, before the tables have grown,
+/// so they must use the indexes.
 ///
 /// `search_path`: other roles may make functions and operators in `public`. None of them runs.
 const SESSION: &str = "-c default_transaction_isolation=read\\ committed \
@@ -27,11 +26,11 @@ const SESSION: &str = "-c default_transaction_isolation=read\\ committed \
     -c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off \
     -c search_path=pg_catalog,pg_temp";
 
-/// What `sslmode` asks of a connection.
+/// The protection that `sslmode` requires of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Security {
     Plain,
-    /// Encrypted, for whichever server answers.
+    /// Encrypted, for any server that answers.
     Encrypted,
     /// An authority has certified the server.
     Certified,
@@ -39,19 +38,18 @@ pub(super) enum Security {
     Named,
 }
 
-/// One server or several, of which one takes writes. `Display` shows no credentials.
+/// One or several servers, one of which takes writes. `Display` shows no credentials.
 #[derive(Clone)]
 pub(super) struct Hosts {
     /// One for each server.
     configs: Vec<Config>,
     security: Security,
-    #[cfg(feature = "tls")]
-    tls: Tls,
+    pub(super) tls: Tls,
 }
 
 impl Hosts {
-    /// Takes `sslmode` out of the options. `keeps_session`: whether no pooler stands between the
-    /// pool and the server, so that what is set stays set.
+    /// Reads the hosts, and takes `sslmode` and `host` out of the options. `keeps_session`: true if
+    /// no pooler stands between the pool and the server, so that settings last.
     pub(super) fn parse(
         base: &str,
         options: &mut UrlOptions<'_>,
@@ -60,14 +58,14 @@ impl Hosts {
         let security = security(options.take("sslmode"))?;
         let host = options.take("host").map(|host| format!("?host={host}"));
         let url = format!("{base}{}", host.unwrap_or_default());
-        // The crate's own text may quote a part of the URL, and with it the password.
+        // The driver's own text may quote a part of the URL, and with it the password.
         let misread = |_| {
             LockError::config(format!(
                 "the lock store's URL is not understood; write {FORM}"
             ))
         };
-        // At another `@` a password is cut. The driver would take its end for a host, a database or
-        // a socket, which are shown.
+        // Another `@` would cut a password in two. The driver would take its end for a host, a
+        // database or a socket, which are shown.
         let rest = url.split_once("://").map_or(&*url, |(_, rest)| rest);
         let (_, behind) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         if 1 < rest.matches('@').count() || behind.contains('@') {
@@ -94,34 +92,24 @@ impl Hosts {
         Ok(Self {
             configs: configs.collect(),
             security,
-            #[cfg(feature = "tls")]
             tls: Tls::default(),
         })
     }
 
-    /// The same servers, with these certificates.
-    #[cfg(feature = "tls")]
+    /// Returns the same servers, with these certificates.
     pub(super) fn with_tls(mut self, tls: &Tls) -> Result<Self, LockError> {
         if self.security == Security::Plain {
             tls.refuse()?;
         }
+        #[cfg(feature = "tls")]
         tls.check()?;
         self.tls = tls.afresh();
         Ok(self)
     }
 
-    #[cfg(feature = "tls")]
-    pub(super) fn tls(&self) -> &Tls {
-        &self.tls
-    }
-
-    /// Whether any server can pose as one of these: none is certified.
+    /// True if any server can pose as one of these, because none is certified.
     pub(super) fn is_unproven(&self) -> bool {
-        #[cfg(feature = "tls")]
-        let has_authority = self.tls.ca.is_some();
-        #[cfg(not(feature = "tls"))]
-        let has_authority = false;
-        self.security == Security::Encrypted && !has_authority
+        self.security == Security::Encrypted && self.tls.ca.is_none()
     }
 
     pub(super) fn configs(&self) -> &[Config] {
@@ -132,7 +120,7 @@ impl Hosts {
         self.security
     }
 
-    /// The first host that is not on this machine.
+    /// Returns the first host on another machine.
     pub(super) fn elsewhere(&self) -> Option<&str> {
         let mut hosts = self.configs.iter().flat_map(Config::get_hosts);
         hosts.find_map(|host| match host {
@@ -182,7 +170,7 @@ fn of_host(
         #[cfg(unix)]
         Host::Unix(path) => (config.host_path(path), true),
     };
-    // There is no TLS over a Unix socket, and no need for it.
+    // A Unix socket has no TLS, and needs none.
     host.ssl_mode(if security == Security::Plain || is_socket {
         SslMode::Disable
     } else {

@@ -1,20 +1,21 @@
 //! Locks in a table of a PostgreSQL database.
 //!
-//! `sql/` has the tables and the functions that work them; its `README.md` lists the files.
+//! `sql/` has the tables and their functions; its `README.md` lists the files.
 //! - [`store`] implements the lock store: it keeps one connection up and the requests on it in
 //!   order. [`upkeep`] replaces the connection.
-//! - [`calls`] says which requests leave as one call of a function, [`replies`] what the rows mean,
-//!   and [`functions`] how it is called. [`results`] does the first two for results that are kept,
-//!   and for locks that are adopted. [`rows`] reads the columns.
-//! - [`dial`] connects to the hosts of a URL, with [`tls`] where it says so; [`connection`] is a
-//!   connection in use.
-//! - [`turns`] hears of turns, over a connection of its own where there is a pooler.
+//! - [`calls`] packs requests into calls, [`functions`] makes the calls, and [`replies`] reads the
+//!   answers. [`results`] writes and reads the calls about kept results and adopted locks. [`rows`]
+//!   reads the columns.
+//! - [`dial`] connects to the hosts of a URL, with [`tls`] if the URL asks for it. [`connection`]
+//!   is a connection in use.
+//! - [`turns`] listens for turns, over a separate connection if there is a pooler.
 //! - [`address`] and [`hosts`] read the URL, [`schema`] makes and checks the tables.
-//! - [`failure`] says what the server's errors mean, and [`check`] looks for what is wrong with it.
+//! - [`failure`] interprets the server's errors, and [`check`] checks the server for problems.
 //! - [`look`] shows locks to people.
-//! - [`values`] writes keys, tokens and times as the server reads them.
+//! - [`values`] writes keys, tokens and times in the server's formats.
 
 pub(crate) mod address;
+mod backend;
 mod calls;
 #[cfg(test)]
 mod calls_tests;

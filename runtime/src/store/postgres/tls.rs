@@ -16,23 +16,23 @@ use super::hosts::{Hosts, Security};
 use crate::store::socket::Socket;
 use crate::store::tls::Proof;
 
-/// How to shake hands, as `sslmode` says.
+/// Makes TLS handshakes as `sslmode` specifies. None without TLS.
 pub(super) struct Connector(Option<Arc<ClientConfig>>);
 
 impl Connector {
     pub(super) fn new(hosts: &Hosts) -> io::Result<Self> {
         let proof = match hosts.security() {
             Security::Plain => return Ok(Self(None)),
-            // As libpq does: who names an authority wants it to count.
-            Security::Encrypted if hosts.tls().ca.is_some() => Proof::Chain,
+            // Like libpq: if an authority is configured, it must have certified the server.
+            Security::Encrypted if hosts.tls.ca.is_some() => Proof::Chain,
             Security::Encrypted => Proof::Nothing,
             Security::Certified => Proof::Chain,
             Security::Named => Proof::Name,
         };
-        hosts.tls().config(proof).map(|config| Self(Some(config)))
+        hosts.tls.config(proof).map(|config| Self(Some(config)))
     }
 
-    /// For the host of that name.
+    /// Returns the handshake with the host of that name.
     pub(super) fn with(&self, host: &str) -> Handshake {
         Handshake {
             config: self.0.clone(),
@@ -41,7 +41,7 @@ impl Connector {
     }
 }
 
-/// Shakes hands with one host. Without TLS it is not used.
+/// A handshake with one host. It is not used without TLS.
 pub(super) struct Handshake {
     config: Option<Arc<ClientConfig>>,
     host: String,
@@ -62,7 +62,7 @@ impl TlsConnect<Socket> for Handshake {
     }
 }
 
-/// What is sent to the server is encrypted.
+/// The encrypted stream to the server.
 pub(super) struct Stream(tokio_rustls::client::TlsStream<Socket>);
 
 impl TlsStream for Stream {

@@ -1,4 +1,4 @@
-//! Where the master is: at an address that stays the same, or where Sentinels say.
+//! Address of the master: a fixed one, or one that Sentinels name.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,11 +9,10 @@ use super::wire::server::Server;
 use crate::error::LockError;
 use crate::replicas::Replicas;
 use crate::store::Failure;
-#[cfg(feature = "tls")]
 use crate::store::tls::Tls;
 use crate::store::url_options;
 
-/// Connects to the master whenever the store wants a connection. `Display` shows no credentials.
+/// Connects to the master whenever the store needs a connection. `Display` shows no credentials.
 #[derive(Clone)]
 pub(crate) enum MasterAddress {
     Server(Server),
@@ -21,7 +20,7 @@ pub(crate) enum MasterAddress {
 }
 
 impl MasterAddress {
-    /// The master that `url` names, and how many replicas it asks for. No error text contains the
+    /// Returns the master that `url` names, and the requested replicas. No error text contains the
     /// URL.
     pub(crate) fn parse(url: &str) -> Result<(Self, Option<Replicas>), LockError> {
         let (base, mut query) = url_options::split(url);
@@ -33,8 +32,7 @@ impl MasterAddress {
         Ok((address, replicas))
     }
 
-    /// The same, with these certificates.
-    #[cfg(feature = "tls")]
+    /// Returns the same address, with these certificates.
     pub(crate) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
         match self {
             Self::Server(server) => server.with_tls(tls).map(Self::Server),
@@ -50,12 +48,12 @@ impl MasterAddress {
         }
     }
 
-    /// Whether another server may take over.
+    /// True if another server may take over.
     pub(super) fn fails_over(&self) -> bool {
         matches!(self, Self::Sentinels(_))
     }
 
-    /// A host to which something is sent that can be read on the way.
+    /// Returns a host whose connection others on the network can read.
     pub(super) fn readable(&self) -> Option<String> {
         match self {
             Self::Server(server) => server.readable(),

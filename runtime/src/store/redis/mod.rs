@@ -1,23 +1,24 @@
 //! Locks on one Redis or Valkey, or on one node of a cluster or of a quorum.
 //!
-//! The rooms, from the outside in:
+//! The modules, from the outside in:
 //! - [`store`] implements the lock store: it keeps one connection up and the requests on it in
 //!   order.
-//! - [`commands`] says what the server is asked, and what its answers mean.
-//! - `lua/` holds the scripts that run on the server; its `README.md` lists which fragments make
-//!   which script.
-//! - [`wire`] is the way to one server: opening a connection, moving bytes, cutting replies.
+//! - [`commands`] builds the commands for the server and reads its answers.
+//! - `lua/` holds the scripts that run on the server. Its `README.md` lists the fragments of each
+//!   script.
+//! - [`wire`] talks to one server: it opens a connection, moves bytes and cuts replies.
 //!
-//! Beside the rooms:
-//! - [`master_address`] says where the master is: at one address, or where [`sentinel`] finds it.
-//! - [`server_info`] reads what a server says of itself.
+//! Beside these:
+//! - [`master_address`] is the address of the master: a fixed one, or one that [`sentinel`] finds.
+//! - [`server_info`] reads a server's `INFO`.
 //! - [`replication`] waits for replicas.
-//! - [`check`] looks for what is wrong with a server.
-//! - [`look`] shows locks to people, over connections of its own.
+//! - [`check`] looks for problems of a server.
+//! - [`look`] shows locks to people, over separate connections.
 //! - [`acl`] lists the permissions that a user needs.
-//! - [`garbage`] is what a server sent that is no reply.
+//! - [`garbage`] describes invalid replies of a server.
 
 pub(crate) mod acl;
+pub(crate) mod backend;
 pub(crate) mod check;
 pub(crate) mod commands;
 pub(crate) mod garbage;

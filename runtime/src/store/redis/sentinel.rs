@@ -1,11 +1,11 @@
 //! Follows the master that Sentinels name.
 //!
-//! The Sentinels are asked whenever the store wants a connection: at the start, and after the last
-//! connection ended, was silent, or answered that it is read-only. So the store follows a fail-over
-//! without a subscription: the connection to the old master ends or falls silent with it.
+//! The store asks the Sentinels whenever it needs a connection. That is at the start, and after the
+//! last connection ended, was silent, or answered that it is read-only. So the store follows a
+//! fail-over without a subscription: the connection to the old master ends or falls silent with it.
 //!
-//! All Sentinels are asked at once, and the newest configuration among the answers counts. A
-//! Sentinel that was cut off with an old master names it under an older configuration epoch.
+//! The store asks all Sentinels at once, and the newest configuration among the answers counts. A
+//! Sentinel in a partition with an old master names that master under an older configuration epoch.
 
 use std::fmt;
 use std::time::Duration;
@@ -21,17 +21,16 @@ use super::wire::open;
 use super::wire::server::Server;
 use crate::base::seeded::seeded;
 use crate::error::LockError;
-#[cfg(feature = "tls")]
 use crate::store::tls::Tls;
 use crate::store::url_options::{self, UrlOptions};
 use crate::store::{Failure, Retry};
 
 const DEFAULT_PORT: u16 = 26_379;
 
-/// The options behind the `?`.
+/// The options after the `?`.
 const OPTIONS: &[&str] = &["db", "replicas", "sentinel_user", "sentinel_password"];
 
-/// Once most Sentinels have answered, the rest have this long: one of them may be the first to know
+/// Once most Sentinels have answered, the rest have this long. One of them may be the first to know
 /// of a fail-over.
 const GRACE: Duration = Duration::from_millis(50);
 
@@ -40,36 +39,37 @@ const GRACE: Duration = Duration::from_millis(50);
 pub(crate) struct Sentinels {
     nodes: Vec<Server>,
     master: String,
-    /// How the master is spoken to, wherever it is: TLS or not, database and credentials.
+    /// Settings for the master at any address: TLS or not, database and credentials.
     like: Server,
 }
 
-/// Where a Sentinel says that the master is.
+/// The master's address according to one Sentinel.
 pub(crate) struct Named {
     endpoint: Endpoint,
-    /// Grows with each fail-over. Zero where the Sentinel does not report it.
+    /// Grows with each fail-over. Zero if the Sentinel does not report it.
     generation: u64,
-    /// How many replicas the Sentinel knows, whether they are up or not. In a fail-over that is
-    /// more than are connected to the old master, which still serves.
+    /// Number of replicas that the Sentinel knows, up or down. In a fail-over this is more than the
+    /// replicas connected to the old master, which still serves.
     replicas: u32,
 }
 
-/// What one Sentinel answered.
+/// The answer of one Sentinel.
 pub(crate) enum Answer {
     Named(Named),
-    /// The Sentinel knows no master of that name, but these.
+    /// The Sentinel knows these masters, but none of the requested name.
     Unknown(Vec<String>),
 }
 
 impl Sentinels {
-    /// The scheme of a single server that corresponds to this scheme, and what follows the scheme.
+    /// Returns the corresponding scheme of a single server, and the part of `base` after its own
+    /// scheme.
     pub(super) fn is_named_by(base: &str) -> Option<(&'static str, &str)> {
         let named = |scheme, prefix| Some((scheme, base.strip_prefix(prefix)?));
         named("redis", "redis-sentinel://").or_else(|| named("rediss", "rediss-sentinel://"))
     }
 
-    /// Reads `[user:password@]host[:port],…/master`, what follows the scheme, and the options
-    /// behind the `?`. With `rediss` the Sentinels and the master are spoken to over TLS.
+    /// Reads `[user:password@]host[:port],…/master`, the part after the scheme, and the options
+    /// after the `?`. With `rediss`, connections to the Sentinels and to the master use TLS.
     pub(super) fn parse(
         scheme: &str,
         base: &str,
@@ -81,12 +81,12 @@ impl Sentinels {
             None => ("", authority),
         };
         let master = master.trim_end_matches('/');
-        // A `#insecure` would switch the verification of certificates off. An `@` is the end of a
-        // password with a `/` in it, and the name is shown.
+        // A `#insecure` would switch the verification of certificates off. An `@` here ends a
+        // password that contains a `/`, and the name of the master appears in messages.
         if hosts.is_empty() || master.is_empty() || master.contains(['/', '#', '@']) {
             return Err(misread());
         }
-        // The host name `master` stands for wherever the master is.
+        // The host name `master` is a placeholder for the master's address.
         let database = query.take("db").unwrap_or_default();
         let like = server(&format!("{scheme}://{credentials}@master/{database}"))?;
         let own = own_credentials(&mut query);
@@ -100,8 +100,7 @@ impl Sentinels {
         })
     }
 
-    /// The same, with these certificates.
-    #[cfg(feature = "tls")]
+    /// Returns the same Sentinels, with these certificates.
     pub(super) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
         let nodes = self.nodes.into_iter().map(|node| node.with_tls(tls));
         Ok(Self {
@@ -111,7 +110,7 @@ impl Sentinels {
         })
     }
 
-    /// Connects to the master within `limit`. The server that the Sentinels name must itself say
+    /// Connects to the master within `limit`. The server that the Sentinels name must itself report
     /// that it is a master.
     pub(super) async fn connect(&self, limit: Duration) -> Result<OpenedConnection, Failure> {
         let started = Instant::now();
@@ -149,8 +148,8 @@ impl Sentinels {
         self.nodes.iter().find_map(Server::readable)
     }
 
-    /// Asks all Sentinels at once and takes the newest of the answers that come in time, with the
-    /// most replicas that any of them knows.
+    /// Asks all Sentinels at once and returns the newest answer that arrives in time. The returned
+    /// number of replicas is the largest in any answer.
     async fn find(&self, mut until: Instant) -> Result<Named, Failure> {
         let mut asked: FuturesUnordered<_> = self.nodes.iter().map(|node| self.ask(node)).collect();
         let mut newest: Option<Named> = None;
@@ -189,7 +188,8 @@ impl Sentinels {
         read(asked.await.map_err(|error| failure::broken(&error))?)
     }
 
-    /// Why no Sentinel named a master. A Sentinel that answered says more than one that did not.
+    /// Returns the failure if no Sentinel named a master. The error of a Sentinel that answered
+    /// explains more than the silence of one that did not.
     fn none_named(&self, failed: Vec<Failure>) -> Failure {
         let told = |failure: &Failure| failure.code() != "io";
         let Some(failure) = failed.into_iter().max_by_key(told) else {
@@ -292,7 +292,7 @@ fn named_masters(masters: &Value) -> Vec<String> {
         .collect()
 }
 
-/// A value of a list `name, value, name, value, …`.
+/// Returns a value of a list `name, value, name, value, …`.
 fn field(list: &Value, name: &str) -> Option<String> {
     let Value::Array(list) = list else {
         return None;
@@ -316,13 +316,13 @@ fn no_sentinel() -> Failure {
     )
 }
 
-/// Reads `url` as that of a single server.
+/// Reads `url` as the URL of a single server.
 fn server(url: &str) -> Result<Server, LockError> {
     let (base, query) = url_options::split(url);
     Server::parse(base, &query).map_err(|_| misread())
 }
 
-/// `user:password` for the Sentinels themselves.
+/// Returns the credentials of the Sentinels themselves, `user:password@`.
 fn own_credentials(query: &mut UrlOptions<'_>) -> String {
     let user = query.take("sentinel_user").unwrap_or_default();
     match query.take("sentinel_password") {
@@ -344,7 +344,7 @@ fn node(scheme: &str, host: &str, credentials: &str) -> Result<Server, LockError
 }
 
 fn misread() -> LockError {
-    // The crate's own text may quote a part of the URL, and with it the password.
+    // The crate's text may quote a part of the URL, and with it the password.
     LockError::config(
         "the lock store's URL is not understood; write redis-sentinel://[user:password@]host[:port],…/master[?db=0], or \
          rediss-sentinel://… for TLS, with special characters percent-encoded; the credentials are the data server's, those of the Sentinels go behind the `?` as \

@@ -4,13 +4,14 @@
 //! - [`store`] carries out the core's decisions over a connection to each node.
 //! - [`core`] decides, without I/O. Its parts are pure too:
 //!   - [`question`] is one question to all nodes, and [`quorum`] counts the votes on it.
-//!   - [`node`] is what the core knows of one node.
-//!   - [`identity`] is what a node reports of itself, and [`eligibility`] says whether it may vote.
-//!   - [`tokens`] says which token a lock carries on the nodes.
-//!   - [`removals`] holds what is still to be removed from a node.
-//!   - [`failures`] are the failures that the core itself reports.
+//!   - [`node`] is the core's state of one node.
+//!   - [`identity`] is a node's report on itself, and [`eligibility`] decides if the node may vote.
+//!   - [`tokens`] knows the token of each lock on the nodes.
+//!   - [`removals`] holds the pending removals of a node.
+//!   - [`failures`] has the failures that the core itself reports.
 
 pub(crate) mod address;
+mod backend;
 mod core;
 #[cfg(test)]
 mod core_tests;

@@ -1,31 +1,34 @@
-//! Locks that belong to a session: what stores have in common whose servers know sessions.
+//! Locks that belong to a session, for stores whose servers have sessions.
 //!
-//! Such a server knows no lease of a key. It knows *sessions*: a client keeps its session alive
+//! Such a server has no lease for each key. It has *sessions*: a client keeps its session alive
 //! with heartbeats, and all of its *nodes* end with the session. A key is a directory of nodes. The
-//! node that was made first has the lock; the nodes behind it are a queue, first come first served.
+//! oldest node has the lock. The nodes behind it are a queue, first come first served.
 //!
-//! - [`service`] is what a server must be able to do. Each engine implements it.
-//! - [`store`] implements the lock store: it takes requests, and tells answers and events.
-//! - [`shared`] is what the requests of a pool have in common; [`requests`], [`entering`] and
-//!   [`leaving`] carry them out.
+//! - [`service`] is the interface of such a server. Each of these stores implements it.
+//! - [`store`] implements the lock store: it takes requests, and returns answers and events.
+//! - [`shared`] is the state that the requests of a pool share. [`requests`], [`entering`] and
+//!   [`leaving`] carry the requests out.
 //! - [`sessions`] has a session for each class of ttls, and [`opening`] opens and closes them.
-//!   [`live_session`] is one session: until when it is confirmed. [`heartbeats`] keeps it alive.
-//! - [`lanes`] keeps the requests for one key in order, [`locks`] says which token has which node
-//!   and for how long, and [`places`] has the nodes that wait.
+//!   [`live_session`] is one session with the end of its confirmed time. [`heartbeats`] keeps it
+//!   alive.
+//! - [`lanes`] keeps the requests for one key in order. [`locks`] has the node of each token and
+//!   the end of its lease, and [`places`] has the waiting nodes.
 //! - [`look`] shows the locks to any process, and takes them away.
-//! - [`members`] reads the members of a cluster from a URL, and [`trial`] tries whether locks work.
+//! - [`members`] parses the members of a cluster from a URL, and [`trial`] tests that locks work.
 //!
-//! What makes a lock safe here:
-//! - *The session outlasts the lease.* An acquire or a renewal is confirmed only once a heartbeat
-//!   is confirmed that covers its whole ttl, counted from before that heartbeat left. So the
-//!   engine's deadlines hold, as for a store that keeps a lease for each key.
+//! A lock is safe here for these reasons:
+//! - *The session outlasts the lease.* An acquire or a renewal is confirmed only after a confirmed
+//!   heartbeat that covers its whole ttl. The time is counted from before that heartbeat was sent.
+//!   So the engine's deadlines hold, as they do for a store with a lease for each key.
 //! - *The store ends leases itself.* A node lives as long as its session. So the store removes the
-//!   node of a token that was not renewed within its ttl, and tries that for ever. If the process
+//!   node of a token that was not renewed within its ttl, and retries without limit. If the process
 //!   is stopped or killed, the session ends.
-//! - *A lost session is told at once.* All of its locks are [`StoreEvent::Lost`] together.
-//! - *No node of another session counts.* A node carries its session, and the store compares it.
+//! - *A lost session is reported at once.* All of its locks are [`StoreEvent::Lost`] together.
+//! - *Nodes of other sessions do not count.* A node carries its session, and the store compares it.
 //!
 //! [`StoreEvent::Lost`]: super::StoreEvent::Lost
+
+use crate::error::LockError;
 
 mod entering;
 mod heartbeats;
@@ -47,3 +50,11 @@ mod sessions;
 mod shared;
 pub(crate) mod store;
 pub(crate) mod trial;
+
+/// The error for a hand-over, which these stores do not support.
+pub(crate) fn no_hand_over() -> LockError {
+    LockError::config(
+        "a lock of `etcd://` or `zookeeper://` cannot be handed over, because it ends with a session of this process; use a \
+         pool with `redis://` or `postgres://`",
+    )
+}

@@ -1,26 +1,28 @@
-//! Locks in a ZooKeeper ensemble, with the names that Apache Curator gives.
+//! Locks in a ZooKeeper ensemble, with the names of Apache Curator.
 //!
 //! A node is an ephemeral sequential znode of a session, named like those of Curator's
-//! `InterProcessMutex`. So services in Java on the same path are excluded, and queue with ours. The
-//! directory of a lock's key is a container, which the server removes when it is empty.
+//! `InterProcessMutex`. So services in Java on the same path and ours exclude each other, and share
+//! one queue. The directory of a lock's key is a container, which the server removes when it is
+//! empty.
 //!
-//! - [`service`] is what the session store asks of ZooKeeper, [`entering`] how a node is made, and
-//!   [`removing`] how it is removed.
-//! - [`live`] is a session as the server knows it, and [`heartbeat`] says when a heartbeat counts.
-//! - [`line`] is one connection with its [`requests`] and what it has [`asked`], in the encoding of
-//!   [`jute`]. [`servers`] opens connections, and [`following`] gives a session the next one.
-//! - [`classes`] says which ttls have a session in common, within the bounds that [`handshake`]
-//!   asks the server for.
-//! - [`names`] says which znode is which node, and [`directory`] which is the first of a lock.
+//! - [`service`] implements the session store's interface for ZooKeeper. [`entering`] creates
+//!   nodes, and [`removing`] removes them.
+//! - [`live`] is a session as the server knows it, and [`heartbeat`] confirms it.
+//! - [`line`] is one connection with its [`requests`]. [`asked`] has the unanswered ones. [`jute`]
+//!   is the encoding. [`servers`] opens connections, and [`following`] gives a session the next
+//!   one.
+//! - [`classes`] groups the ttls that share a session, within the bounds that [`handshake`] gets
+//!   from the server.
+//! - [`names`] maps nodes to znodes, and [`directory`] orders the znodes of a lock.
 //! - [`look`] shows the locks to any process, and takes them away.
-//! - [`address`] reads the URL, [`failure`] says what each [`error`] means, and [`check`] looks
-//!   for what is wrong with an ensemble. [`connect`] connects a store.
+//! - [`address`] parses the URL, [`failure`] has the meaning of each [`error`], and [`check`]
+//!   checks an ensemble for problems. [`backend`] connects a store.
 
 pub(crate) mod address;
 mod asked;
+mod backend;
 mod check;
 mod classes;
-mod connect;
 mod directory;
 mod entering;
 mod error;

@@ -1,4 +1,4 @@
-//! What is told of the calls of each template.
+//! The meters of the calls of each template.
 
 use std::ptr;
 use std::sync::OnceLock;
@@ -9,32 +9,36 @@ use super::times::Times;
 use super::{counted, guarded};
 use crate::base::outcome::{End, Outcome};
 
-/// The label of a call whose template is not known.
+/// The label of a call without a known template.
 pub(crate) const OTHER: &str = "other";
 
-/// The most templates. Calls of further templates are counted as [`OTHER`].
+/// Maximum number of templates. Calls of further templates are counted as [`OTHER`].
 const MOST: usize = 1_000;
 
-/// A call that asks, in [`Meter::present`]. The calls that hold are counted below it.
+/// One asking call in [`Meter::present`]. The holding calls are counted in the lower bits.
 const ASKING: u64 = 1 << 32;
 
-/// What is counted of the calls of one template.
+/// The counters of the calls of one template.
 pub(crate) struct Meter {
     template: &'static str,
-    /// How many calls ask for locks and how many hold some, in one number: a call goes from the one
-    /// to the other in one step.
+    /// Number of calls that ask for locks and of calls that hold some, in one value: a call goes
+    /// from one to the other in one step.
     present: AtomicU64,
-    /// `present`, as the recorder was told it. Only the reporter thread uses this.
+    /// The value of `present` in the last report to the recorder. Only the reporter thread uses
+    /// this.
     told: AtomicU64,
     lost: AtomicU64,
-    /// Whether the recorder knows the template. Only the reporter thread uses this.
+    /// True if the recorder knows the template. Only the reporter thread uses this.
     announced: AtomicBool,
     acquire: [Times; Outcome::ALL.len()],
     held: [Times; End::ALL.len()],
-    /// The next template: a list, so that all can be found without a mutex. A thread of low
-    /// priority could be suspended inside of one.
+    /// The next template. The templates are a linked list, so that all can be found without a
+    /// mutex: a thread of low priority could be suspended while it holds one.
     next: OnceLock<Box<Self>>,
 }
+
+/// The meter of a label.
+pub(crate) type Handle = &'static Meter;
 
 static FIRST: Meter = Meter::new(OTHER);
 
@@ -52,12 +56,12 @@ impl Meter {
         }
     }
 
-    /// The meter of a template, which is added if it is new.
+    /// Returns the meter of a template, which is added if it is new.
     pub(crate) fn of(template: &'static str) -> &'static Self {
         FIRST.find(template)
     }
 
-    /// The meter of a template among this one and those behind it.
+    /// Returns the meter of a template among this one and those behind it.
     fn find(&'static self, template: &'static str) -> &'static Self {
         let mut meter = self;
         for _ in 0..MOST {
@@ -74,7 +78,7 @@ impl Meter {
         FIRST.chain()
     }
 
-    /// This meter and those behind it.
+    /// Returns this meter and those behind it.
     fn chain(&'static self) -> impl Iterator<Item = &'static Self> {
         std::iter::successors(Some(self), |meter| meter.next.get().map(|next| &**next))
     }
@@ -83,13 +87,14 @@ impl Meter {
         self.template
     }
 
-    /// A call begins to ask.
+    /// Records that a call begins to ask.
     pub(crate) fn asks(&self) {
         self.present.fetch_add(ASKING, Ordering::SeqCst);
         counted();
     }
 
-    /// A call that asked is answered after `waited`. `holds`: whether it holds locks now.
+    /// Records that an asking call is answered after `waited`. `holds` is true if it holds locks
+    /// now.
     pub(crate) fn answered(&self, outcome: Outcome, waited: Duration, holds: bool) {
         self.acquire[outcome as usize].add(waited);
         self.present
@@ -97,31 +102,31 @@ impl Meter {
         counted();
     }
 
-    /// A call was refused before it could ask.
+    /// Records that a call was refused before it could ask.
     pub(crate) fn refused(&self, outcome: Outcome) {
         self.acquire[outcome as usize].add(Duration::ZERO);
         counted();
     }
 
-    /// A call holds its locks no more.
+    /// Records that a call no longer holds its locks.
     pub(crate) fn let_go(&self) {
         self.present.fetch_sub(1, Ordering::SeqCst);
         counted();
     }
 
-    /// It is known how a call came to hold its locks no more, after it had held them for `held`.
+    /// Records the reason why a call stopped holding its locks, after it had held them for `held`.
     pub(crate) fn ended(&self, end: End, held: Duration) {
         self.held[end as usize].add(held);
         counted();
     }
 
-    /// A lease was lost.
+    /// Records a lost lease.
     pub(crate) fn lost(&self) {
         self.lost.fetch_add(1, Ordering::SeqCst);
         counted();
     }
 
-    /// Hands on what has been counted. Returns whether there was anything.
+    /// Passes all counts on. Returns true if there were any.
     pub(super) fn tell(&self) -> bool {
         let mut found = self.tell_times();
         let present = self.present.load(Ordering::SeqCst);
@@ -140,8 +145,8 @@ impl Meter {
         found
     }
 
-    /// Tells what may not have changed, of a template that is in use. A counter that the recorder
-    /// first hears of with a loss would show no increase.
+    /// Reports values that may not have changed, of a template in use. A counter that the recorder
+    /// first receives with a loss would show no increase.
     pub(super) fn tell_again(&self) {
         if self.announced.load(Ordering::Relaxed) {
             self.tell_present(self.present.load(Ordering::SeqCst));
@@ -164,7 +169,7 @@ impl Meter {
         found
     }
 
-    /// Tells how many calls ask and hold.
+    /// Reports the number of asking calls and of holding calls.
     fn tell_present(&self, present: u64) {
         let (waiting, held) = (present / ASKING, present % ASKING);
         guarded(|| {

@@ -1,4 +1,4 @@
-//! How the engine executes commands, and how it stops.
+//! Executing commands, and stopping the engine.
 
 use std::mem;
 use std::sync::Arc;
@@ -85,7 +85,6 @@ impl EngineState {
             }
             Command::ListenerUnable => self.lanes.unable(now),
             Command::Close => self.life = Life::Closed,
-            #[cfg(feature = "testing")]
             Command::Hear => self.drive(false),
             #[cfg(feature = "__test")]
             Command::Inside(code) => code(),
@@ -97,7 +96,7 @@ impl EngineState {
         self.core.release(id, keep, now);
     }
 
-    /// The holder has released. What a transaction may still hold is not handed over.
+    /// Excludes a released lock from a hand-over if a transaction may still hold it.
     fn note_pins(&mut self, id: TicketId) {
         if self.cells.get(&id).is_some_and(|cell| cell.may_be_pinned()) {
             self.core.may_be_pinned(id);
@@ -137,15 +136,15 @@ impl EngineState {
     }
 
     fn listener_ended(&mut self, listener: ListenerId) {
-        // Requests of the listener's callers wait for it no more.
+        // Requests of the listener's callers no longer wait for it.
         self.traffic.gathered();
         if self.lanes.end(listener) && !seeded!(ListenerEndUnheard) {
             self.store_waker.hand_over();
         }
     }
 
-    /// Collects the calls of commands that the engine executes no more. [`stop`](Self::stop) is
-    /// called next, and tells them so.
+    /// Collects the calls of commands that the engine no longer executes. [`stop`](Self::stop) is
+    /// called next, and notifies them.
     pub(in crate::engine::driver) fn refuse(&mut self, commands: impl Iterator<Item = Command>) {
         for command in commands {
             match command {
@@ -164,7 +163,7 @@ impl EngineState {
         }
     }
 
-    /// Stops the engine: it executes no command any more, and no call waits for one.
+    /// Stops the engine: it no longer executes commands, and no call waits for one.
     pub(in crate::engine::driver) fn stop(&mut self, error: &LockError) {
         let cells = self.cells.drain().map(|(_, cell)| cell);
         for cell in cells {
@@ -177,7 +176,7 @@ impl EngineState {
         self.notifications.forgetting.extend(forgetting);
         self.notifications.alarms.extend(self.alarms.take());
         self.lanes.follow(Vec::new());
-        // Dropping the store closes its connections. It happens without the mutex.
+        // Dropping the store closes its connections. That happens later, without the mutex.
         if self.life != Life::Stopped {
             self.notifications.left = Some(mem::replace(&mut self.store, Box::new(Gone)));
         }
@@ -186,7 +185,7 @@ impl EngineState {
     }
 }
 
-/// The store of an engine that has stopped.
+/// Store of a stopped engine.
 struct Gone;
 
 impl LockStore for Gone {

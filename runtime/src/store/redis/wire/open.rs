@@ -1,4 +1,4 @@
-//! Opening a connection: to a socket, through TLS, past the log-in.
+//! Opens a connection: the socket, TLS, and the log-in.
 
 use std::io;
 
@@ -33,7 +33,7 @@ async fn connect(server: &Server) -> io::Result<Line> {
         ConnectionAddr::TcpTls { host, port, .. } => {
             let socket = reach::host(host, *port).await?;
             let wire = socket.wire();
-            let stream = server.tls().reach(host, socket).await?;
+            let stream = server.tls.reach(host, socket).await?;
             Ok(Line::new(Box::new(stream), wire))
         }
         _ => Err(io::ErrorKind::Unsupported.into()),

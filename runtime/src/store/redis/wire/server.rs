@@ -1,4 +1,4 @@
-//! How to reach a server.
+//! A server's address, and the settings of its connections.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,7 +7,6 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use crate::error::LockError;
 use crate::store::redis::commands::redirect::Endpoint;
-#[cfg(feature = "tls")]
 use crate::store::tls::Tls;
 use crate::store::url_options::{UrlOptions, authority};
 
@@ -15,12 +14,12 @@ use crate::store::url_options::{UrlOptions, authority};
 #[derive(Clone)]
 pub(crate) struct Server {
     info: ConnectionInfo,
-    #[cfg(feature = "tls")]
-    tls: Tls,
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "no handshake"))]
+    pub(super) tls: Tls,
 }
 
 impl Server {
-    /// Reads a URL and the options behind its `?`.
+    /// Reads a URL and the options after its `?`.
     pub(crate) fn parse(base: &str, query: &UrlOptions<'_>) -> Result<Self, LockError> {
         let (known, left): (&[_], &[_]) = if base.starts_with("redis+unix:") {
             (&["db", "user", "pass", "replicas"], &["db", "user", "pass"])
@@ -28,7 +27,7 @@ impl Server {
             (&["replicas"], &[])
         };
         query.finish(known, left)?;
-        // The path is shown.
+        // The path appears in messages.
         if base.starts_with("redis+unix:") && base.contains('@') {
             return Err(LockError::config(
                 "the URL of a Unix socket has credentials before its path; write redis+unix:///path?user=…&pass=…, and %40 for \
@@ -36,7 +35,7 @@ impl Server {
             ));
         }
         let url = format!("{base}{}", query.rest());
-        // The crate's own text may quote a part of the URL, and with it the password.
+        // The crate's text may quote a part of the URL, and with it the password.
         let info = url.as_str().into_connection_info().map_err(|_| {
             LockError::config(
                 "the lock store's URL is not understood; write redis://[user:password@]host[:port][/db] with special \
@@ -51,22 +50,18 @@ impl Server {
         }
         Ok(Self {
             info,
-            #[cfg(feature = "tls")]
             tls: Tls::default(),
         })
     }
 
-    /// The same server, with these certificates.
-    #[cfg(feature = "tls")]
+    /// Returns the same server, with these certificates.
     pub(crate) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
+        #[cfg(feature = "tls")]
         let info = tls.apply(self.info)?;
+        #[cfg(not(feature = "tls"))]
+        let info = tls.refuse().map(|()| self.info)?;
         let tls = tls.afresh();
         Ok(Self { info, tls })
-    }
-
-    #[cfg(feature = "tls")]
-    pub(crate) fn tls(&self) -> &Tls {
-        &self.tls
     }
 
     pub(crate) fn info(&self) -> &ConnectionInfo {
@@ -81,14 +76,14 @@ impl Server {
         }
     }
 
-    /// The server at `address`, with everything else as here.
+    /// Returns the server at `address`, with the settings of this one.
     fn at(&self, address: ConnectionAddr) -> Self {
         let mut server = self.clone();
         server.info = self.info.clone().set_addr(address);
         server
     }
 
-    /// The server at `endpoint`, with everything else as here.
+    /// Returns the server at `endpoint`, with the settings of this one.
     pub(crate) fn elsewhere(&self, endpoint: &Endpoint) -> Self {
         let Endpoint { host, port } = endpoint;
         let address = match self.info.addr() {
@@ -107,7 +102,7 @@ impl Server {
         self.at(address)
     }
 
-    /// Where the server listens, if not on a Unix socket.
+    /// Returns the server's address, if it is not a Unix socket.
     pub(crate) fn endpoint(&self) -> Option<Endpoint> {
         let (ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }) =
             self.info.addr()
@@ -120,7 +115,7 @@ impl Server {
         })
     }
 
-    /// Where the server listens, as a URL has it.
+    /// Returns the server's address as it stands in a URL.
     pub(crate) fn address(&self) -> String {
         match self.endpoint() {
             Some(Endpoint { host, port }) => authority(&host, port),
@@ -128,10 +123,10 @@ impl Server {
         }
     }
 
-    /// What may be the matter with a server that is silent.
+    /// Describes what to check if a server is silent.
     pub(crate) fn suspicion(&self) -> &'static str {
         match self.info.addr() {
-            // A server without TLS takes the hand-shake for the start of a command, and waits for
+            // A server without TLS takes the handshake for the start of a command, and waits for
             // the rest.
             ConnectionAddr::TcpTls { .. } => "it is up and reachable, and speaks TLS on this port",
             _ => "it is up and reachable",
@@ -143,8 +138,8 @@ impl Server {
     }
 }
 
-/// The host at `address`, if what is sent there can be read on the way: without TLS, and not on
-/// this machine.
+/// Returns the host at `address` if others on the network can read the connection: without TLS, and
+/// not on this machine.
 fn readable(address: &ConnectionAddr) -> Option<String> {
     let ConnectionAddr::Tcp(host, _) = address else {
         return None;

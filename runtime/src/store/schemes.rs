@@ -1,16 +1,17 @@
-//! Which store a URL names.
+//! The schemes of URLs, and the store that each one names.
 
+use super::backend::Target;
 #[cfg(feature = "redis")]
 use super::cluster;
 #[cfg(feature = "etcd")]
 use super::etcd;
+use super::memory::backend::Memory;
 #[cfg(feature = "postgres")]
 use super::postgres;
 #[cfg(feature = "redis")]
-use super::redis::master_address::MasterAddress;
+use super::redis;
 #[cfg(feature = "redis")]
 use super::redlock;
-use super::target::Target;
 #[cfg(feature = "zookeeper")]
 use super::zookeeper;
 use crate::error::LockError;
@@ -18,10 +19,47 @@ use crate::error::LockError;
 /// The forms of URL, for error texts.
 const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path`, `redis-sentinel://host[:port],…/master`, `redis-cluster://host[:port],…`, `redlock://host:port,host:port,host:port`, `postgres://user@host[:port]/database`, `etcd://host[:port],…/prefix`, `etcds://…`, `zookeeper://host[:port],…/chroot` or `memory://`";
 
+/// Defines `backend`, which reads a URL by its scheme. Each line has the schemes of a backend, its
+/// type, and the feature that it needs.
+macro_rules! backends {
+    ($($schemes:pat => $backend:path, $feature:tt;)+) => {
+        fn backend(scheme: &str, url: &str) -> Option<Result<Target, LockError>> {
+            match scheme {
+                $(
+                    #[cfg(feature = $feature)]
+                    $schemes => Some(<$backend>::parse(url).map(Target::new)),
+                    #[cfg(not(feature = $feature))]
+                    $schemes => {
+                        let _ = url;
+                        Some(Err(LockError::config(format!(
+                            "`{scheme}://` needs the feature `{}` of the crate `leasehold`, which is off",
+                            $feature,
+                        ))))
+                    }
+                )+
+                _ => None,
+            }
+        }
+    };
+}
+
+backends! {
+    "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "rediss-sentinel" => redis::backend::Redis, "redis";
+    "redis-cluster" | "rediss-cluster" => cluster::address::Address, "redis";
+    "redlock" => redlock::address::Address, "redis";
+    "postgres" | "postgresql" => postgres::address::Address, "postgres";
+    "etcd" | "etcds" => etcd::address::Address, "etcd";
+    "zookeeper" | "zookeepers" => zookeeper::address::Address, "zookeeper";
+}
+
+/// The schemes with TLS.
+const ENCRYPTED: [&str; 4] = ["rediss", "rediss-sentinel", "rediss-cluster", "etcds"];
+
 impl Target {
-    /// The store that `url` names. No error text contains the URL, because it may hold a password.
+    /// Reads `url`. No error text contains the URL, because it may hold a password.
     ///
-    /// White space around the URL is left out: a URL that is read from a file often ends with a line.
+    /// White space around the URL is ignored, because a URL from a file often ends with a line
+    /// break.
     pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
         let url = url.trim();
         let parts = url.split_once("://");
@@ -32,115 +70,18 @@ impl Target {
                 format!("the lock store's URL does not begin with `scheme://`; write {KNOWN}")
             }));
         };
-        match scheme {
-            "memory" => memory_name(rest).map(Self::Memory),
-            "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "rediss-sentinel" => {
-                Self::redis(scheme, url)
-            }
-            "redis-cluster" | "rediss-cluster" => Self::cluster(scheme, url),
-            "redlock" => Self::redlock(url),
-            "postgres" | "postgresql" => Self::postgres(url),
-            "etcd" | "etcds" => Self::etcd(scheme, url),
-            "zookeeper" | "zookeepers" => Self::zookeeper(url),
-            _ => Err(LockError::config(format!(
-                "the lock store's URL has the unknown scheme `{scheme}`; write {KNOWN}"
-            ))),
+        if scheme == "memory" {
+            return Memory::parse(rest).map(Self::new);
         }
+        if cfg!(not(feature = "tls")) && ENCRYPTED.contains(&scheme) {
+            return Err(needs_tls(scheme));
+        }
+        backend(scheme, url).unwrap_or_else(|| {
+            Err(LockError::config(format!(
+                "the lock store's URL has the unknown scheme `{scheme}`; write {KNOWN}"
+            )))
+        })
     }
-
-    #[cfg(feature = "redis")]
-    fn redis(scheme: &str, url: &str) -> Result<Self, LockError> {
-        refuse_without_tls(scheme)?;
-        let (master, replicas) = MasterAddress::parse(url)?;
-        Ok(Self::Redis(Box::new(master), replicas))
-    }
-
-    #[cfg(feature = "redis")]
-    fn cluster(scheme: &str, url: &str) -> Result<Self, LockError> {
-        refuse_without_tls(scheme)?;
-        cluster::address::Address::parse(url).map(|address| Self::Cluster(Box::new(address)))
-    }
-
-    #[cfg(not(feature = "redis"))]
-    fn cluster(scheme: &str, url: &str) -> Result<Self, LockError> {
-        Self::redis(scheme, url)
-    }
-
-    #[cfg(feature = "redis")]
-    fn redlock(url: &str) -> Result<Self, LockError> {
-        redlock::address::Address::parse(url).map(|address| Self::Redlock(Box::new(address)))
-    }
-
-    #[cfg(not(feature = "redis"))]
-    fn redlock(url: &str) -> Result<Self, LockError> {
-        Self::redis("redlock", url)
-    }
-
-    #[cfg(not(feature = "redis"))]
-    fn redis(scheme: &str, _url: &str) -> Result<Self, LockError> {
-        refuse_without_tls(scheme)?;
-        Err(LockError::config(format!(
-            "`{scheme}://` needs the feature `redis` of the crate `leasehold`, which is off"
-        )))
-    }
-
-    #[cfg(feature = "postgres")]
-    fn postgres(url: &str) -> Result<Self, LockError> {
-        postgres::address::Address::parse(url).map(|address| Self::Postgres(Box::new(address)))
-    }
-
-    #[cfg(not(feature = "postgres"))]
-    fn postgres(_url: &str) -> Result<Self, LockError> {
-        Err(LockError::config(
-            "`postgres://` needs the feature `postgres` of the crate `leasehold`, which is off",
-        ))
-    }
-
-    #[cfg(feature = "etcd")]
-    fn etcd(scheme: &str, url: &str) -> Result<Self, LockError> {
-        refuse_without_tls(scheme)?;
-        etcd::address::Address::parse(url).map(|address| Self::Etcd(Box::new(address)))
-    }
-
-    #[cfg(not(feature = "etcd"))]
-    fn etcd(scheme: &str, _url: &str) -> Result<Self, LockError> {
-        refuse_without_tls(scheme)?;
-        Err(LockError::config(
-            "`etcd://` needs the feature `etcd` of the crate `leasehold`, which is off",
-        ))
-    }
-
-    #[cfg(feature = "zookeeper")]
-    fn zookeeper(url: &str) -> Result<Self, LockError> {
-        zookeeper::address::Address::parse(url).map(|address| Self::ZooKeeper(Box::new(address)))
-    }
-
-    #[cfg(not(feature = "zookeeper"))]
-    fn zookeeper(_url: &str) -> Result<Self, LockError> {
-        Err(LockError::config(
-            "`zookeeper://` needs the feature `zookeeper` of the crate `leasehold`, which is off",
-        ))
-    }
-}
-
-/// The name in `memory://name`; none in `memory://`. A trailing slash means nothing.
-fn memory_name(rest: &str) -> Result<Option<String>, LockError> {
-    let name = rest.strip_suffix('/').unwrap_or(rest);
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if !name.chars().all(fits) {
-        return Err(LockError::config(
-            "the name in `memory://name` is of ASCII letters, digits, `-`, `_` and `.`, with nothing behind it; \
-             `memory://` without a name is private to its pool",
-        ));
-    }
-    Ok((!name.is_empty()).then(|| name.to_owned()))
-}
-
-fn refuse_without_tls(scheme: &str) -> Result<(), LockError> {
-    if cfg!(feature = "tls") || !(scheme.starts_with("rediss") || scheme == "etcds") {
-        return Ok(());
-    }
-    Err(needs_tls(scheme))
 }
 
 pub(super) fn needs_tls(scheme: &str) -> LockError {
@@ -155,7 +96,8 @@ pub(super) fn needs_tls(scheme: &str) -> LockError {
     ))
 }
 
-/// True for the characters of a scheme (RFC 3986, section 3.1). Credentials before it are none.
+/// True if all characters may occur in a scheme (RFC 3986, section 3.1). Credentials before the
+/// scheme contain others.
 fn is_scheme(text: &str) -> bool {
     text.bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
@@ -167,7 +109,7 @@ mod tests {
 
     fn refusal(url: &str) -> String {
         match Target::parse(url) {
-            Ok(target) => panic!("{target} was accepted"),
+            Ok(target) => panic!("{} was accepted", target.to_string()),
             Err(error) => error.to_string(),
         }
     }
@@ -187,8 +129,8 @@ mod tests {
         }
     }
 
-    /// Fails if a URL from a file with a line's end names no store, or an IPv6 address is shown so
-    /// that its port cannot be told from it.
+    /// Fails if a URL with a line break at its end, as from a file, names no store. Also fails if
+    /// an IPv6 address is shown so that its port cannot be distinguished.
     #[test]
     fn white_space_is_left_out_and_addresses_are_shown_in_brackets() {
         for url in [

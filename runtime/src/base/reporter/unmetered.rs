@@ -1,0 +1,49 @@
+//! The meters without the feature `metrics`: nothing is counted.
+#![expect(clippy::unused_self, reason = "nothing is counted")]
+
+/// True if the thread must look again soon.
+pub(super) fn tell_counts() -> bool {
+    false
+}
+
+pub(super) fn tell_again() {}
+
+pub(super) fn are_in_use() -> bool {
+    false
+}
+
+pub(crate) mod template {
+    use std::time::Duration;
+
+    use crate::base::outcome::{End, Outcome};
+
+    pub(crate) const OTHER: &str = "other";
+
+    pub(crate) type Handle = Meter;
+
+    /// The template of the calls that are not counted.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Meter(&'static str);
+
+    impl Meter {
+        pub(crate) fn of(template: &'static str) -> Self {
+            Self(template)
+        }
+
+        pub(crate) fn template(self) -> &'static str {
+            self.0
+        }
+
+        pub(crate) fn asks(self) {}
+
+        pub(crate) fn answered(self, _: Outcome, _waited: Duration, _holds: bool) {}
+
+        pub(crate) fn refused(self, _: Outcome) {}
+
+        pub(crate) fn let_go(self) {}
+
+        pub(crate) fn ended(self, _: End, _held: Duration) {}
+
+        pub(crate) fn lost(self) {}
+    }
+}

@@ -1,0 +1,132 @@
+//! The times of a store's answers.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::base::clock::Instant;
+use crate::base::reporter::meters::store::{Kind, StoreMeter};
+use crate::store::{Op, OpId, Request};
+
+/// Maximum number of requests for which the engine remembers the time of sending. A store may leave
+/// a request without an answer.
+const REMEMBERED: usize = 8_192;
+
+/// Number of requests for which there is always room.
+const ROOM: usize = 256;
+
+/// The requests to one pool's store, each with the time of its sending.
+pub(in crate::engine) struct Times {
+    meter: Arc<StoreMeter>,
+    away: bool,
+    /// The requests from the number `first` on; none for an answered one.
+    asked: VecDeque<Option<(Kind, Instant)>>,
+    first: u64,
+}
+
+impl Times {
+    /// `store` is the store's URL without its password.
+    pub(in crate::engine) fn of(store: &str) -> Self {
+        Self {
+            meter: StoreMeter::of(store),
+            away: false,
+            asked: VecDeque::new(),
+            first: 0,
+        }
+    }
+
+    pub(in crate::engine) fn is_away(&mut self, away: bool) {
+        self.away = away;
+        self.meter.is_away(away);
+    }
+
+    /// Records the requests that leave now. Their numbers follow each other.
+    pub(in crate::engine) fn sends(&mut self, requests: &[Request], now: Instant) {
+        for request in requests {
+            if self.asked.is_empty() {
+                self.first = request.id.0;
+            }
+            self.asked.push_back(Some((kind(&request.op), now)));
+        }
+        while REMEMBERED < self.asked.len() {
+            self.asked.pop_front();
+            self.first += 1;
+        }
+    }
+
+    /// Records the store's answer to a request.
+    pub(in crate::engine) fn answered(&mut self, id: OpId, now: Instant) {
+        let index = id.0.checked_sub(self.first);
+        let index = index.and_then(|index| usize::try_from(index).ok());
+        let asked = index.and_then(|index| self.asked.get_mut(index)?.take());
+        if let Some((kind, sent)) = asked {
+            self.meter.answered(kind, now.since(sent));
+        }
+        while let Some(None) = self.asked.front() {
+            self.asked.pop_front();
+            self.first += 1;
+        }
+        // A request that waits through an outage keeps the line long. Its room is freed afterwards.
+        let room = self.asked.capacity();
+        if ROOM < room && self.asked.len() < room / 8 {
+            self.asked.shrink_to(room / 4);
+        }
+    }
+}
+
+/// A dropped pool no longer reports its store as away.
+impl Drop for Times {
+    fn drop(&mut self) {
+        if self.away {
+            self.meter.is_away(false);
+        }
+    }
+}
+
+/// Returns the kind of a request, by which it is timed.
+fn kind(op: &Op) -> Kind {
+    match op {
+        Op::Acquire { .. }
+        | Op::AcquireAll { .. }
+        | Op::Join { .. }
+        | Op::Recall { .. }
+        | Op::Adopt { .. } => Kind::Acquire,
+        Op::Renew(_) | Op::Stay(_) => Kind::Renew,
+        Op::Release { .. } | Op::Part { .. } | Op::Record { .. } | Op::Forget { .. } => {
+            Kind::Release
+        }
+        Op::Leave { .. } => Kind::Leave,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Fails if the room for the requests of an outage stays for good.
+    #[test]
+    fn room_comes_back() {
+        let mut times = Times::of("memory://room");
+        let request = |number| Request {
+            id: OpId(number),
+            op: Op::Leave { key: "k".into() },
+            patience: Duration::ZERO,
+        };
+        let now = Instant::ZERO;
+        for number in 0..5_000 {
+            times.sends(&[request(number)], now);
+        }
+        for number in 1..5_000 {
+            times.answered(OpId(number), now);
+        }
+        assert!(5_000 <= times.asked.capacity(), "the first is open");
+        times.answered(OpId(0), now);
+        for number in 5_000..5_100 {
+            times.sends(&[request(number)], now);
+            times.answered(OpId(number), now);
+        }
+        assert!(times.asked.is_empty());
+        assert!(times.asked.capacity() <= 2 * ROOM);
+    }
+}

@@ -1,0 +1,86 @@
+//! A store before it is connected. [`schemes`](super::schemes) reads URLs.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Deref;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use super::Connecting;
+use super::options::Options;
+use super::source::Source;
+use crate::base::clock::Clock;
+use crate::check_report::CheckReport;
+use crate::error::LockError;
+
+/// Future that checks a store.
+pub(crate) type Checking = Pin<Box<dyn Future<Output = Result<CheckReport, LockError>> + Send>>;
+
+/// A kind of store with its address: everything that a pool needs before it is connected.
+///
+/// To add a store, implement this in a `backend` module of the store's folder, and add a line to
+/// the table of [`schemes`](super::schemes). `Display` shows the address without its password.
+pub(crate) trait Backend: fmt::Display + Send + Sync {
+    /// Refuses to keep locks after their release, if a lock cannot outlast its process.
+    fn can_keep(&self) -> Result<(), LockError> {
+        Ok(())
+    }
+
+    /// Refuses to hand locks over, if the store cannot replace a lock's token in one step.
+    fn can_hand_over(&self) -> Result<(), LockError> {
+        Ok(())
+    }
+
+    /// True if taking a lock away waits for its holder.
+    fn waits_for_holders(&self) -> bool {
+        false
+    }
+
+    /// True if clients without a queue can hold the store's locks.
+    fn has_other_clients(&self) -> bool {
+        false
+    }
+
+    /// Returns the clock for the leases of a pool: `own`, unless the store has one.
+    fn clock(&self, own: Clock) -> Clock {
+        own
+    }
+
+    /// Connects the store. Refuses options that it does not support.
+    fn connect(&self, options: Options) -> Connecting;
+
+    /// Checks the store over separate connections, not those of a pool.
+    fn check(&self, options: Options) -> Checking;
+
+    /// Returns a source, which opens no connection before it is asked for a lock.
+    fn source(&self, options: Options) -> Result<Box<dyn Source>, LockError>;
+
+    /// Returns the name in `memory://name`, which is empty in `memory://`. None for other stores.
+    #[cfg(feature = "testing")]
+    fn memory_name(&self) -> Option<&str> {
+        None
+    }
+}
+
+/// A store, not yet connected.
+#[derive(Clone)]
+pub(crate) struct Target(Arc<dyn Backend>);
+
+/// A backend does not change. The compiler cannot see that, because of the certificates in it.
+impl UnwindSafe for Target {}
+impl RefUnwindSafe for Target {}
+
+impl Target {
+    pub(crate) fn new(backend: impl Backend + 'static) -> Self {
+        Self(Arc::new(backend))
+    }
+}
+
+impl Deref for Target {
+    type Target = dyn Backend;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}

@@ -1,0 +1,42 @@
+//! The backend of `postgres://`.
+
+use super::address::Address;
+use super::look::PostgresSource;
+use super::store::PostgresStore;
+use crate::error::LockError;
+use crate::store::Connecting;
+use crate::store::backend::{Backend, Checking};
+use crate::store::background;
+use crate::store::options::Options;
+use crate::store::source::Source;
+
+impl Address {
+    /// Returns this address with the certificates of the pool. Refuses options of stores on Redis.
+    fn with(&self, options: &Options) -> Result<Self, LockError> {
+        options.refuse_replicas(
+            "`replicas` is for Redis; for `postgres://` set `synchronous_standby_names` on the server, and every lock waits for its standbys",
+        )?;
+        self.clone().with_tls(&options.tls)
+    }
+}
+
+impl Backend for Address {
+    fn connect(&self, options: Options) -> Connecting {
+        let address = self.with(&options);
+        Box::pin(
+            async move { Ok(Box::new(PostgresStore::connect(address?, &options).await?) as _) },
+        )
+    }
+
+    fn check(&self, options: Options) -> Checking {
+        let address = self.with(&options);
+        background::check(async move { PostgresStore::check(address?, &options).await })
+    }
+
+    fn source(&self, options: Options) -> Result<Box<dyn Source>, LockError> {
+        Ok(Box::new(PostgresSource::new(
+            self.with(&options)?,
+            &options,
+        )))
+    }
+}

@@ -1,0 +1,61 @@
+//! `redis://` and `redis-sentinel://`.
+
+use std::fmt;
+
+use super::look::RedisSource;
+use super::master_address::MasterAddress;
+use super::store::RedisStore;
+use crate::error::LockError;
+use crate::replicas::Replicas;
+use crate::store::Connecting;
+use crate::store::backend::{Backend, Checking};
+use crate::store::background;
+use crate::store::options::Options;
+use crate::store::source::Source;
+
+/// The address of one master, or of the Sentinels that know it.
+#[derive(Clone)]
+pub(crate) struct Redis {
+    master: MasterAddress,
+    /// The replicas that the URL asks for.
+    replicas: Option<Replicas>,
+}
+
+impl Redis {
+    pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
+        let (master, replicas) = MasterAddress::parse(url)?;
+        Ok(Self { master, replicas })
+    }
+
+    fn with(&self, options: &Options) -> Result<MasterAddress, LockError> {
+        self.master.clone().with_tls(&options.tls)
+    }
+}
+
+impl Backend for Redis {
+    fn has_other_clients(&self) -> bool {
+        true
+    }
+
+    fn connect(&self, options: Options) -> Connecting {
+        let options = options.or_replicas(self.replicas);
+        let master = self.with(&options);
+        Box::pin(async move { Ok(Box::new(RedisStore::connect(master?, &options).await?) as _) })
+    }
+
+    fn check(&self, options: Options) -> Checking {
+        let options = options.or_replicas(self.replicas);
+        let master = self.with(&options);
+        background::check(async move { RedisStore::check(master?, &options).await })
+    }
+
+    fn source(&self, options: Options) -> Result<Box<dyn Source>, LockError> {
+        Ok(Box::new(RedisSource::new(self.with(&options)?, &options)))
+    }
+}
+
+impl fmt::Display for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.master.fmt(f)
+    }
+}

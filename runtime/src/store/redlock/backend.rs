@@ -1,0 +1,52 @@
+//! `redlock://`.
+
+use super::address::Address;
+use super::look::RedlockSource;
+use super::store::RedlockStore;
+use crate::error::LockError;
+use crate::store::Connecting;
+use crate::store::backend::{Backend, Checking};
+use crate::store::background;
+use crate::store::options::Options;
+use crate::store::source::Source;
+
+/// Refuses the options that independent nodes without TLS cannot have.
+fn refuse(options: &Options) -> Result<(), LockError> {
+    options.tls.refuse()?;
+    options.refuse_replicas(
+        "the nodes of `redlock://` are independent, so `replicas` makes no sense there; leave it out",
+    )
+}
+
+impl Backend for Address {
+    fn can_hand_over(&self) -> Result<(), LockError> {
+        Err(LockError::config(
+            "a lock of `redlock://` cannot be handed over, because each node would have to change its token in the same step; use a \
+             pool with `redis://` or `postgres://`",
+        ))
+    }
+
+    fn has_other_clients(&self) -> bool {
+        true
+    }
+
+    fn connect(&self, options: Options) -> Connecting {
+        let address = self.clone();
+        Box::pin(async move {
+            refuse(&options)?;
+            Ok(Box::new(RedlockStore::connect(address, &options).await?) as _)
+        })
+    }
+
+    fn check(&self, options: Options) -> Checking {
+        let address = self.clone();
+        background::check(async move {
+            refuse(&options)?;
+            RedlockStore::check(address, &options).await
+        })
+    }
+
+    fn source(&self, options: Options) -> Result<Box<dyn Source>, LockError> {
+        Ok(Box::new(RedlockSource::new(self.clone(), &options)))
+    }
+}
