@@ -1,5 +1,5 @@
-// node-redlock on ioredis, with its defaults: a new try after 200 ms and some jitter, here without a bound on their
-// number. The protocol is in benches/peers/README.md.
+// node-redlock on ioredis, with its defaults: a new attempt after 200 ms and some jitter. The
+// number of attempts is not limited here. The protocol is in benches/peers/README.md.
 
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -12,10 +12,10 @@ const path = rest.pop();
 const [tasks, ttl, warmup, window, section, think, patience] = rest.map(Number);
 const now = process.hrtime.bigint;
 
-// Several masters, parted by commas, are a quorum.
+// Several masters, separated by commas, form a quorum.
 const masters = url.split(',').map((master) => new Redis(master));
 const redlock = new Redlock(masters, { retryCount: -1 });
-// It tells every refused try here as well.
+// Every refused attempt is reported here as well.
 redlock.on('error', () => {});
 
 function keyOf(number) {

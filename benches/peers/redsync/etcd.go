@@ -15,10 +15,11 @@ import (
 
 type mutex struct{ lock *concurrency.Mutex }
 
-// The maker of locks: etcd's recipe. The name of a mutex's key is that of its session, so that two mutexes of one session
-// that have the same prefix are one. Each task has a session of its own.
+// Connects, and returns a function that makes locks by etcd's recipe. A mutex's key has the name of
+// its session, so two mutexes of one session with the same prefix are the same mutex. So each task
+// has a separate session.
 func connect(plan plan) func(number int) lock {
-	// Behind the comma is a Redis.
+	// The URL after the comma is that of a Redis.
 	etcd, _, _ := strings.Cut(plan.url, ",")
 	address, err := url.Parse(etcd)
 	check(err)

@@ -1,5 +1,5 @@
-// A client of a lock library for Go: redsync, or with a build tag redislock or etcd's own. The protocol is in
-// benches/peers/README.md.
+// A client of a lock library for Go: redsync, or redislock or etcd's own with a build tag. The
+// protocol is in benches/peers/README.md.
 package main
 
 import (
@@ -22,7 +22,7 @@ type plan struct {
 	ttl, warmup, window, section, think, patience time.Duration
 }
 
-// A lock of either library.
+// A lock of any of these libraries.
 type lock interface {
 	take(waiting context.Context) error
 	release() error
@@ -68,7 +68,7 @@ func parse(arguments []string) plan {
 	}
 }
 
-// What a task has to say at its end.
+// Result of a task.
 type ended struct {
 	log []record
 	err error
@@ -137,7 +137,7 @@ func write(path string, records []record) {
 	check(file.Close())
 }
 
-// The clock that all processes share.
+// Returns the time of the clock that all processes share.
 func now() uint64 {
 	var time unix.Timespec
 	check(unix.ClockGettime(unix.CLOCK_MONOTONIC, &time))

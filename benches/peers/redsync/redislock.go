@@ -16,7 +16,8 @@ type mutex struct {
 	held  *redislock.Lock
 }
 
-// The maker of locks: redislock, which tries once, with the back-off of its README, a new try every 100 ms.
+// Connects, and returns a function that makes locks of redislock. By default it tries only once.
+// Here it has the back-off of its README, a new attempt every 100 ms.
 func connect(plan plan) func(number int) lock {
 	locks := redislock.New(client(plan))
 	return func(number int) lock { return &mutex{locks: locks, key: plan.key(number), ttl: plan.ttl} }

@@ -12,7 +12,8 @@ import (
 
 type mutex struct{ lock *redsync.Mutex }
 
-// The maker of locks: redsync with its defaults, a new try after 50 to 250 ms, here without a bound on their number.
+// Connects, and returns a function that makes locks of redsync with its defaults: a new attempt
+// after 50 to 250 ms. The number of attempts is not limited here.
 func connect(plan plan) func(number int) lock {
 	locks := redsync.New(goredis.NewPool(client(plan)))
 	return func(number int) lock {

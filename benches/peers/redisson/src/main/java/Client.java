@@ -58,7 +58,7 @@ final class Client {
     static void main(String[] arguments, Library library) throws Exception {
         Client client = new Client(arguments);
         Locks locks = library.connect(arguments[0], client.ttl);
-        // The JVM compiles what runs often; what is measured is to be compiled before.
+        // The JVM compiles code that runs often, and must compile the measured code before.
         client.warmUp(locks);
         System.out.println("ready");
         String line = new BufferedReader(new InputStreamReader(System.in)).readLine();
@@ -66,7 +66,7 @@ final class Client {
         TimeUnit.NANOSECONDS.sleep(Math.max(0, start - System.nanoTime()));
         client.run(locks, start);
         System.out.flush();
-        // Tasks that still wait are not waited for.
+        // Does not wait for tasks that are still waiting.
         Runtime.getRuntime().halt(0);
     }
 
