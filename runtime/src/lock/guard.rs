@@ -118,9 +118,11 @@ impl LockGuard {
     /// # Errors
     ///
     /// The errors of [`release`](Self::release), and [`LockError::Config`] for a `hold` of less
-    /// than a millisecond or more than 24 h. Even then, the lock is released at once.
+    /// than a millisecond or more than 24 h, and on `zookeeper://`. Even then, the lock is released
+    /// at once.
     pub async fn release_after(self, hold: Duration) -> Result<(), LockError> {
-        let keep = lease_terms::check_stay("hold", hold);
+        let keep = self.held.can_keep();
+        let keep = keep.and_then(|()| lease_terms::check_stay("hold", hold));
         let ended = self.end(keep.as_ref().ok().copied()).await;
         ended.and(keep.map(drop))
     }

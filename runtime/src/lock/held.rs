@@ -155,6 +155,12 @@ impl HeldLocks {
         Poll::Ready(Ok(now))
     }
 
+    /// Refuses to keep the locks that the call has taken itself, if their store cannot.
+    pub(crate) fn can_keep(&self) -> Result<(), LockError> {
+        let mut own = self.own();
+        own.next().map_or(Ok(()), |lock| lock.pool().can_keep())
+    }
+
     /// Keeps the locks that the call has taken itself at the store for this long from now, however
     /// the call ends.
     pub(crate) fn keep_at_least(&self, at_least: Duration) {

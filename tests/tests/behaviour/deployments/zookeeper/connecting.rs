@@ -1,8 +1,9 @@
-//! The URL, users, what the engine refuses, and what a check says of the ensemble.
+//! The URL, users, unsupported features, and the findings of a check.
 
 use std::time::Duration;
 
 use leasehold::LockError;
+use leasehold::testing::Kit;
 use leasehold_tests::session_server::{SessionProbe as _, SessionServer as _};
 use leasehold_tests::wait;
 use leasehold_tests::zookeeper::{Settings, Zookeeper};
@@ -20,7 +21,7 @@ on_one_thread! { Zookeeper, connecting:
     keys_of_all_kinds,
 }
 
-/// Fails if what the engine cannot do is ignored, or is refused without its name.
+/// Fails if an unsupported feature is ignored, or is refused without the engine's name.
 #[tokio::test]
 async fn what_it_cannot_do_is_refused() {
     let url = Zookeeper::shared().url("refused");
@@ -33,11 +34,18 @@ async fn what_it_cannot_do_is_refused() {
     let kept = pool.lock("k").ttl(TTL);
     let kept = kept.run_then_hold(TTL, async { Ok::<_, ()>(()) }).await;
     is_not_possible::<Zookeeper>(kept.map(drop));
+    let kept = pool.lock("k").ttl(TTL).at_least(TTL / 2).acquire().await;
+    is_not_possible::<Zookeeper>(kept.map(drop));
+    let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
+    is_not_possible::<Zookeeper>(guard.release_after(TTL).await);
+    let kit = Kit::on(&url).await.expect("it connects");
+    let kept = kit.pool().lock("k").ttl(TTL).at_least(TTL / 2);
+    is_not_possible::<Zookeeper>(kept.acquire().await.map(drop));
     works::<Zookeeper>(&pool, "k").await;
 }
 
-/// Fails if a lock is granted for longer than its session can last, or the refusal does not say how
-/// long that is.
+/// Fails if a lock is granted for longer than its session can last, or if the refusal does not name
+/// that limit.
 #[tokio::test]
 async fn a_ttl_beyond_all_sessions_is_refused() {
     let server = Settings::new().start();
@@ -52,8 +60,8 @@ async fn a_ttl_beyond_all_sessions_is_refused() {
     longest.release().await.expect("held");
 }
 
-/// Fails if a call for a directory of another recipe does not say so, or leaves its znode there
-/// while it waits: the users of that recipe would wait for it.
+/// Fails if a call for another recipe's directory does not report this, or leaves its znode there
+/// while it waits. The users of that recipe would wait for that znode.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_of_another_recipe_is_refused() {
     const WAIT: Duration = Duration::from_secs(3);
@@ -89,7 +97,7 @@ async fn a_directory_of_another_recipe_is_refused() {
     .await;
 }
 
-/// Fails if a single server, a server that is away, or one with other sessions is not found out.
+/// Fails if a single server, a missing server, or one with other sessions is not detected.
 #[tokio::test]
 async fn findings() {
     let apart = || {
@@ -99,7 +107,7 @@ async fn findings() {
     connecting::findings(|_| true, apart, "session").await;
 }
 
-/// Fails if a password is shown, or if locks need more rights than those below their chroot.
+/// Fails if a password is shown, or if locks need rights outside of their chroot.
 #[tokio::test]
 async fn users_and_rights() {
     let server = Zookeeper::start();
@@ -113,7 +121,7 @@ async fn users_and_rights() {
     let pool = connect_patiently(&url("service:hunter2")).await;
     may_take_locks::<Zookeeper>(&pool, "hunter2").await;
 
-    // The server takes any name, and knows what it may do.
+    // The server accepts any name, and then checks its rights.
     for elsewhere in [url("service:Hunter3"), server.url("shop")] {
         let elsewhere = connect_patiently(&elsewhere).await;
         let told = may_take_no_locks::<Zookeeper>(&elsewhere).await;
