@@ -1,18 +1,17 @@
 //! Lock stores: the interface that each store implements, and the stores.
 //!
 //! [`LockStore`] is the interface, with its requests ([`Op`]), answers ([`Reply`]) and events
-//! ([`StoreEvent`]). [`backend`] is a store before it is connected, and `schemes` finds it by its
-//! URL. [`options`] holds what applies to every store.
+//! ([`StoreEvent`]). [`backend`] is an unconnected store, which `schemes` finds by its URL.
 //!
 //! - [`memory`] keeps locks in this process.
 //! - `redis` keeps locks on one Redis or Valkey master.
 //! - `cluster` sends each request to the master that has the key's slot, over `redis`.
 //! - `redlock` asks several independent masters and counts their votes, over `redis`.
 //! - `postgres` keeps locks in a table of a PostgreSQL database.
-//! - `socket` is a connection's socket, which any thread may read. [`source`] looks at locks apart
-//!   from the engine. [`kept`] is a result that a store keeps beside a lock.
 //! - `session` keeps locks at servers with sessions: `etcd` and `zookeeper`.
-//! - `url_options` reads a URL's options, and `background` runs a check on a separate thread.
+//! - `link` replaces a connection, and `socket` is its socket, which any thread may read. [`source`]
+//!   looks at locks apart from the engine. [`kept`] is a result that a store keeps beside a lock.
+//! - [`options`] apply to each store. `url_options` reads those of a URL. `background` checks apart.
 
 use std::future::Future;
 use std::io;
@@ -36,6 +35,8 @@ pub(crate) mod cluster;
 #[cfg(feature = "etcd")]
 pub(crate) mod etcd;
 pub(crate) mod kept;
+#[cfg(any(feature = "redis", feature = "postgres"))]
+mod link;
 pub(crate) mod memory;
 pub(crate) mod options;
 #[cfg(feature = "postgres")]

@@ -2,7 +2,7 @@
 //!
 //! `sql/` has the tables and their functions; its `README.md` lists the files.
 //! - [`store`] implements the lock store: it keeps one connection up and the requests on it in
-//!   order. [`upkeep`] replaces the connection.
+//!   order.
 //! - [`calls`] packs requests into calls, [`functions`] makes the calls, and [`replies`] reads the
 //!   answers. [`results`] writes and reads the calls about kept results and adopted locks. [`rows`]
 //!   reads the columns.
@@ -34,5 +34,4 @@ pub(crate) mod store;
 #[cfg(feature = "tls")]
 mod tls;
 pub(crate) mod turns;
-mod upkeep;
 mod values;

@@ -26,6 +26,7 @@ use crate::base::seeded::seeded;
 use crate::base::token::{Nonce, Token};
 use crate::check_report::CheckReport;
 use crate::error::LockError;
+use crate::store::link::{self, supervisor::Supervisor};
 use crate::store::options::Options;
 use crate::store::socket::Told;
 use crate::store::{Failure, LockStore, Op, OpId, Reply, Request, Retry, Socket, StoreEvent};
@@ -54,39 +55,30 @@ struct Gathered {
 
 /// Locks in one database.
 pub(crate) struct PostgresStore {
-    pub(super) address: Arc<Address>,
+    address: Arc<Address>,
     /// Identifies the pool in the tables.
-    pub(super) process: Token,
-    pub(super) io_timeout: Duration,
-    pub(super) connection: Option<Connection>,
-    pub(super) connecting: FuturesUnordered<Boxed<Result<Opened, Failure>>>,
+    process: Token,
+    io_timeout: Duration,
+    connection: Option<Connection>,
+    supervisor: Supervisor<Opened>,
     /// The separate connection for turns, if there is one.
     listener: Option<Listener>,
-    /// Time of the next attempt to connect, if a connection is needed.
-    pub(super) reconnect_at: Option<Instant>,
-    pub(super) last_attempt: Instant,
     sweep_at: Instant,
     /// Fires at the next of these times, or when the connection must be checked for silence.
     timer: Pin<Box<Sleep>>,
     /// Elapses once the runtime has looked at its sockets after its deadline.
     looked: Pin<Box<Sleep>>,
-    /// Attempts to connect since the server last carried out a request.
-    pub(super) attempts: u32,
-    /// True if requests were refused or not answered for lack of a connection.
-    pub(super) out: bool,
-    pub(super) jitter: Jitter,
-    /// Reason for the missing connection.
-    pub(super) reason: Failure,
-    pub(super) last_generation: Generation,
+    jitter: Jitter,
+    last_generation: Generation,
     running: FuturesUnordered<Boxed<Exchange>>,
     /// The unanswered acquires of the present connection, sent or still waiting to be sent.
-    pub(super) acquires: HashSet<OpId>,
+    acquires: HashSet<OpId>,
     gathered: Vec<Gathered>,
     /// Calls that leave before this time leave out locked rows.
     skips_until: Option<Instant>,
     /// True if a request was submitted since the last poll.
     unsent: bool,
-    pub(super) events: VecDeque<StoreEvent>,
+    events: VecDeque<StoreEvent>,
     told: Told,
 }
 
@@ -104,22 +96,18 @@ impl PostgresStore {
             report.log();
         }
         let listener = Listener::of(&address, process, options.io_timeout);
+        let reason = failure::not_sent(failure::ended());
         let mut store = Self {
+            supervisor: Supervisor::new(address.to_string(), options.io_timeout, reason),
             address,
             process,
             listener,
             io_timeout: options.io_timeout,
             connection: None,
-            connecting: FuturesUnordered::new(),
-            reconnect_at: None,
-            last_attempt: Instant::now(),
             sweep_at: Instant::now(),
             timer: Box::pin(sleep(Duration::ZERO)),
             looked: Box::pin(sleep(Duration::ZERO)),
-            attempts: 0,
-            out: false,
             jitter: Jitter::new(rand::random()),
-            reason: failure::not_sent(failure::ended()),
             last_generation: 0,
             running: FuturesUnordered::new(),
             acquires: HashSet::new(),
@@ -193,11 +181,11 @@ impl PostgresStore {
         let Some(connection) = &mut self.connection else {
             self.acquires.clear();
             for Gathered { request, .. } in self.gathered.drain(..) {
-                let failure = self.reason.clone();
+                let failure = self.supervisor.reason().clone();
                 let event = StoreEvent::Reply(request.id, Err(failure));
                 self.events.push_back(event);
             }
-            return self.replace();
+            return self.supervisor.replace();
         };
         let mut packer = Packer::default();
         for Gathered { request, ordered } in self.gathered.drain(..) {
@@ -219,7 +207,7 @@ impl PostgresStore {
         let mut moved = self.poll_running(cx);
         moved |= self.poll_connection(cx);
         moved |= self.poll_running(cx);
-        while let Poll::Ready(Some(result)) = self.connecting.poll_next_unpin(cx) {
+        while let Some(result) = self.supervisor.poll(cx) {
             self.connected(result);
             moved = true;
         }
@@ -228,6 +216,33 @@ impl PostgresStore {
             moved |= listener.poll(cx, &mut self.events, &mut listener_due);
         }
         moved | self.poll_timer(cx, listener_due)
+    }
+
+    /// Uses `opened` from now on.
+    fn adopt(&mut self, opened: Opened) {
+        self.last_generation += 1;
+        self.connection = Some(Connection::new(self.last_generation, opened));
+        if self.supervisor.adopted() {
+            self.events.push_back(StoreEvent::Connected);
+        }
+    }
+
+    /// Drops a connection that has ended, or is given up. The calls on it fail at the next poll.
+    fn lost(&mut self, generation: Generation, failure: Failure) {
+        let current = self.connection.as_ref();
+        if current.is_none_or(|connection| connection.generation != generation) {
+            return;
+        }
+        self.connection = None;
+        self.acquires.clear();
+        self.supervisor.lost(failure::not_sent(failure));
+    }
+
+    fn connected(&mut self, result: Result<Opened, Failure>) {
+        match result {
+            Ok(opened) => self.adopt(opened),
+            Err(failure) => self.supervisor.failed(failure::not_sent(failure)),
+        }
     }
 
     /// True if the server notifies the pool of its turns now.
@@ -275,13 +290,13 @@ impl PostgresStore {
         });
         match exchange.content {
             Content::Sweep(Ok(more)) => {
-                self.attempts = 0;
+                self.supervisor.served();
                 if more {
                     self.sweep_at = Instant::now() + SWEEP_ON;
                 }
             }
             Content::Call(call, Ok(rows)) => {
-                self.attempts = 0;
+                self.supervisor.served();
                 let listens = self.listens();
                 for (id, result) in call.replies(&rows, listens) {
                     self.acquires.remove(&id);
@@ -327,7 +342,7 @@ impl PostgresStore {
         if error.is_closed() && !is_current {
             return Failure {
                 executed: true,
-                ..self.reason.clone()
+                ..self.supervisor.reason().clone()
             };
         }
         failure::of(error)
@@ -354,11 +369,9 @@ impl PostgresStore {
 
     fn poll_timer(&mut self, cx: &mut Context<'_>, listener_due: Option<Instant>) -> bool {
         let now = Instant::now();
-        let mut moved = false;
-        if self.reconnect_at.is_some_and(|at| at <= now) {
-            self.attempt();
-            moved = true;
-        }
+        let (address, process) = (&self.address, self.process);
+        let open = |limit| connection::open(Arc::clone(address), Some(process), limit);
+        let mut moved = self.supervisor.attempt(now, open);
         let silent_at = self.connection.as_ref().and_then(Connection::silent_at);
         if let Some(at) = silent_at.filter(|at| *at <= now)
             && self.has_looked_after(at, cx)
@@ -377,18 +390,13 @@ impl PostgresStore {
             moved = true;
         }
         let next = [
-            self.reconnect_at,
+            self.supervisor.next_attempt(),
             silent_at,
             Some(self.sweep_at),
             listener_due,
         ];
         if let Some(next) = next.into_iter().flatten().min() {
-            // An earlier deadline of the timer stays: moving a timer costs more than one needless
-            // wake-up.
-            if next < self.timer.deadline() || self.timer.is_elapsed() {
-                self.timer.as_mut().reset(next);
-            }
-            moved |= self.timer.as_mut().poll(cx).is_ready();
+            moved |= link::poll_by(&mut self.timer, next, cx);
         }
         moved
     }
@@ -409,7 +417,7 @@ impl LockStore for PostgresStore {
     }
 
     fn is_away(&self) -> bool {
-        self.out || self.connection.is_none()
+        self.supervisor.is_out() || self.connection.is_none()
     }
 
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {

@@ -5,15 +5,15 @@
 //! supervisors of the crate `redis` do less. They never replace a connection that goes silent
 //! without an error. After a cut, a command can block for many seconds.
 //!
-//! [`requests`] sends requests and reads their answers. [`upkeep`] replaces a connection.
+//! [`requests`] sends requests and reads their answers.
 
 use std::collections::VecDeque;
+use std::iter;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::check;
@@ -26,19 +26,16 @@ use super::server_info::Info;
 use super::wire::connect::OpenedConnection;
 use super::wire::connection::{Connection, Exchange, Generation};
 use crate::base::id_map::IdMap;
-use crate::base::jitter::Jitter;
 use crate::base::reporter;
 use crate::base::seeded::seeded;
 use crate::check_report::CheckReport;
 use crate::error::LockError;
+use crate::store::link::{self, supervisor::Supervisor};
 use crate::store::options::Options;
 use crate::store::socket::{Told, Wire};
 use crate::store::{Failure, LockStore, OpId, Request, Retry, Socket, StoreEvent};
 
 mod requests;
-mod upkeep;
-
-type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Locks on one server.
 pub(crate) struct RedisStore {
@@ -48,23 +45,12 @@ pub(crate) struct RedisStore {
     connection: Option<Connection>,
     /// Replaced connections, which were silent. Their late answers still count.
     retired: Vec<Connection>,
-    /// Attempts to connect. A new attempt does not wait for an older one that hangs. An attempt
-    /// from inside an outage may hang for its whole time-out after the outage.
-    connecting: FuturesUnordered<Boxed<Result<OpenedConnection, Failure>>>,
+    supervisor: Supervisor<OpenedConnection>,
     /// Fires when the store must connect again, or must check the present connection for silence.
     timer: Pin<Box<Sleep>>,
-    reconnect_at: Option<Instant>,
-    last_attempt: Instant,
-    /// Attempts to connect since the server last carried out a request.
-    attempts: u32,
-    /// True if requests were refused or not answered for lack of a connection.
-    out: bool,
     /// True while the first attempt to connect is under way. Requests that arrive meanwhile wait
     /// for its end.
     opening: bool,
-    jitter: Jitter,
-    /// Reason for the missing connection.
-    reason: Failure,
     last_generation: Generation,
     /// The pending acquires, with their connections. An acquire that did not count but may have
     /// been carried out stays here.
@@ -124,10 +110,7 @@ impl RedisStore {
                 Ok(())
             }
             Err(failure) => {
-                store.out = true;
-                store.attempts = 1;
-                store.reason = not_sent(failure.clone());
-                store.replace();
+                store.supervisor.first_failed(not_sent(failure.clone()));
                 Err(failure)
             }
         };
@@ -138,28 +121,21 @@ impl RedisStore {
     /// attempt has succeeded or failed.
     pub(crate) fn later(address: MasterAddress, names: KeyNames, options: &Options) -> Self {
         let mut store = Self::unconnected(address, Arc::new(names), options);
-        store.out = true;
         store.opening = true;
-        store.replace();
+        store.supervisor.goes_out();
         store
     }
 
     fn unconnected(address: MasterAddress, names: Arc<KeyNames>, options: &Options) -> Self {
         Self {
+            supervisor: Supervisor::new(address.to_string(), options.io_timeout, disconnected()),
             address,
             names,
             io_timeout: options.io_timeout,
             connection: None,
             retired: Vec::new(),
-            connecting: FuturesUnordered::new(),
             timer: Box::pin(sleep(Duration::ZERO)),
-            reconnect_at: None,
-            last_attempt: Instant::now(),
-            attempts: 0,
-            out: false,
             opening: false,
-            jitter: Jitter::new(rand::random()),
-            reason: disconnected(),
             last_generation: 0,
             acquires: IdMap::default(),
             flags: IdMap::default(),
@@ -187,7 +163,7 @@ impl RedisStore {
 
     /// True if the server is away, as far as the store knows.
     pub(crate) fn is_out(&self) -> bool {
-        self.out || self.connection.is_none()
+        self.supervisor.is_out() || self.connection.is_none()
     }
 
     /// Like [`submit`](LockStore::submit), for a node of a cluster.
@@ -259,13 +235,66 @@ impl RedisStore {
             self.lost(generation, disconnected());
             moved = true;
         }
-        while !self.connecting.is_empty()
-            && let Poll::Ready(Some(result)) = self.connecting.poll_next_unpin(cx)
-        {
+        while let Some(result) = self.supervisor.poll(cx) {
             self.connected(result);
             moved = true;
         }
         moved | self.poll_timer(cx)
+    }
+
+    /// Uses `opened` from now on.
+    fn adopt(&mut self, opened: OpenedConnection) {
+        self.last_generation += 1;
+        self.opening = false;
+        if let Some(replica_acks) = &self.replica_acks {
+            replica_acks.connected(opened.role);
+        }
+        let fresh = Connection::new(self.last_generation, opened, self.io_timeout);
+        if let Some(silent) = self.connection.replace(fresh) {
+            self.retired.push(silent);
+        }
+        if self.supervisor.adopted() {
+            self.events.push_back(StoreEvent::Connected);
+        }
+        let alive = |generation| {
+            let mut connections = self.connection.iter().chain(&self.retired);
+            connections.any(|connection| connection.generation == generation)
+        };
+        self.acquires.retain(|_, generation| alive(*generation));
+        self.send_held_back();
+    }
+
+    /// A connection has ended.
+    fn lost(&mut self, generation: Generation, failure: Failure) {
+        let mut given_up = Vec::new();
+        if let Some(at) = self
+            .retired
+            .iter()
+            .position(|connection| connection.generation == generation)
+        {
+            let mut connection = self.retired.remove(at);
+            given_up.extend(iter::from_fn(|| connection.give_up()));
+        }
+        let is_current = |connection: &mut Connection| connection.generation == generation;
+        if let Some(mut connection) = self.connection.take_if(is_current) {
+            given_up.extend(iter::from_fn(|| connection.give_up()));
+            self.supervisor.lost(not_sent(failure));
+            self.send_held_back();
+        }
+        for exchange in given_up {
+            self.answered(exchange);
+        }
+    }
+
+    fn connected(&mut self, result: Result<OpenedConnection, Failure>) {
+        match result {
+            Ok(opened) => self.adopt(opened),
+            Err(failure) => {
+                self.supervisor.failed(not_sent(failure));
+                self.opening = false;
+                self.send_held_back();
+            }
+        }
     }
 
     fn next_exchange(&mut self) -> Option<Exchange> {
@@ -282,16 +311,14 @@ impl RedisStore {
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
         let now = Instant::now();
-        let mut moved = false;
-        if self.reconnect_at.is_some_and(|at| at <= now) {
-            self.attempt();
-            moved = true;
-        }
+        let (address, names) = (&self.address, &self.names);
+        let open = |limit| reach(address.clone(), Arc::clone(names), limit);
+        let mut moved = self.supervisor.attempt(now, open);
         let (silent_at, idle_at) = match &self.connection {
             Some(connection) => (connection.silent_at(), connection.idle_at()),
             None => (None, None),
         };
-        if self.reconnect_at.is_none() && silent_at.is_some_and(|at| at <= now) {
+        if self.supervisor.next_attempt().is_none() && silent_at.is_some_and(|at| at <= now) {
             let server = self.address.clone();
             reporter::log(move || tracing::warn!(%server, "no answer in time; connecting anew"));
             // Perhaps only the listener is late. So the store reads all bytes that arrived, and
@@ -301,8 +328,7 @@ impl RedisStore {
             {
                 connection.wire().heard();
             }
-            self.out = true;
-            self.replace();
+            self.supervisor.goes_out();
             return true;
         }
         if idle_at.is_some_and(|at| at <= now) {
@@ -326,14 +352,9 @@ impl RedisStore {
             }
             return true;
         }
-        let next = self.reconnect_at.or(silent_at).or(idle_at);
+        let next = self.supervisor.next_attempt().or(silent_at).or(idle_at);
         if let Some(next) = next.into_iter().chain(gives_up_at).min() {
-            // An earlier deadline of the timer stays: moving a timer costs more than one needless
-            // wake-up.
-            if next < self.timer.deadline() || self.timer.is_elapsed() {
-                self.timer.as_mut().reset(next);
-            }
-            moved |= self.timer.as_mut().poll(cx).is_ready();
+            moved |= link::poll_by(&mut self.timer, next, cx);
         }
         moved
     }

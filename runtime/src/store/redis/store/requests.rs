@@ -98,11 +98,11 @@ impl RedisStore {
     fn refuse(&mut self, requests: &mut Vec<Request>) {
         for request in requests.drain(..) {
             self.flags.remove(&request.id);
-            let failure = self.reason.clone();
+            let failure = self.supervisor.reason().clone();
             self.events
                 .push_back(StoreEvent::Reply(request.id, Err(failure)));
         }
-        self.replace();
+        self.supervisor.replace();
     }
 
     pub(super) fn answered(&mut self, exchange: Exchange) {
@@ -239,7 +239,7 @@ impl RedisStore {
     /// Updates the connection after an answer.
     fn after(&mut self, result: &Result<Reply, Failure>, stamp: Stamp) {
         let Err(failure) = result else {
-            self.attempts = 0;
+            self.supervisor.served();
             if let Some(connection) = self.connection_of(stamp.generation) {
                 connection.found_script(stamp);
             }
@@ -248,7 +248,7 @@ impl RedisStore {
         match failure.code() {
             "NOSCRIPT" => self.script_missed(stamp),
             // Another server may be the master behind the same name by now.
-            "READONLY" => self.replace(),
+            "READONLY" => self.supervisor.replace(),
             _ => {}
         }
     }

@@ -1,0 +1,19 @@
+//! What the stores on one connection share: its replacement, and its timer.
+
+use std::future::Future as _;
+use std::pin::Pin;
+use std::task::Context;
+
+use tokio::time::{Instant, Sleep};
+
+pub(crate) mod supervisor;
+
+/// Polls `timer`, which elapses at `next` at the latest. Returns true if it has elapsed.
+///
+/// An earlier deadline of the timer stays: moving a timer costs more than one needless wake-up.
+pub(crate) fn poll_by(timer: &mut Pin<Box<Sleep>>, next: Instant, cx: &mut Context<'_>) -> bool {
+    if next < timer.deadline() || timer.is_elapsed() {
+        timer.as_mut().reset(next);
+    }
+    timer.as_mut().poll(cx).is_ready()
+}

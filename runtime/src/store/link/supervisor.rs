@@ -1,0 +1,185 @@
+//! Replaces the connection of a store.
+
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use tokio::time::Instant;
+
+use crate::base::jitter::Jitter;
+use crate::base::reporter;
+use crate::store::Failure;
+
+/// Pause after the first failure to connect. It doubles with each failure.
+const FIRST_RETRY: Duration = Duration::from_millis(25);
+
+/// Longest pause in the first seconds of an outage. A lease of 2 s that must survive an outage of
+/// 0.4 of its ttl needs its connection back soon. The store must have it within a few hundred
+/// milliseconds of the server's return.
+const SHORT_RETRY: Duration = Duration::from_millis(200);
+
+/// Longest pause in a long outage. Leases are lost by then, and connections must not flood a server
+/// that comes back.
+const LONG_RETRY: Duration = Duration::from_secs(1);
+const SHORT_RETRIES: u32 = 30;
+
+/// Limit of one attempt to connect again, even if requests may take longer.
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
+
+/// While an attempt hangs, the next begins after a quarter of an attempt's time, within these
+/// bounds. So the store soon finds a server that is back, and never runs more than a handful of
+/// attempts at once.
+const OVERLAP: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
+
+/// The attempts to replace a store's connection. Each opens a `T`.
+pub(crate) struct Supervisor<T> {
+    /// The server, for the log.
+    server: String,
+    limit: Duration,
+    /// A new attempt does not wait for an older one that hangs. An attempt from inside an outage
+    /// may hang for its whole limit after the outage.
+    connecting: FuturesUnordered<Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>>,
+    /// Time of the next attempt, if a connection is needed.
+    next: Option<Instant>,
+    last: Instant,
+    /// Attempts since the server last carried out a request.
+    attempts: u32,
+    out: bool,
+    reason: Failure,
+    jitter: Jitter,
+}
+
+impl<T> Supervisor<T> {
+    /// `reason` is the first reason for the missing connection.
+    pub(crate) fn new(server: String, io_timeout: Duration, reason: Failure) -> Self {
+        Self {
+            server,
+            limit: io_timeout.min(LONGEST_ATTEMPT),
+            connecting: FuturesUnordered::new(),
+            next: None,
+            last: Instant::now(),
+            attempts: 0,
+            out: false,
+            reason,
+            jitter: Jitter::new(rand::random()),
+        }
+    }
+
+    /// Returns the time of the next attempt, if a connection is needed.
+    pub(crate) fn next_attempt(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// True if requests were refused or not answered for lack of a connection.
+    pub(crate) fn is_out(&self) -> bool {
+        self.out
+    }
+
+    /// Returns the reason for the missing connection.
+    pub(crate) fn reason(&self) -> &Failure {
+        &self.reason
+    }
+
+    /// Records that the server has carried out a request.
+    pub(crate) fn served(&mut self) {
+        self.attempts = 0;
+    }
+
+    /// Records that the server is away, and schedules a new connection.
+    pub(crate) fn goes_out(&mut self) {
+        self.out = true;
+        self.replace();
+    }
+
+    /// Records that the connection has ended, and schedules a new one.
+    pub(crate) fn lost(&mut self, reason: Failure) {
+        self.reason = reason;
+        self.goes_out();
+    }
+
+    /// Schedules a new connection, unless one is scheduled already: at once, or after a pause if no
+    /// request was carried out since the last attempt.
+    pub(crate) fn replace(&mut self) {
+        if self.next.is_none() {
+            let pause = if self.attempts == 0 {
+                Duration::ZERO
+            } else {
+                self.pause()
+            };
+            self.next = Some(Instant::now() + pause);
+        }
+    }
+
+    /// Starts an attempt if one is due, by `open` with the attempt's limit. Schedules the next one,
+    /// for the case that this one fails or hangs. Returns true if one was due.
+    pub(crate) fn attempt<F>(&mut self, now: Instant, open: impl FnOnce(Duration) -> F) -> bool
+    where
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        if self.next.is_none_or(|at| now < at) {
+            return false;
+        }
+        let next = self.last + (self.limit / 4).clamp(OVERLAP.0, OVERLAP.1);
+        if !self.connecting.is_empty() && now < next {
+            self.next = Some(next);
+            return true;
+        }
+        let pause = self.pause();
+        self.next = Some(now + pause);
+        self.last = now;
+        self.attempts = self.attempts.saturating_add(1);
+        self.connecting.push(Box::pin(open(self.limit)));
+        true
+    }
+
+    /// Returns the result of an attempt, if one has ended.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Option<Result<T, Failure>> {
+        if self.connecting.is_empty() {
+            return None;
+        }
+        match self.connecting.poll_next_unpin(cx) {
+            Poll::Ready(ended) => ended,
+            Poll::Pending => None,
+        }
+    }
+
+    /// Ends all attempts: the store has a new connection. Returns true if the server was away.
+    pub(crate) fn adopted(&mut self) -> bool {
+        self.next = None;
+        self.connecting = FuturesUnordered::new();
+        let was_out = mem::take(&mut self.out);
+        if was_out {
+            let server = self.server.clone();
+            reporter::log(move || tracing::info!(server, "connected again"));
+        }
+        was_out
+    }
+
+    /// Records that an attempt has failed. Requests are refused with `reason` from now on.
+    pub(crate) fn failed(&mut self, reason: Failure) {
+        if self.attempts == 1 {
+            let (server, error) = (self.server.clone(), reason.error.clone());
+            reporter::log(move || tracing::warn!(server, %error, "cannot connect; trying again"));
+        }
+        self.reason = reason;
+    }
+
+    /// Records that the first attempt, which the caller made, has failed.
+    pub(crate) fn first_failed(&mut self, reason: Failure) {
+        self.attempts = 1;
+        self.lost(reason);
+    }
+
+    fn pause(&mut self) -> Duration {
+        let longest = if self.attempts < SHORT_RETRIES {
+            SHORT_RETRY
+        } else {
+            LONG_RETRY
+        };
+        let pause = FIRST_RETRY.saturating_mul(1 << self.attempts.min(10));
+        self.jitter.around(pause.min(longest))
+    }
+}
