@@ -38,6 +38,11 @@ const MUTANTS: &[Mutant] = &[
         "f BETWEEN l.fence AND l.fence + l.reserved FOR SHARE",
     ),
     (
+        "PoolsAreShownAsPins",
+        "LIKE 'leasehold:%'\n      LIMIT 1",
+        "NOT LIKE 'leasehold:%'\n      LIMIT 1",
+    ),
+    (
         "EarlierFencesVerify",
         "f BETWEEN l.fence AND l.fence + l.reserved",
         "f <= l.fence + l.reserved",

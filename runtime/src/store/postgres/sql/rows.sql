@@ -233,6 +233,8 @@ BEGIN
       FROM pg_locks k LEFT JOIN pg_stat_activity a ON a.pid = k.pid LEFT JOIN pg_prepared_xacts p ON p.transaction = k.transactionid
       WHERE k.locktype = 'transactionid' AND k.mode = 'ExclusiveLock' AND k.granted AND k.transactionid = ANY (lockers)
         AND k.pid IS DISTINCT FROM pg_backend_pid()
+      -- A pool's own call may have locked the row as well, for a moment.
+      ORDER BY coalesce(a.application_name, '') LIKE 'leasehold:%'
       LIMIT 1;
     EXIT WHEN owner IS NOT NULL OR try = 2;
     BEGIN

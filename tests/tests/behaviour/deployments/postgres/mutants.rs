@@ -69,6 +69,13 @@ fn verify_holds_renewals_up() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
+fn pools_are_shown_as_pins() {
+    let test = of("pins::a_pin_beside_a_call_of_a_pool_is_shown");
+    fails_with("PoolsAreShownAsPins", &test);
+}
+
+#[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn earlier_fences_verify() {
     let test = of("verifying::only_the_latest_holder_verifies");
     fails_with("EarlierFencesVerify", &test);

@@ -193,6 +193,33 @@ async fn a_pin_of_a_lock_that_was_handed_on_is_shown() {
     works(&other, "k").await;
 }
 
+/// Fails if a pin is shown as that of a pool, whose call has locked the row at the same time.
+#[tokio::test]
+async fn a_pin_beside_a_call_of_a_pool_is_shown() {
+    const CALL: &str = "SET application_name = 'leasehold:other:1'; BEGIN; \
+                        SELECT FROM leasehold.locks FOR KEY SHARE";
+    let (database, pool) = fresh().await;
+    for is_first in [true, false] {
+        let guard = take(&pool, "k").await;
+        let call = database.client().await;
+        if is_first {
+            call.batch_execute(CALL).await.expect("it may");
+        }
+        let client = verified(&database, &guard, "").await;
+        if !is_first {
+            call.batch_execute(CALL).await.expect("it may");
+        }
+        guard.release().await.expect("still held");
+        let lock = pinned(&pool).await;
+        let owner = lock.holders[0].owner.as_ref().expect("its session");
+        assert_eq!(owner.pid, pid(&client).await, "{owner}");
+        for ended in [call, client] {
+            ended.batch_execute("COMMIT").await.expect("it ends");
+        }
+        works(&pool, "k").await;
+    }
+}
+
 /// Fails if a lock with a holder is shown as pinned by the transaction of its own call.
 #[tokio::test]
 async fn a_transaction_beside_its_holder_is_no_pin() {
