@@ -1,10 +1,12 @@
-//! Compiles the code in the README's tables, which no documentation test compiles.
+//! Compiles the code in the tables of the README and of `docs/attribute.md`, which no documentation
+//! test compiles.
 
 use std::sync::Arc;
 
 use leasehold::{LockError, LockPool, distributed_lock};
 
 const README: &str = include_str!("../../README.md");
+const ATTRIBUTE: &str = include_str!("../../docs/attribute.md");
 const THIS_FILE: &str = include_str!("readme.rs");
 
 #[distributed_lock(key = "order:<id>", ttl = "10s", watchdog)]
@@ -131,7 +133,8 @@ async fn the_functions_in_the_table_run_inside_their_locks() {
 fn every_function_in_the_table_is_one_of_these() {
     let source = in_one_line(THIS_FILE);
     let mut rows = 0;
-    for row in README.lines().filter(|line| line.starts_with('|')) {
+    let lines = README.lines().chain(ATTRIBUTE.lines());
+    for row in lines.filter(|line| line.starts_with('|')) {
         let Some((_, code)) = row.split_once("| `#[distributed_lock") else {
             continue;
         };

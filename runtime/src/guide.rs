@@ -4,18 +4,17 @@
 //!
 //! These pages are about the code of leasehold itself. Only its repository has them.
 //!
-//! | page | what it says |
+//! | page | content |
 //! |---|---|
 //! | `CONTRIBUTING.md` | how to run everything, and where things are |
-//! | `docs/README.md` | the index of all pages |
-//! | `docs/architecture.md` | a call's way through the code, and what each file is for |
+//! | `docs/README.md` | the index of all pages and examples |
+//! | `docs/architecture.md` | a call's way through the code, and the contents of each folder |
 //! | `SECURITY.md` | how to report a weakness; who can refuse, forge or free a lock |
-//! | `docs/glossary.md` | the words that the code uses in a sense of its own |
-//! | `docs/notes/compile-time.md` | what compiling the crate and an annotated function costs |
+//! | `docs/glossary.md` | the terms that the code uses in its own sense |
+//! | `docs/notes/compile-time.md` | the cost of compiling the crate and an annotated function |
 //! | `docs/notes/delifeq.md` | why locks are not removed by `DELIFEQ` or `DELEX` |
-//! | `docs/notes/performance.md` | what bounded the engines that were tried |
+//! | `docs/notes/performance.md` | the limits of earlier engines |
 //! | `docs/notes/questions.md` | twenty questions about the code |
-//! | `docs/performance/method.md` | how performance is measured |
 //! | `docs/releasing.md` | how a version is released |
 //! | `docs/reliability/errors.md` | which errors leave the outcome of a request open |
 //! | `docs/reliability/harness.md` | how each promise is tested, and how to repeat it |
@@ -37,6 +36,8 @@ macro_rules! pages {
 }
 
 pages! {
+    attribute: "attribute.md",
+    errors: "errors.md",
     stores: "stores/README.md",
     redis: "stores/redis.md",
     sentinel: "stores/sentinel.md",
@@ -57,7 +58,7 @@ pages! {
     frameworks: "frameworks.md",
     recipes: "recipes.md",
     testing: "testing.md",
-    // Its code needs what is for the feature.
+    // Its code needs the feature.
     #[cfg(any(not(doctest), feature = "replay"))]
     replay: "replay.md",
     promises: "reliability/promises.md",

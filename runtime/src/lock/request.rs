@@ -185,7 +185,7 @@ impl LockRequest {
     /// With a watchdog, this may be longer than the ttl. If the process then dies, the lock is free
     /// after the ttl. If the lease is lost, the lock stays only if no other holder has it already.
     /// A call that enters a lock as [`reentrant`](Self::reentrant) does not keep it. On
-    /// `zookeeper://` each call is refused with [`LockError::Config`].
+    /// `zookeeper://` each call is refused with [`LockError::Config`](crate::LockError::Config).
     pub fn at_least(mut self, at_least: Duration) -> Self {
         self.settings.at_least = Some(at_least);
         self

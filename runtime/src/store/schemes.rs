@@ -109,7 +109,7 @@ mod tests {
 
     fn refusal(url: &str) -> String {
         match Target::parse(url) {
-            Ok(target) => panic!("{} was accepted", target.to_string()),
+            Ok(target) => panic!("{} was accepted", &*target),
             Err(error) => error.to_string(),
         }
     }

@@ -34,6 +34,8 @@ const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
 /// attempts at once.
 const OVERLAP: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
 
+type Attempt<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
+
 /// The attempts to replace a store's connection. Each opens a `T`.
 pub(crate) struct Supervisor<T> {
     /// The server, for the log.
@@ -41,7 +43,7 @@ pub(crate) struct Supervisor<T> {
     limit: Duration,
     /// A new attempt does not wait for an older one that hangs. An attempt from inside an outage
     /// may hang for its whole limit after the outage.
-    connecting: FuturesUnordered<Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>>,
+    connecting: FuturesUnordered<Attempt<T>>,
     /// Time of the next attempt, if a connection is needed.
     next: Option<Instant>,
     last: Instant,
