@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 mod examples;
 #[path = "docs/house.rs"]
 mod house;
+#[path = "docs/language.rs"]
+mod language;
 #[path = "docs/promises.rs"]
 mod promises;
 #[path = "docs/rendered.rs"]
