@@ -263,8 +263,8 @@ impl LeaseCell {
         Poll::Ready(found)
     }
 
-    /// Stores this task's waker. The waker is cloned and dropped outside of the mutex: it is the
-    /// program's code, and may use this pool there.
+    /// Stores this task's waker. It is cloned and dropped outside of the mutex: that runs code of the
+    /// program, which may call into this pool.
     fn remember(&self, waker: &Waker) {
         let lock = || self.waker.lock().unwrap_or_else(PoisonError::into_inner);
         if lock().as_ref().is_some_and(|known| known.will_wake(waker)) {
@@ -344,9 +344,9 @@ impl LeaseCell {
         self.enter(Phase::Held).map(Parting::Wake)
     }
 
-    /// Ends the lease with a loss. The engine calls [`tell_over`](Self::tell_over) after this, and
-    /// after [`orphan`](Self::orphan). Before any other end the holder has [closed](Self::close)
-    /// the lease cell.
+    /// Ends the lease with a loss. The engine must then call [`tell_over`](Self::tell_over), as after
+    /// [`orphan`](Self::orphan). Before any other end the holder has [closed](Self::close) the lease
+    /// cell, which does that.
     pub(super) fn lose(&self) -> Option<Parting> {
         let waker = self.finish(Phase::Lost);
         waker.filter(|_| !seeded!(LossUnheard))

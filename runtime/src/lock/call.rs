@@ -11,15 +11,14 @@ use super::detach;
 use super::gate::OnLost;
 use super::guard::LockHandle;
 use super::leases::Locks;
+#[cfg(feature = "replay")]
+use super::replay::{Recorded, Replayable};
 use super::section::{HiddenSection, Section};
 use super::settings::{Beat, Settings};
 use crate::engine::core::ticket::Share;
 use crate::error::LockError;
 use crate::key::Key;
 use crate::pool::{LockPool, installed};
-
-#[cfg(feature = "replay")]
-mod replaying;
 
 /// Boxed, so that the body's type is not a part of the future's type. The compiler then checks the
 /// bounds of the body once, where it is boxed.
@@ -254,6 +253,57 @@ impl Call {
     {
         let (body, value) = Owned::new(body, good);
         let ended = detach::run(self.0, Box::new(body));
+        Box::pin(async move {
+            ended.await?;
+            Ok(value.take())
+        })
+    }
+}
+
+/// Calls with `replay`.
+#[cfg(feature = "replay")]
+impl Call {
+    /// `replay = "24h"`; with [`run_replaying`](Self::run_replaying) or
+    /// [`run_detached_replaying`](Self::run_detached_replaying).
+    #[must_use]
+    pub fn replay(mut self, replay: Duration) -> Self {
+        self.settings().replay = Some(replay);
+        self
+    }
+
+    /// `fingerprint = cart`
+    #[must_use]
+    pub fn fingerprint(mut self, value: &(impl serde::Serialize + ?Sized)) -> Self {
+        self.settings().fingerprint = Some(super::replay::fingerprint(value));
+        self
+    }
+
+    /// Like [`run`](Self::run), but keeps the value of `Ok`. If a value is already kept, returns
+    /// that value instead of running the body.
+    pub fn run_replaying<'a, F, Hint: 'a>(
+        &'a mut self,
+        body: Pin<&'a mut Option<F>>,
+        _: Hint,
+    ) -> impl Future<Output = Result<F::Output, LockError>>
+    where
+        F: Future<Output: Replayable<Hint>>,
+    {
+        let mut body = Recorded::new(Framed::new(body, None));
+        std::future::poll_fn(move |cx| {
+            ready!(self.0.section_mut().poll(cx, &mut body))?;
+            Poll::Ready(Ok(body.body().value()))
+        })
+    }
+
+    /// Like [`run_detached`](Self::run_detached), but keeps the value of `Ok`. If a value is
+    /// already kept, returns that value instead of running the body.
+    pub fn run_detached_replaying<F, Hint: 'static>(self, body: F, _: Hint) -> Detached<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Replayable<Hint> + Send + 'static,
+    {
+        let (body, value) = Owned::new(body, None);
+        let ended = detach::run(self.0, Box::new(Recorded::new(body)));
         Box::pin(async move {
             ended.await?;
             Ok(value.take())

@@ -67,7 +67,7 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
 #[derive(Clone)]
 pub(crate) struct Target(Arc<dyn Backend>);
 
-/// A backend does not change. The compiler cannot see that, because of the certificates in it.
+/// A panic leaves a backend whole: its state that changes is behind mutexes.
 impl UnwindSafe for Target {}
 impl RefUnwindSafe for Target {}
 

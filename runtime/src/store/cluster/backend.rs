@@ -10,25 +10,37 @@ use crate::store::background;
 use crate::store::options::Options;
 use crate::store::source::Source;
 
+impl Address {
+    /// Returns the address with the options of the pool, and these with those of the URL.
+    fn with(self, options: Options) -> Result<(Self, Options), LockError> {
+        let options = options.or_replicas(self.replicas);
+        Ok((self.with_tls(&options.tls)?, options))
+    }
+}
+
 impl Backend for Address {
     fn has_other_clients(&self) -> bool {
         true
     }
 
     fn connect(&self, options: Options) -> Connecting {
-        let options = options.or_replicas(self.replicas);
-        let address = self.clone().with_tls(&options.tls);
-        Box::pin(async move { Ok(Box::new(ClusterStore::connect(address?, &options).await?) as _) })
+        let address = self.clone();
+        Box::pin(async move {
+            let (address, options) = address.with(options)?;
+            Ok(Box::new(ClusterStore::connect(address, &options).await?) as _)
+        })
     }
 
     fn check(&self, options: Options) -> Checking {
-        let options = options.or_replicas(self.replicas);
-        let address = self.clone().with_tls(&options.tls);
-        background::check(async move { ClusterStore::check(address?, &options).await })
+        let address = self.clone();
+        background::check(async move {
+            let (address, options) = address.with(options)?;
+            ClusterStore::check(address, &options).await
+        })
     }
 
     fn source(&self, options: Options) -> Result<Box<dyn Source>, LockError> {
-        let address = self.clone().with_tls(&options.tls)?;
+        let (address, options) = self.clone().with(options)?;
         Ok(Box::new(ClusterSource::new(address, &options)))
     }
 }

@@ -43,11 +43,11 @@ impl Etcd {
 
 impl Address {
     /// Returns this address with the certificates of the pool. Refuses options of stores on Redis.
-    fn with(&self, options: &Options) -> Result<Self, LockError> {
+    fn with(self, options: &Options) -> Result<Self, LockError> {
         options.refuse_replicas(
             "`replicas` is for Redis; a lock at `etcd://` is on most members of the cluster before it counts, so leave it out",
         )?;
-        self.clone().with_tls(&options.tls)
+        self.with_tls(&options.tls)
     }
 }
 
@@ -61,17 +61,20 @@ impl Backend for Address {
     }
 
     fn connect(&self, options: Options) -> Connecting {
-        let address = self.with(&options);
-        Box::pin(async move { Ok(Box::new(Etcd::connect(address?, &options).await?) as _) })
+        let address = self.clone();
+        Box::pin(async move {
+            let address = address.with(&options)?;
+            Ok(Box::new(Etcd::connect(address, &options).await?) as _)
+        })
     }
 
     fn check(&self, options: Options) -> Checking {
-        let address = self.with(&options);
-        background::check(async move { Etcd::check(address?, &options).await })
+        let address = self.clone();
+        background::check(async move { Etcd::check(address.with(&options)?, &options).await })
     }
 
     fn source(&self, options: Options) -> Result<Box<dyn Source>, LockError> {
-        let look = EtcdLook::new(self.with(&options)?, &options);
+        let look = EtcdLook::new(self.clone().with(&options)?, &options);
         Ok(Box::new(SessionSource::new(look, &options)))
     }
 }

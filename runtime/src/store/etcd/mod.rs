@@ -10,8 +10,9 @@
 //! - [`names`] maps nodes to keys of etcd.
 //! - [`client`] has the connection in use, and replaces it. [`connection`] is one connection to one
 //!   member. [`messages`] has the messages of the server's API.
-//! - [`node_names`] reuses the names of nodes, once no late request can affect a former node.
-//! - [`gathering`] sends requests together, and [`epoch`] keeps late ones from creating a node.
+//! - [`node_names`] gives the name of a removed node to a new one, once no request for the old node
+//!   can still be carried out.
+//! - [`gathering`] sends requests together. [`epoch`] keeps a late request from creating a node.
 //! - [`look`] shows the locks to any process, and takes them away.
 //! - [`address`] parses the URL, [`failure`] has the meaning of the server's errors, and [`check`]
 //!   checks a cluster for problems. [`backend`] connects a store.

@@ -75,7 +75,7 @@ impl<T> Supervisor<T> {
         self.next
     }
 
-    /// True if requests were refused or not answered for lack of a connection.
+    /// True if a connection has ended or gone silent, and no new one was adopted.
     pub(crate) fn is_out(&self) -> bool {
         self.out
     }
@@ -155,16 +155,17 @@ impl<T> Supervisor<T> {
         let was_out = mem::take(&mut self.out);
         if was_out {
             let server = self.server.clone();
-            reporter::log(move || tracing::info!(server, "connected again"));
+            reporter::log(move || tracing::info!(%server, "connected again"));
         }
         was_out
     }
 
-    /// Records that an attempt has failed. Requests are refused with `reason` from now on.
+    /// Records that an attempt has failed. While there is no connection, requests are refused with
+    /// `reason`.
     pub(crate) fn failed(&mut self, reason: Failure) {
         if self.attempts == 1 {
             let (server, error) = (self.server.clone(), reason.error.clone());
-            reporter::log(move || tracing::warn!(server, %error, "cannot connect; trying again"));
+            reporter::log(move || tracing::warn!(%server, %error, "cannot connect; trying again"));
         }
         self.reason = reason;
     }

@@ -12,31 +12,32 @@ use crate::store::source::Source;
 
 impl Address {
     /// Returns this address with the certificates of the pool. Refuses options of stores on Redis.
-    fn with(&self, options: &Options) -> Result<Self, LockError> {
+    fn with(self, options: &Options) -> Result<Self, LockError> {
         options.refuse_replicas(
             "`replicas` is for Redis; for `postgres://` set `synchronous_standby_names` on the server, and every lock waits for its standbys",
         )?;
-        self.clone().with_tls(&options.tls)
+        self.with_tls(&options.tls)
     }
 }
 
 impl Backend for Address {
     fn connect(&self, options: Options) -> Connecting {
-        let address = self.with(&options);
-        Box::pin(
-            async move { Ok(Box::new(PostgresStore::connect(address?, &options).await?) as _) },
-        )
+        let address = self.clone();
+        Box::pin(async move {
+            let address = address.with(&options)?;
+            Ok(Box::new(PostgresStore::connect(address, &options).await?) as _)
+        })
     }
 
     fn check(&self, options: Options) -> Checking {
-        let address = self.with(&options);
-        background::check(async move { PostgresStore::check(address?, &options).await })
+        let address = self.clone();
+        background::check(
+            async move { PostgresStore::check(address.with(&options)?, &options).await },
+        )
     }
 
     fn source(&self, options: Options) -> Result<Box<dyn Source>, LockError> {
-        Ok(Box::new(PostgresSource::new(
-            self.with(&options)?,
-            &options,
-        )))
+        let address = self.clone().with(&options)?;
+        Ok(Box::new(PostgresSource::new(address, &options)))
     }
 }

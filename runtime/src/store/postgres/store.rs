@@ -64,7 +64,7 @@ pub(crate) struct PostgresStore {
     /// The separate connection for turns, if there is one.
     listener: Option<Listener>,
     sweep_at: Instant,
-    /// Fires at the next of these times, or when the connection must be checked for silence.
+    /// Fires when the connection must be swept, replaced, or checked for silence.
     timer: Pin<Box<Sleep>>,
     /// Elapses once the runtime has looked at its sockets after its deadline.
     looked: Pin<Box<Sleep>>,

@@ -27,8 +27,10 @@ impl Redis {
         Ok(Self { master, replicas })
     }
 
-    fn with(&self, options: &Options) -> Result<MasterAddress, LockError> {
-        self.master.clone().with_tls(&options.tls)
+    /// Returns the master's address with the options of the pool, and these with those of the URL.
+    fn with(self, options: Options) -> Result<(MasterAddress, Options), LockError> {
+        let master = self.master.with_tls(&options.tls)?;
+        Ok((master, options.or_replicas(self.replicas)))
     }
 }
 
@@ -38,19 +40,24 @@ impl Backend for Redis {
     }
 
     fn connect(&self, options: Options) -> Connecting {
-        let options = options.or_replicas(self.replicas);
-        let master = self.with(&options);
-        Box::pin(async move { Ok(Box::new(RedisStore::connect(master?, &options).await?) as _) })
+        let redis = self.clone();
+        Box::pin(async move {
+            let (master, options) = redis.with(options)?;
+            Ok(Box::new(RedisStore::connect(master, &options).await?) as _)
+        })
     }
 
     fn check(&self, options: Options) -> Checking {
-        let options = options.or_replicas(self.replicas);
-        let master = self.with(&options);
-        background::check(async move { RedisStore::check(master?, &options).await })
+        let redis = self.clone();
+        background::check(async move {
+            let (master, options) = redis.with(options)?;
+            RedisStore::check(master, &options).await
+        })
     }
 
     fn source(&self, options: Options) -> Result<Box<dyn Source>, LockError> {
-        Ok(Box::new(RedisSource::new(self.with(&options)?, &options)))
+        let (master, options) = self.clone().with(options)?;
+        Ok(Box::new(RedisSource::new(master, &options)))
     }
 }
 

@@ -293,7 +293,7 @@ impl<S: Service> Shared<S> {
 fn acquired(fence: Fence, others: bool) -> Reply {
     Reply::Acquired {
         fence: Some(fence),
-        // The next numbers may belong to other keys.
+        // The server numbers all keys together, so the next numbers may go to other keys.
         reserved_fences: 0,
         wanted: Some(others),
     }

@@ -89,7 +89,7 @@ impl Timeout {
     }
 }
 
-/// A server with sessions. `patience` limits the time for an answer.
+/// A server with sessions. The `patience` of its methods limits the time for an answer.
 pub(crate) trait Service: Send + Sync + 'static {
     /// A session, as the server knows it.
     type Session: Send + Sync + 'static;

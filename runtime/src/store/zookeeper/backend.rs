@@ -42,12 +42,12 @@ impl ZooKeeper {
 
 impl Address {
     /// Returns this address. Refuses options of other stores.
-    fn with(&self, options: &Options) -> Result<Self, LockError> {
+    fn with(self, options: &Options) -> Result<Self, LockError> {
         options.tls.refuse()?;
         options.refuse_replicas(
             "`replicas` is for Redis; a lock at `zookeeper://` is on most servers of the ensemble before it counts, so leave it out",
         )?;
-        Ok(self.clone())
+        Ok(self)
     }
 }
 
@@ -68,17 +68,20 @@ impl Backend for Address {
     }
 
     fn connect(&self, options: Options) -> Connecting {
-        let address = self.with(&options);
-        Box::pin(async move { Ok(Box::new(ZooKeeper::connect(address?, &options).await?) as _) })
+        let address = self.clone();
+        Box::pin(async move {
+            let address = address.with(&options)?;
+            Ok(Box::new(ZooKeeper::connect(address, &options).await?) as _)
+        })
     }
 
     fn check(&self, options: Options) -> Checking {
-        let address = self.with(&options);
-        background::check(async move { ZooKeeper::check(address?, &options).await })
+        let address = self.clone();
+        background::check(async move { ZooKeeper::check(address.with(&options)?, &options).await })
     }
 
     fn source(&self, options: Options) -> Result<Box<dyn Source>, LockError> {
-        let look = ZooKeeperLook::new(self.with(&options)?, &options);
+        let look = ZooKeeperLook::new(self.clone().with(&options)?, &options);
         Ok(Box::new(SessionSource::new(look, &options)))
     }
 }

@@ -1,5 +1,5 @@
-//! Scenes of requirement 38: leases beside neighbours with few rights, servers that grant less, and
-//! more of everything than a protocol carries at once.
+//! Scenes of requirement 38: leases last beside a user with few rights, at a server that allows less
+//! after a reconnect, and with more waiting calls than one packet carries.
 //!
 //! | file | noun |
 //! |---|---|

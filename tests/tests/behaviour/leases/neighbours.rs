@@ -12,8 +12,8 @@ use leasehold_tests::wait;
 const TTL: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(30);
 
-/// The locks taken away. A batch may consist of any consecutive part of the twenty. In none of
-/// these parts are the three symmetric, so answers in reverse order reach other locks.
+/// The locks taken away. They are symmetric in no consecutive part of the twenty, so a batch with all
+/// three gives answers in reverse order to other locks.
 const STOLEN: [usize; 3] = [2, 7, 8];
 
 /// Fails if taking locks away from a pool costs it other locks.
@@ -25,11 +25,10 @@ async fn a_lost_lock_costs_no_other(store: &Store) {
         request.watchdog().acquire()
     });
     let held = try_join_all(taking).await.expect("they are free");
-    let operator = store.pool().await;
     for number in STOLEN.map(|number| number.to_string()) {
         if store.url.starts_with("memory://") {
             // No other client can write to memory.
-            operator.force_release(&number).await.expect("it answers");
+            pool.force_release(&number).await.expect("it answers");
         } else {
             store.probe.steal(&number, LONG);
         }

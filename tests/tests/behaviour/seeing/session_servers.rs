@@ -162,8 +162,8 @@ async fn taken_away_twice_at_once(store: &Store) {
     next.release().await.expect("it is still held");
 }
 
-/// Fails if a holder is not notified because its process must give back another lock, or if its
-/// lock is taken away without notice.
+/// Two locks of one process are taken away, and the body of the first does not end. Fails if that
+/// delays the notice to the second holder, or if the second lock is free before its body has ended.
 async fn two_locks_of_one_process(store: &Store) {
     let (pool, one, two) = (store.pool().await, store.pool().await, store.pool().await);
     let stuck = pool.lock("stuck").ttl(TTL).acquire().await.expect("free");

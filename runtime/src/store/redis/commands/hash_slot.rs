@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 /// The number of slots in a cluster.
 pub(crate) const SLOTS: u16 = 16_384;
 
-/// A number for each slot. As a hash tag, its hexadecimal digits are in the slot.
+/// For each slot, the smallest number whose hexadecimal digits, as a hash tag, put a key there.
 static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     let mut tags = vec![None; usize::from(SLOTS)];
     let mut missing = tags.len();

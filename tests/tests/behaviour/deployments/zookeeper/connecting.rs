@@ -38,6 +38,11 @@ async fn what_it_cannot_do_is_refused() {
     is_not_possible::<Zookeeper>(kept.map(drop));
     let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
     is_not_possible::<Zookeeper>(guard.release_after(TTL).await);
+    let next = pool.lock("k").ttl(TTL).acquire().await;
+    next.expect("released at once")
+        .release()
+        .await
+        .expect("held");
     let kit = Kit::on(&url).await.expect("it connects");
     let kept = kit.pool().lock("k").ttl(TTL).at_least(TTL / 2);
     is_not_possible::<Zookeeper>(kept.acquire().await.map(drop));
@@ -60,8 +65,8 @@ async fn a_ttl_beyond_all_sessions_is_refused() {
     longest.release().await.expect("held");
 }
 
-/// Fails if a call for another recipe's directory does not report this, or leaves its znode there
-/// while it waits. The users of that recipe would wait for that znode.
+/// Fails if a call succeeds in the directory of another recipe, or if its znode stays there while it
+/// waits, because the users of that recipe would wait behind it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_of_another_recipe_is_refused() {
     const WAIT: Duration = Duration::from_secs(3);
