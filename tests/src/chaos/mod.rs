@@ -3,12 +3,10 @@
 //! | file | noun |
 //! |---|---|
 //! | [`job`], [`worker`], `errand`, `calls`, `answers`, `body` | a worker |
-//! | `ledger`, `shop`, `sale`, `orders`, `bank` | what locks protect |
 //! | [`crew`] | the parent's side: workers to stop and kill, one history |
 //! | `ledger`, `shop`, `sale`, `orders`, `bank` | the resources that locks protect |
 //! | `faults`, `storm`, `storm_postgres`, `fail_overs`, `members`, `mortals` | faults from a seed |
 //! | [`store`], `site` | the store of the locks; the single server of a requirement |
-//! | `tally` | what has happened so far in a run |
 //! | `ending` | the checks at the end of a run |
 //! | `tally` | the progress of a run |
 //! | `neighbours` | leases beside others |
