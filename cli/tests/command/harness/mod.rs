@@ -5,7 +5,9 @@ pub(crate) mod journal;
 pub(crate) mod parent;
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::Read as _;
+use std::path::Path;
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
@@ -13,14 +15,14 @@ use leasehold_tests::process::Leashed;
 use leasehold_tests::wait;
 use serde_json::Value;
 
-/// Longer than any step takes on a busy machine.
+/// A time limit that no step reaches, even on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// Returns the command with the lock store `url`, and without the variables of this process that it
-/// would read.
+/// Returns the command with the lock store `url`. Removes the variables that the command would read
+/// from the environment of this process.
 pub(crate) fn leasehold(url: &str) -> Command {
     let mut command = bare();
-    // A busy machine may need more than the default.
+    // A busy machine may need more time than the default allows.
     command
         .env("LEASEHOLD_URL", url)
         .args(["--io-timeout", "10s"]);
@@ -88,14 +90,23 @@ pub(crate) fn ended(command: &mut Command) -> Ended {
     Ended::new(&command.output().expect("the command starts"))
 }
 
-/// A running command. It is killed when this is dropped.
+/// A running command. Dropping this kills the command.
 pub(crate) struct Running(Leashed);
 
 impl Running {
     /// Starts a command, and keeps its output until its end.
     pub(crate) fn start(command: &mut Command) -> Self {
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = child.spawn().expect("the command starts");
+        Self::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
+    }
+
+    /// Starts a command that writes its errors to a file, for a test that reads them before its end.
+    pub(crate) fn with_errors_in(file: &Path, command: &mut Command) -> Self {
+        let errors = File::create(file).expect("the folder is writable");
+        Self::spawn(command.stdout(Stdio::null()).stderr(errors))
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        let child = command.spawn().expect("the command starts");
         Self(Leashed::new(child, None))
     }
 
@@ -111,12 +122,12 @@ impl Running {
         self.0.resume();
     }
 
-    /// Kills it (SIGKILL), but not the processes it has started.
+    /// Kills the command (SIGKILL), but not the processes that the command has started.
     pub(crate) fn kill(&mut self) {
         self.0.kill();
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the command.
     pub(crate) fn signal(&self, signal: &str) {
         family::signal(self.id(), signal);
     }
@@ -125,7 +136,7 @@ impl Running {
         self.0.exited()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the command.
     pub(crate) fn wait(mut self) -> Ended {
         let mut status = None;
         wait::until("the command ends", LONG, || {
@@ -137,8 +148,8 @@ impl Running {
             out: String::new(),
             err: String::new(),
         };
-        // Processes left behind by the command may keep the pipes open. So this reads everything
-        // only if no other process has them.
+        // Processes left behind by the command may keep the pipes open. So this reads to the end
+        // only if no other process has the pipes open.
         let child = self.0.child();
         if let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) {
             out.read_to_string(&mut ended.out).expect("text");

@@ -1,14 +1,16 @@
 //! Processes that a command leaves behind when it ends.
 
-use leasehold_tests::room;
+use std::fs::read_to_string;
+
 use leasehold_tests::server::Server;
+use leasehold_tests::{room, wait};
 
 use crate::harness::family::{is_alive, signal};
 use crate::harness::journal::Journal;
-use crate::harness::{Running, ended, quoted, run};
+use crate::harness::{LONG, Running, ended, quoted, run};
 
 /// Fails if the lock is free while a process left by the command still runs, such as a background
-/// job of its shell. Runs with job control and without.
+/// job of its shell. Runs with and without the shell's job control.
 #[test]
 fn the_lock_is_held_until_the_last_one_ends() {
     let _room = room::enter();
@@ -18,16 +20,22 @@ fn the_lock_is_held_until_the_last_one_ends() {
         let background = format!("{}; {}", journal.until("end"), journal.note("background"));
         let script = format!("{shell}({background}) & {}; exit 3", journal.note("ran"));
         let script = format!("exec bash -c {}", quoted(script.replace('\'', "")));
-        let mut holder = Running::start(&mut run(&server.url(), "job", &[], &script));
+        let (errors, command) = (
+            journal.file("errors"),
+            &mut run(&server.url(), "job", &[], &script),
+        );
+        let mut holder = Running::with_errors_in(&errors, command);
         journal.wait_for("ran");
+        wait::until("the command has ended", LONG, || {
+            let errors = read_to_string(&errors).expect("the file is there");
+            errors.contains("the lock is held until then")
+        });
         let second = ended(&mut run(&server.url(), "job", &[], "true"));
         assert_eq!(second.code, Some(75), "{shell}: {second:?}");
         assert!(holder.exited().is_none());
         journal.open("end");
         let ended = holder.wait();
         assert_eq!(ended.code, Some(3), "{shell}: {ended:?}");
-        let told = "the lock is held until then";
-        assert!(ended.err.contains(told), "{shell}: {ended:?}");
         assert!(journal.lines().contains(&"background".to_owned()));
     }
 }
