@@ -26,13 +26,14 @@ async fn create_order(id: u64, items: &[&str]) -> Result<String, OrderError> {
 }
 
 /// 2. A `Result` with a fixed error type: `on_error` creates the value to return. Clients may see
-///    the `public_message`. The error's own text names the key, and is only for the log.
+/// the `public_message`. The text of the error itself names the key, so it is only for the log.
 #[distributed_lock(key = "order:<id>", ttl = "10s", on_error = |error| Err(error.public_message()))]
 async fn cancel_order(id: u64) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// 3. No `Result` at all: `on_error` again. The constructor of a variant is a function too.
+/// 3. No `Result` at all: `on_error` creates the value here, too. The constructor of a variant is a
+/// function.
 #[derive(Debug)]
 enum Reminder {
     Sent,

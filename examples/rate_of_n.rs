@@ -12,7 +12,7 @@ use std::time::Duration;
 use leasehold::{LockError, distributed_lock};
 use tokio::task::JoinSet;
 
-/// A service that refuses a fourth request while three are running.
+/// A service that refuses a fourth request while three requests are running.
 #[derive(Default)]
 struct Partner {
     running: AtomicUsize,

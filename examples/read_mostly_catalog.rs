@@ -22,7 +22,7 @@ const WRITERS: u64 = 3;
 struct Catalog {
     net: AtomicU64,
     gross: AtomicU64,
-    /// Number of readers inside, and in `most` the maximum so far.
+    /// Current number of readers inside the lock. `most` is the maximum so far.
     inside: AtomicUsize,
     most: AtomicUsize,
 }

@@ -82,7 +82,8 @@ const fn bound(
 }
 
 impl Bound {
-    /// Returns the measured ratios of the bound's rows and setups with their names, the best first.
+    /// Returns the measured ratios of the rows and setups to which the bound applies, each with its
+    /// name, the best first.
     fn reached<'a>(&self, measures: &'a [Measure]) -> Vec<(f64, &'a str)> {
         let rows: Vec<String> = self.rows.iter().map(ToString::to_string).collect();
         let entries = entry::chosen(&rows, Pace::Full).unwrap_or_default();
@@ -141,7 +142,7 @@ mod tests {
         Measure::new(row, contestant, metric, &[value], "2026-01-31")
     }
 
-    /// Fails if a bound is judged by anything but the worst of its rows and setups.
+    /// Fails if a bound is judged by any value but that of the worst row and setup.
     #[test]
     fn a_bound_is_met_when_every_setup_keeps_it() {
         let ours = |row: &str, ratio: f64| Measure {

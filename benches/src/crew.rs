@@ -14,9 +14,11 @@ use crate::record::{self, Record};
 use crate::row::Clients;
 use crate::setup::Runtime;
 
-/// Time from the harness's `go` to the start, so that all processes have read it.
+/// Time from the harness's message `go` to the start, so that all processes have read the message
+/// by then.
 const LEAD: Duration = Duration::from_millis(50);
-/// Long enough for an open loop, whose tasks do not start all at once.
+/// Warm-up of an open loop. It is longer, because the tasks of an open loop do not all start at
+/// once.
 const OPEN_WARMUP: Duration = Duration::from_millis(200);
 
 /// Settings of a measurement.
@@ -88,8 +90,8 @@ pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result
     })
 }
 
-/// Returns the time before the window. Clients that keep leases have taken them before they are
-/// ready, and look at them for the first time in this period.
+/// Returns the length of the warm-up, which precedes the window. Clients that keep leases take
+/// these before they are ready, and look at them for the first time in the warm-up.
 fn warmup(shape: &Clients, setting: &Setting) -> Duration {
     if shape.keeps() {
         setting.ttl / 50
@@ -160,7 +162,8 @@ fn peer(peers: &Path, folder: &str) -> Result<PathBuf, String> {
     std::path::absolute(&program).map_err(|error| format!("{}: {error}", program.display()))
 }
 
-/// Sleeps until the end of the window. Returns the CPU time of clients and servers in it.
+/// Sleeps until the end of the window. Returns the CPU time that clients and servers used in the
+/// window.
 fn cpu_between(
     clients: &[Client],
     servers: &[u32],

@@ -1,9 +1,9 @@
 //! A network with a delay: a process that forwards each byte, in both directions, a fixed time
 //! after its arrival.
 //!
-//! One thread does everything: a thread for each direction would take more of the processors that
-//! client and server need. The tests' proxy is not suitable: it sleeps on tokio's timer, which only
-//! counts whole milliseconds.
+//! One thread does everything, because a thread for each direction would take more of the
+//! processors that client and server need. The proxy of the tests is not suitable: it sleeps on
+//! tokio's timer, which counts in whole milliseconds.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -33,7 +33,7 @@ pub(crate) fn main(target: SocketAddr, delay: Duration) -> Result<(), Fault> {
         while let Some((client, _)) = unless_blocked(listener.accept())? {
             pipes.extend(connect(client, target, clock::nanos(delay))?);
         }
-        // A connection that has ended in one direction ends both of its pipes.
+        // When one direction of a connection ends, both of its pipes end.
         pipes.retain_mut(|pipe| pipe.step(&mut buffer).is_ok());
     }
 }
@@ -52,7 +52,7 @@ fn connect(client: TcpStream, target: SocketAddr, delay: u64) -> io::Result<[Pip
     ])
 }
 
-/// Sleeps until bytes have arrived, can be sent on, or are due.
+/// Sleeps until bytes have arrived, the blocked receiver accepts bytes, or bytes are due.
 fn wait(listener: &TcpListener, pipes: &[Pipe]) -> io::Result<()> {
     let mut fds = vec![PollFd::new(listener, PollFlags::IN)];
     for pipe in pipes {
@@ -96,8 +96,8 @@ impl Pipe {
         self.parcels.front().map(|(due, _)| *due)
     }
 
-    /// Reads the arrived bytes, and sends the due bytes. Returns an error if the connection has
-    /// ended.
+    /// Reads the bytes that have arrived, and sends those that are due. Returns an error if the
+    /// connection has ended.
     fn step(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         let taken = self.take(buffer);
         let sent = self.send();
@@ -138,7 +138,7 @@ impl Pipe {
     }
 }
 
-/// Returns `None` if the call would have to wait.
+/// Returns `None` instead of the error that reports that the call would block.
 fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),

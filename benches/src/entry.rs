@@ -8,7 +8,7 @@ use crate::row::{Row, Task};
 use crate::rows::{AGAINST, ROWS, SERVICE_ROWS};
 use crate::setup::Setup;
 
-/// A row in one of its setups. Each has separate results.
+/// A row in one of its setups. Each setup of a row has separate results.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) row: &'static Row,
@@ -18,7 +18,7 @@ pub(crate) struct Entry {
 /// The separator between the row's name and the words of its setup.
 const PARTING: char = ':';
 impl Entry {
-    /// Returns its name in the results.
+    /// Returns the name of the entry in the results.
     pub(crate) fn name(&self) -> String {
         let mut name = self.row.name.to_owned();
         for word in self.setup.iter().flat_map(|setup| setup.words()) {
@@ -36,8 +36,8 @@ impl Entry {
         self.row.title.to_owned() + &words.unwrap_or_default()
     }
 
-    /// True if `name` selects this entry: by the row, or the row's group (the text before its first
-    /// underscore), and then any words of the setup.
+    /// True if `name` selects this entry. `name` begins with the row or the row's group, which is
+    /// the text before the first underscore. Then it may contain words of the setup.
     fn is_meant_by(&self, name: &str) -> bool {
         let mut parts = name.split(PARTING);
         let row = parts.next().unwrap_or_default();
@@ -64,8 +64,8 @@ pub(crate) fn all() -> impl Iterator<Item = Entry> {
     rows.flat_map(Row::entries)
 }
 
-/// Returns the entries selected by the names, or else those of the pace. An unknown name is an
-/// error that lists the known ones.
+/// Returns the entries that the names select. Without names, returns those that belong to the pace.
+/// The error for an unknown name lists the known names.
 pub(crate) fn chosen(names: &[String], pace: Pace) -> Result<Vec<Entry>, String> {
     if names.is_empty() {
         let against = |entry: &Entry| AGAINST.iter().any(|row| row.name == entry.row.name);
@@ -96,8 +96,8 @@ fn unknown(name: &str) -> String {
     )
 }
 
-/// Returns the contestants of a row: the requested ones, or all. Controls take part only if
-/// requested, the earlier build whenever there is one.
+/// Returns the contestants of a row: those named by `wanted`, or all if it is empty. Controls take
+/// part only if named. The earlier build takes part whenever there is one.
 pub(crate) fn contestants(row: &Row, wanted: &[Contestant], pace: Pace) -> Vec<Contestant> {
     let before = pace == Pace::Against && matches!(row.task, Task::Clients(_));
     let fits = |who: &&Contestant| match who {

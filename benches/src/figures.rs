@@ -35,7 +35,7 @@ pub(crate) const METRICS: &[&str] = &[
     "lost_leases",
 ];
 
-/// Counts of broken promises. They must be zero, and have no column in a table.
+/// Counts of broken promises. Each count must be zero, so it has no column in a table.
 pub(crate) const FAULTS: &[(&str, &str)] = &[
     ("overlaps", "overlapped"),
     ("lost_waiters", "lost waiters"),
@@ -70,7 +70,7 @@ pub(crate) fn of(shape: &Clients, mut outcome: Outcome) -> Figures {
     figures
 }
 
-/// Adds the figures of whole pairs, from the request to the confirmed release.
+/// Adds the figures of whole pairs: the time from the request to the confirmed release.
 fn distinct(outcome: &Outcome, figures: &mut Figures) {
     let inside = in_window(outcome);
     let pairs = inside.iter().map(|record| record.released - record.asked);
@@ -79,8 +79,8 @@ fn distinct(outcome: &Outcome, figures: &mut Figures) {
     cost(outcome, figures);
 }
 
-/// Adds the figures of whole pairs, from their due time. The client counts its cost per pair
-/// itself.
+/// Adds the figures of whole pairs, counted from the time when each was due. The client itself has
+/// measured the CPU time of a pair.
 fn open(outcome: &Outcome, figures: &mut Figures) {
     let Some(told) = outcome.reports.iter().find_map(|report| report.open_loop) else {
         return;
@@ -153,7 +153,8 @@ fn weigh(outcome: &Outcome, figures: &mut Figures) {
     figures.extend(bytes.map(|bytes| ("bytes", bytes)));
 }
 
-/// Returns the sections that began in the window, and those requested in it that began later.
+/// Returns the sections that began in the window. Also returns the sections that were requested in
+/// the window and began later.
 fn in_window(outcome: &Outcome) -> Vec<Record> {
     let all = outcome.records.iter().flatten().copied();
     all.filter(|record| record.entered >= outcome.from)
@@ -172,8 +173,8 @@ fn seconds(outcome: &Outcome) -> f64 {
     number(outcome.to - outcome.from) / 1e9
 }
 
-/// Returns the number of sections of the luckiest task, divided by that of the unluckiest. A task
-/// without a section counts as one.
+/// Returns the number of sections of the task that ran most of them, divided by that of the task
+/// that ran the fewest. A task without a section counts as one section.
 fn share_ratio(shape: &Clients, outcome: &Outcome) -> f64 {
     let mut shares = Vec::new();
     for process in &outcome.records {
@@ -200,7 +201,8 @@ fn quantiles(mut spans: Vec<u64>, figures: &mut Figures) {
     }
 }
 
-/// Returns the value that the share `q` of `sorted` does not exceed. `sorted` must not be empty.
+/// Returns the smallest value of `sorted` that at least the share `q` of the values do not exceed.
+/// `sorted` must not be empty.
 pub(crate) fn quantile(sorted: &[u64], q: f64) -> u64 {
     #[allow(
         clippy::cast_possible_truncation,

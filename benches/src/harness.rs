@@ -1,5 +1,5 @@
-//! Runs rows. All contestants of a row take part in one run, in a new order each round, on a
-//! separate server.
+//! Runs rows. Each row has its own servers. All contestants of a row take part in the same run, in
+//! a new order each round.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +21,7 @@ use crate::sheet::Sheet;
 use crate::stage::Stage;
 use crate::{figures, overhead, pair, table};
 
-/// An annotated function of a build with metrics, but without an installed recorder.
+/// Name of this project's figures in a build with metrics, but without an installed recorder.
 const WITH_METRICS: &str = "leasehold_with_metrics";
 
 /// The ttl of the rows that take and release locks: longer than any section or wait for the CPU.
@@ -29,7 +29,7 @@ const TTL: Duration = Duration::from_secs(10);
 /// Long, so that no lease expires while memory is measured.
 const LONG_TTL: Duration = Duration::from_mins(5);
 
-/// Runs rows with the same arguments, folder and date.
+/// Runs rows. All of them have the same arguments, folder and date.
 pub(crate) struct Harness<'a> {
     arguments: &'a RunArguments,
     folder: Folder,
@@ -113,7 +113,7 @@ impl<'a> Harness<'a> {
         }
     }
 
-    /// Runs one round, because the counts hardly vary.
+    /// Only one round, because the counts hardly vary.
     fn pair(&self, entry: &Entry) -> Result<Sheet, Fault> {
         let mut sheet = Sheet::default();
         let stage = Stage::start(&pair::SHAPE, entry.setup, TTL)?;
@@ -146,7 +146,7 @@ impl<'a> Harness<'a> {
         Ok(sheet)
     }
 
-    /// Returns the figures that another build measures of itself.
+    /// Returns the figures of another build, which that build measures itself.
     fn overhead_of(&self, program: &Path) -> Result<Figures, Fault> {
         let file = self.folder.0.join("overhead");
         let window = self.arguments.window(WINDOW_MS).as_millis().to_string();
@@ -178,8 +178,8 @@ impl<'a> Harness<'a> {
     }
 }
 
-/// Measures one contestant once. If it cannot run, a remark is added. If it is leasehold, the run
-/// fails.
+/// Measures one contestant once. If the contestant cannot run, adds a remark. If leasehold cannot
+/// run, the whole run fails later.
 fn measure(who: Contestant, shape: &Clients, setting: &Setting, round: u32, sheet: &mut Sheet) {
     let name = who.to_string();
     match crew::run(who, shape, setting) {
@@ -196,8 +196,8 @@ fn measure(who: Contestant, shape: &Clients, setting: &Setting, round: u32, shee
     }
 }
 
-/// Returns the reasons for a failed run: leasehold let two tasks in, lost a waiter, or did not run.
-/// Times are not judged.
+/// Returns the reasons why the run fails: leasehold let two tasks in at once, never served a
+/// waiter, or did not run. Slow times are no reason.
 pub(crate) fn broken(
     entries: &[Entry],
     wanted: &[Contestant],

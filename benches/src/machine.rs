@@ -1,4 +1,4 @@
-//! The kind of machine, without anything that identifies it.
+//! A description of the machine, without anything that identifies it.
 
 use std::process::Command;
 
@@ -26,7 +26,7 @@ pub(crate) fn describe() -> String {
     parts.join(", ")
 }
 
-/// Returns the value of the first line `name: value` or `name=value` of a file.
+/// Returns the value of the first line of a file that is `name: value` or `name=value`.
 fn line(path: &str, name: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;

@@ -89,7 +89,8 @@ fn run(arguments: &RunArguments) -> Result<(), Fault> {
     let mut measures = Vec::new();
     for entry in &rows {
         measures.extend(harness.run(entry)?);
-        // After each row, so that an interrupted run keeps its completed rows.
+        // Written after each row, so that an interrupted run keeps the results of the completed
+        // rows.
         if let Some(path) = &arguments.json {
             measure::write(path, &measures)?;
         }

@@ -1,4 +1,4 @@
-//! Stands in for the other engines in a build with an earlier commit without them.
+//! Stands in for the module `engines` in a build of an earlier commit that has no other engines.
 
 use crate::contestants::Fault;
 use crate::row::Engine;
@@ -11,8 +11,8 @@ impl Other {
         match *self {}
     }
 
-    /// Returns `None` for Redis. Otherwise returns an error with the reason why the row does not
-    /// run.
+    /// Returns `None` for Redis. For another engine, returns an error, which is the reason why the
+    /// row does not run.
     pub(crate) fn start(engine: Engine) -> Result<Option<(Self, String)>, Fault> {
         match engine {
             Engine::Redis => Ok(None),

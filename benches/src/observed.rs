@@ -2,8 +2,8 @@
 
 use crate::contestants::Fault;
 
-/// Sends metrics to an exporter for Prometheus, which is read every second. Writes a line for each
-/// ended span.
+/// Installs both. The metrics go to an exporter for Prometheus, which is read every second. The
+/// subscriber writes a line for each ended span.
 #[cfg(feature = "observed")]
 pub(crate) fn install() -> Result<(), Fault> {
     use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};

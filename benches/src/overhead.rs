@@ -1,7 +1,8 @@
 //! The cost of the attribute without a server.
 //!
-//! It measures a call of an annotated function on `memory://` and on a store that does nothing. For
-//! comparison, it calls the body alone. It also measures one poll through the gate of a held lock.
+//! Measures a call of an annotated function on `memory://` and on a store that does nothing. For
+//! comparison, measures a call of the body alone. Also measures one poll of a body inside a held
+//! lock.
 
 use std::future::poll_fn;
 use std::hint::black_box;
@@ -17,7 +18,7 @@ use crate::figures::{Figures, quantile};
 
 /// Number of calls between two readings of the clock.
 const BATCH: u32 = 100;
-/// A body of nanoseconds needs more calls.
+/// Number of polls between two readings. It is larger, because a poll takes only nanoseconds.
 const POLLS: u32 = 10_000;
 
 /// Returns the figures of one round, with the name of each measurement.
@@ -79,7 +80,8 @@ async fn gate(pool: &LockPool, window: Duration) -> Result<Figures, Fault> {
             Poll::<()>::Pending
         });
         let mut request = pin!(pool.lock("gate").ttl(Duration::from_hours(1)).run(body));
-        // The engine has granted the lock after this, so every later poll reaches the body.
+        // When this has returned, the engine has granted the lock. So every later poll reaches the
+        // body.
         let granted = tokio::time::timeout(Duration::from_secs(1), &mut request).await;
         debug_assert!(granted.is_err());
         poll_again(request, window / 2)
@@ -108,7 +110,7 @@ fn poll_again(body: impl Future, window: Duration) -> Figures {
     batches.figures()
 }
 
-/// Times batches of calls, because a single call is too short.
+/// Measures the time of batches of calls, because a single call is too short to measure.
 struct Batches {
     size: u32,
     end: u64,

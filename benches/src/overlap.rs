@@ -1,4 +1,4 @@
-//! Detects if two sections of one lock ran at the same time.
+//! Detects sections of one lock that ran at the same time.
 
 use crate::record::Record;
 
@@ -32,7 +32,8 @@ mod tests {
 
     #[test]
     fn one_after_the_other_is_no_overlap() {
-        // The second section begins in the nanosecond in which the first one ends.
+        // The second section begins in the same nanosecond in which the first one ends. That is no
+        // overlap.
         assert_eq!(count(&mut sections(&[(30, 40), (10, 20), (20, 30)])), 0);
     }
 

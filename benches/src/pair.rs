@@ -1,8 +1,8 @@
-//! The cost of a pair in instructions and allocations of the client. A busy machine does not change
-//! these figures.
+//! The cost of a pair (the acquire and the release of a lock), counted as instructions and
+//! allocations of the client. A busy machine does not change these figures.
 //!
-//! A client runs under valgrind twice, with few pairs and with many. The difference of the two
-//! counts is the cost of the additional pairs, without the start of the process.
+//! A client runs under valgrind twice: with few pairs and with many pairs. The difference of the
+//! two counts is the cost of the additional pairs, without the cost of the start of the process.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,8 @@ use crate::plan::Work;
 use crate::process::Client;
 use crate::row::{Clients, Engine};
 
-/// After these few pairs, everything that the client creates once is there.
+/// Number of pairs in the first run. It suffices for the client to create everything that it
+/// creates only once.
 const FEW: u32 = 500;
 const MANY: u32 = 1_500;
 

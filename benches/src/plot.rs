@@ -1,4 +1,4 @@
-//! The plot of the rows that readers ask about, with a bar for each contestant.
+//! The plot of the most interesting rows, with a bar for each contestant.
 
 use plotters::coord::Shift;
 use plotters::prelude::{DrawingArea, IntoDrawingArea as _, RGBColor, Rectangle, SVGBackend, Text};

@@ -21,9 +21,9 @@ pub(crate) struct Client {
     errors: Receiver<String>,
 }
 
-/// Returns the CPU time of the threads that now run in a process, to the nanosecond. Falls back to
-/// [`cpu`] if the system does not report it. It suits processes that start and end no threads
-/// meanwhile.
+/// Returns the CPU time of the threads that now run in a process, to the nanosecond. Uses [`cpu`]
+/// instead if the system does not report that. Suits processes that start and end no threads during
+/// the measurement.
 pub(crate) fn cpu_of_threads(process: u32) -> Option<Duration> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
     let used = |thread: std::io::Result<std::fs::DirEntry>| {
@@ -37,9 +37,9 @@ pub(crate) fn cpu_of_threads(process: u32) -> Option<Duration> {
         .or_else(|| cpu(process))
 }
 
-/// Returns the CPU time of a server. It is the time of the threads that now run in its process and
-/// in its child processes, and of the ended child processes. PostgreSQL starts a process for each
-/// connection.
+/// Returns the CPU time of a server. This is the sum over the running threads of its process and of
+/// its child processes, and over the child processes that have ended. PostgreSQL starts a process
+/// for each connection.
 pub(crate) fn cpu_of_server(process: u32) -> Option<Duration> {
     let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
     let children = children.unwrap_or_default();
@@ -57,13 +57,14 @@ pub(crate) fn cpu(process: u32) -> Option<Duration> {
 /// Returns the CPU time used by a process, and that of its ended children.
 fn cpu_times(process: u32) -> Option<[Duration; 2]> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name of the program, in parentheses, may contain anything.
+    // The fields begin after the program's name, which is in parentheses and may contain any
+    // character.
     let (_, fields) = text.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(11).map(str::parse);
     let mut time = || {
         let user: u64 = fields.next()?.ok()?;
         let system: u64 = fields.next()?.ok()?;
-        // Linux reports it in hundredths of a second on every architecture.
+        // Linux reports these times in hundredths of a second on every architecture.
         Some(Duration::from_millis((user + system) * 10))
     };
     Some([time()?, time()?])
@@ -158,7 +159,7 @@ fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (send, receive) = channel();
     std::thread::spawn(move || {
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-            // If the receiver is gone, this continues to read, so that the writer is not blocked.
+            // Continues to read even if the receiver is gone, so that the writer is not blocked.
             let _ = send.send(line);
         }
     });

@@ -11,7 +11,7 @@ use crate::measure::{self, Measure};
 use crate::pace::Pace;
 use crate::{bound, machine, plot, table, targets};
 
-/// A part of the page that results replace.
+/// A part of the page to replace by new results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Section {
     /// The rows with setups.
@@ -61,7 +61,8 @@ fn replaced(old: &str, [begin, end]: &[String; 2], body: &str) -> Option<String>
     Some(format!("{before}{begin}\n{body}{end}{after}"))
 }
 
-/// Tables of the services: one for each group of rows and each kind of processes beside it.
+/// Tables of the services. There is one for each group of rows, with and without busy processes
+/// beside them.
 const SERVICES: &[(&str, &str)] = &[
     ("open:quiet", "Open loop, nothing beside it"),
     ("open:busy", "Open loop, two busy processes beside it"),

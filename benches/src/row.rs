@@ -36,7 +36,8 @@ pub(crate) struct Clients {
     pub(crate) masters: usize,
     pub(crate) engine: Engine,
     pub(crate) processes: u32,
-    /// The tasks of each process; leases or waiters in the rows that keep or weigh.
+    /// Number of tasks in each process. In the rows that keep or weigh, number of leases or
+    /// waiters.
     pub(crate) tasks: u32,
     pub(crate) section_ms: u64,
     pub(crate) think_ms: u64,
@@ -44,8 +45,8 @@ pub(crate) struct Clients {
     pub(crate) window_ms: u64,
 }
 
-/// The engine with the locks of a row. Beside an engine other than Redis there is a Redis as well,
-/// for one contestant.
+/// The engine that stores the locks of a row. If it is not Redis, the row also starts a Redis, on
+/// which one contestant runs for comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Engine {
     Redis,
@@ -58,8 +59,8 @@ pub(crate) enum Engine {
 pub(crate) const WINDOW_MS: u64 = 3_000;
 
 impl Clients {
-    /// Returns the maximum wait of a caller, in ms, if all callers are served in turn and a
-    /// hand-over takes no time.
+    /// Returns the longest time that a caller waits if all callers get the lock in turn, in ms.
+    /// Assumes that passing the lock on takes no time.
     pub(crate) fn fair_wait_ms(&self, section_ms: f64) -> f64 {
         let others = f64::from(self.processes * self.tasks - 1);
         #[allow(clippy::cast_precision_loss, reason = "a few milliseconds")]

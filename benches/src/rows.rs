@@ -31,7 +31,7 @@ const HANDED_OVER: &[Contestant] = &[
     NodeRedlock,
     RedisPy,
 ];
-/// Without the ring, because in one process there is no hand-over between processes.
+/// Without the contestant `ring`, because a single process has no other to pass the turn to.
 const HOT: &[Contestant] = HANDED_OVER.split_at(1).1;
 const KEEPERS: &[Contestant] = &[Leasehold, HandWritten];
 const QUORUM: &[Contestant] = &[Leasehold, LeaseholdSingle, Rslock, NodeRedlock];
@@ -42,7 +42,7 @@ const POSTGRES: &[Contestant] = &[
     Advisory,
     DistributedLockPostgres,
 ];
-/// Without the separate program, because no such peer has an open loop.
+/// The contestants without the separate program, because separate programs have no open loop.
 const OPEN_POSTGRES: &[Contestant] = POSTGRES.split_at(4).0;
 const ETCD: &[Contestant] = &[Leasehold, LeaseholdOnRedis, EtcdConcurrency];
 const ZOOKEEPER: &[Contestant] = &[Leasehold, LeaseholdOnRedis, Curator];
@@ -289,8 +289,8 @@ pub(crate) const ROWS: &[Row] = &[
     ),
 ];
 
-/// The work of services: requests at some rate, on either runtime, on a machine with other work.
-/// The closed loops do the work of the rows above.
+/// The work of services: requests that arrive at some rate, on either runtime, on a machine with
+/// other work. The rows `closed_…` do the same work as the rows above.
 pub(crate) const SERVICE_ROWS: &[Row] = &[
     open(
         "open_200",
@@ -323,8 +323,8 @@ pub(crate) const SERVICE_ROWS: &[Row] = &[
     closed("closed_1024", "as `distinct_1024`", 1_024),
 ];
 
-/// The rows of `--against`. Their names are different, because their figures come from another run
-/// than those of the same work above.
+/// The rows of `--against`. Their names differ from those above even for the same work, because
+/// their figures come from another run.
 pub(crate) const AGAINST: &[Row] = &[
     distinct(
         "before_uncontended",
@@ -403,7 +403,7 @@ const fn many(
     row(name, title, clients(work, tasks), contestants)
 }
 
-/// Tasks that request the lock again at once, in a service's setups.
+/// A row of tasks that take and release their locks without a pause, in the setups of a service.
 const fn closed(name: &'static str, title: &'static str, tasks: u32) -> Row {
     let clients = Clients {
         window_ms: 800,
@@ -415,8 +415,8 @@ const fn closed(name: &'static str, title: &'static str, tasks: u32) -> Row {
     }
 }
 
-/// Pairs that are due at random, with `a_second` per second on average. Lower rates have longer
-/// windows.
+/// A row of pairs that are due at random times, on average `a_second` of them per second. Lower
+/// rates have longer windows.
 const fn open(name: &'static str, title: &'static str, a_second: u32, window_ms: u64) -> Row {
     let clients = Clients {
         window_ms,
@@ -443,7 +443,7 @@ const fn row(
     }
 }
 
-/// One process on one Redis, with empty sections.
+/// The clients of a row: one process on one Redis, with empty sections.
 const fn clients(work: Work, tasks: u32) -> Clients {
     Clients {
         work,

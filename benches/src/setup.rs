@@ -69,7 +69,7 @@ const fn setup(runtime: Runtime, network: Network, beside: Beside) -> Setup {
 }
 
 impl Runtime {
-    /// Returns the name on the command line and in the results.
+    /// Returns the name that the command line and the results use.
     pub(crate) fn name(self) -> &'static str {
         match self {
             MultiThread => "multi_thread",
@@ -79,7 +79,8 @@ impl Runtime {
 }
 
 impl Setup {
-    /// Returns a word for each part. Together with the row's name they identify the results.
+    /// Returns three words, one for each part of the setup. Together with the row's name they
+    /// identify the results.
     pub(crate) fn words(self) -> [&'static str; 3] {
         let network = match self.network {
             Loopback => "loopback",

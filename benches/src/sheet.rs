@@ -8,7 +8,7 @@ use crate::measure::{Measure, median};
 /// The contestant with which the others are compared in each round.
 pub(crate) const BASE: &str = "hand_written";
 
-/// The value of each round.
+/// The value of a metric in each round.
 type Rounds = BTreeMap<u32, f64>;
 
 /// One row: each contestant's figures by round, and remarks.
@@ -28,7 +28,7 @@ impl Sheet {
         }
     }
 
-    /// Adds a remark on a contestant, and each text only once.
+    /// Adds a remark on a contestant, unless it already has this remark.
     pub(crate) fn remark(&mut self, contestant: &str, text: &str) {
         let remark = (contestant.to_owned(), text.replace(['\n', '|'], " "));
         if !self.remarks.contains(&remark) {
@@ -83,8 +83,8 @@ impl Sheet {
 mod tests {
     use super::*;
 
-    /// Fails if medians are divided instead of the figures of each round, or if a round counts that
-    /// one of the two did not have.
+    /// Fails if medians are divided instead of the figures of each round, or if a round counts in
+    /// which one of the two contestants has no figure.
     #[test]
     fn ratios_are_of_one_round() {
         let mut sheet = Sheet::default();

@@ -29,7 +29,8 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Starts the stage. Servers of a quorum are `older_than` the longest lease, so that they vote.
+    /// Starts the stage. The servers of a quorum have run for longer than `older_than`, the longest
+    /// lease, because younger servers do not vote.
     pub(crate) fn start(
         shape: &Clients,
         setup: Option<Setup>,
@@ -87,7 +88,7 @@ impl Stage {
     }
 }
 
-/// Starts a network delay in front of `target`. Returns its address.
+/// Starts a process that forwards to `target` with a delay. Returns its address.
 fn delay(target: SocketAddr) -> Result<(Leashed, SocketAddr), Fault> {
     let micros = DELAY.as_micros().to_string();
     let mut helper = helper(&["delay", &target.to_string(), &micros], Stdio::piped())?;

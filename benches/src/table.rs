@@ -61,8 +61,8 @@ fn line(
     let _ = writeln!(text, " {} |", said.join("; "));
 }
 
-/// Returns one table of several rows: the base's figures, and the ratio of each other contestant to
-/// them.
+/// Returns one table for several rows: the figures of the base contestant, and for each other
+/// contestant the ratio of its figures to them.
 pub(crate) fn ratios(rows: &[String], measures: &[Measure]) -> String {
     let of_rows = measures
         .iter()
@@ -92,7 +92,7 @@ pub(crate) fn ratios(rows: &[String], measures: &[Measure]) -> String {
     text
 }
 
-/// Formats the base's own figure, or another contestant's ratio to it.
+/// Formats a ratio to the base contestant. For the base itself, formats its figure.
 fn ratio(measure: &Measure) -> String {
     match measure.ratio {
         Some(ratio) => format!("× {ratio:.2}"),
@@ -108,7 +108,7 @@ fn metrics(measures: &[Measure]) -> Vec<&'static str> {
     shown.filter(has).copied().collect()
 }
 
-/// Returns the contestants: leasehold first, the rest by name.
+/// Returns the contestants: leasehold first, then the others by name.
 fn contestants<'a>(measures: &'a [Measure], remarks: &'a [(String, String)]) -> Vec<&'a str> {
     let with_figures = measures.iter().map(|measure| measure.contestant.as_str());
     let with_remarks = remarks.iter().map(|(name, _)| name.as_str());

@@ -1,4 +1,5 @@
-//! The project's targets, as ratios of figures of one run, and the reached values.
+//! The project's targets. A target is a bound for a figure or for a ratio of two figures of the
+//! same run.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -14,13 +15,13 @@ struct Target {
     wanted: Wanted,
 }
 
-/// Divisor of leasehold's figure.
+/// Divisor of leasehold's figure in a target.
 enum Against {
     /// The same metric of another contestant.
     Contestant(&'static str),
-    /// Another metric of leasehold, converted to the unit of the first by this factor.
+    /// Another metric of leasehold. This factor converts it to the unit of the first metric.
     Metric(&'static str, f64),
-    /// None: the figure itself.
+    /// No divisor: the figure itself is the target.
     Nothing,
 }
 
@@ -217,7 +218,7 @@ impl Wanted {
         }
     }
 
-    /// Compares two values, so that the better one comes first.
+    /// Compares two values of a target. The better value comes first.
     pub(crate) fn order(&self, one: f64, other: f64) -> Ordering {
         match self {
             AtMost(_) => one.total_cmp(&other),

@@ -1,5 +1,5 @@
-//! Checks that a pair costs the client no more than docs/performance/results.md publishes.
-//! `scripts/check` runs it with an optimized build.
+//! Checks that a pair (an acquire and a release) costs the client no more than
+//! docs/performance/results.md publishes. `scripts/check` runs this test with an optimized build.
 
 use std::path::PathBuf;
 use std::process::Command;

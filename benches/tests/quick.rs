@@ -1,5 +1,5 @@
-//! Checks that the harness works, and detects contestants that break a lock's promise. No times are
-//! judged here.
+//! Checks that the harness works, and that it detects contestants that break a lock's promise.
+//! These tests judge no times.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -59,7 +59,8 @@ fn every_row_of_the_quick_run_has_its_contestants() {
             "{row}"
         );
     }
-    // Contestants other than leasehold may fail on a busy machine. The output then shows that.
+    // Contestants other than leasehold may fail on a busy machine. The output then shows their
+    // failure.
     let text = String::from_utf8_lossy(&output.stdout);
     for peer in ["| rslock |", "| distributed_lock |"] {
         let expected = if peer == "| rslock |" { 8 } else { 5 };
@@ -88,8 +89,8 @@ fn every_row_of_the_quick_run_has_its_contestants() {
 #[test]
 fn a_contestant_that_overlaps_is_reported() {
     let who = "leasehold,seeded_overlap";
-    // Sections of 1 ms, because empty sections of several processes may never overlap on a busy
-    // machine.
+    // Uses sections of 1 ms, because empty sections of several processes may never overlap on a
+    // busy machine.
     let (output, lines) = bench("overlap", &["--rows", "hot_4x16_1ms", "--contestants", who]);
     assert!(
         most(&lines, "seeded_overlap", "overlaps") > 0.0,
@@ -117,22 +118,22 @@ fn a_contestant_that_loses_a_waiter_is_reported() {
     assert!(text.contains("**lost waiters**"), "{text}");
 }
 
-/// Runs an open loop on one thread, with only a control.
+/// Runs an open loop on one thread, with a control as the only contestant.
 fn open_loop(name: &str, control: &str) -> Vec<Value> {
     let row = "open_200:current_thread:loopback:quiet";
     let arguments = ["--rows", row, "--contestants", control];
     bench_for("600", name, &arguments).1
 }
 
-/// Fails if a pair's time counts from its request, and not from its due time. One call in 20 blocks
-/// the runtime for 80 ms, and the pairs due meanwhile must be late. Every other pair is quick after
-/// its request.
+/// Fails if the time of a pair counts from its request instead of from the time when it was due.
+/// One call in 20 blocks the runtime for 80 ms, and the pairs due meanwhile must count as late. All
+/// other pairs are answered soon after their requests.
 #[test]
 fn what_is_due_while_the_client_stalls_is_late() {
     let lines = open_loop("stall", "seeded_stall");
     let p50 = most(&lines, "seeded_stall", "p50_us");
     assert!(p50 > 10_000.0, "{p50} µs: {lines:?}");
-    // A stall does not prevent arrivals: about 200 a second are due.
+    // A stall does not prevent arrivals: about 200 pairs a second are due.
     let ended = most(&lines, "seeded_stall", "per_s");
     assert!(ended > 100.0, "{ended} a second: {lines:?}");
 }
@@ -152,8 +153,8 @@ fn what_a_client_computes_is_counted() {
     );
 }
 
-/// Fails if the bystander does not run on the runtime, which computes 8 ms for each pair. tokio
-/// polls the system for due events only after 61 pairs.
+/// Fails if the bystander does not run on the same runtime as the pairs, where each pair computes
+/// for 8 ms. tokio asks the system for due events only after 61 pairs.
 #[test]
 fn a_bystander_is_late_where_the_runtime_computes() {
     let lines = open_loop("bystander", "seeded_spin");
@@ -161,8 +162,8 @@ fn a_bystander_is_late_where_the_runtime_computes() {
     assert!(late > 50_000.0, "{late} µs: {lines:?}");
 }
 
-/// Fails if the delayed network is not between client and server. A pair takes two round trips of
-/// half a millisecond.
+/// Fails if the delayed network does not lie between client and server. A pair takes two round
+/// trips of half a millisecond each.
 #[test]
 fn a_delayed_network_delays() {
     const TWO_ROUND_TRIPS: f64 = 1_000.0;
@@ -174,7 +175,8 @@ fn a_delayed_network_delays() {
     };
     let delayed = least("delayed");
     assert!(delayed >= TWO_ROUND_TRIPS, "{delayed} µs");
-    // The control: without the delay, one of several runs is faster, even on a busy machine.
+    // The control: without the delay, at least one of several runs is faster, even on a busy
+    // machine.
     let runs: Vec<f64> = (0..5).map(|_| least("loopback")).collect();
     let fast = runs.iter().any(|least| *least < TWO_ROUND_TRIPS);
     assert!(fast, "{runs:?} µs on loopback");

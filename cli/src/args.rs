@@ -150,7 +150,7 @@ fn time(text: &str) -> Result<Duration, String> {
         .map_err(|error| format!("write a time such as `30s` or `1h30m` ({error})"))
 }
 
-/// Parses the pause between two looks.
+/// Parses the time between two looks of `watch`.
 fn pause(text: &str) -> Result<Duration, String> {
     let every = time(text)?;
     if every < Duration::from_millis(50) {
@@ -165,8 +165,8 @@ impl Store {
         Ok(self.builder()?.connect().await?)
     }
 
-    /// Returns the namespace. An empty `--namespace` counts, but an empty variable counts as unset,
-    /// as in `init_from_env`.
+    /// Returns the namespace. An empty `--namespace` is used as it is, but an empty variable counts
+    /// as unset, as in `init_from_env`.
     fn namespace(&self) -> Result<Option<String>, Failure> {
         if self.namespace.is_some() {
             return Ok(self.namespace.clone());

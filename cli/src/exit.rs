@@ -1,14 +1,14 @@
 //! The exit codes. Those defined by `leasehold` itself come from `sysexits.h`.
 
-/// All went well.
+/// The command has succeeded.
 pub(crate) const SUCCESS: u8 = 0;
-/// The answer is no: no such lock is held, or `check` has found an error.
+/// The negative answer of a command: no such lock is held, or `check` has found an error.
 pub(crate) const NO: u8 = 1;
-/// The command line is not understood, or something in it is not possible (`EX_USAGE`).
+/// The command line is not understood, or asks for something impossible (`EX_USAGE`).
 pub(crate) const USAGE: u8 = 64;
-/// The lock store is away (`EX_UNAVAILABLE`).
+/// The lock store cannot be reached or does not work (`EX_UNAVAILABLE`).
 pub(crate) const UNAVAILABLE: u8 = 69;
-/// The lease was lost, and the command ended with 0 all the same (`EX_SOFTWARE`).
+/// The lease was lost, although the command itself ended with 0 (`EX_SOFTWARE`).
 pub(crate) const LOST: u8 = 70;
 /// The operating system refuses what `leasehold run` needs (`EX_OSERR`).
 #[cfg(target_os = "linux")]
@@ -21,7 +21,7 @@ pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// The command of `run` does not exist.
 #[cfg(target_os = "linux")]
 pub(crate) const NOT_FOUND: u8 = 127;
-/// Added to the number of the signal that ended a command.
+/// The exit code of a command ended by a signal is this number plus that of the signal.
 #[cfg(target_os = "linux")]
 pub(crate) const SIGNAL: u8 = 128;
 

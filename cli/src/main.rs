@@ -27,7 +27,8 @@ fn main() -> ExitCode {
         Err(error) => return explain(&error),
     };
     let json = cli.json;
-    // One thread: the kernel ties the guardian of a command to the thread that starts it.
+    // Uses one thread, because the kernel sends a child process the signal for its parent's death
+    // when the thread that started the child ends.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();

@@ -13,7 +13,7 @@ pub(crate) fn try_line(text: &impl Display) -> io::Result<()> {
     writeln!(io::stdout(), "{text}")
 }
 
-/// Prints a line on standard error. If it is closed, that is not an error.
+/// Prints a line on standard error. A closed standard error is ignored.
 pub(crate) fn note(text: &impl Display) {
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -14,7 +14,7 @@ use crate::stock::Stock;
 pub(crate) struct Tally {
     pub(crate) sold: u32,
     pub(crate) sold_out: u32,
-    /// Buyers that queued for a minute and left.
+    /// Buyers that queued for a minute and left without an item.
     pub(crate) gave_up: u32,
 }
 
@@ -68,7 +68,7 @@ impl Tally {
     }
 }
 
-/// Returns 0.2 to 1.2 ms, the same for the same seed and buyer (`SplitMix64`).
+/// Returns a time of 0.2 to 1.2 ms. It is the same for the same seed and buyer (`SplitMix64`).
 fn thinking_time(seed: u64, buyer: u32) -> Duration {
     let mut z = seed.wrapping_add(u64::from(buyer).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,4 +1,5 @@
-//! The actions of one buyer. This is the code to compare: the same body, without and with the lock.
+//! The code of one buyer. Compare the two functions: they have the same body, without and with the
+//! lock.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ pub(crate) enum Outcome {
     SoldOut,
 }
 
-/// Takes one item: read, think, write. Two buyers who read the same number both sell the same item.
+/// Takes one item: reads the stock, thinks, writes the stock. Two buyers who read the same number
+/// both sell the same item.
 pub(crate) async fn buy_without_lock(
     stock: &Stock,
     thinking: Duration,

@@ -16,18 +16,19 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Returns the number of sales without an item.
+    /// Returns the number of items sold beyond the stock.
     fn oversold(&self, args: &Args) -> u32 {
         self.tally.sold.saturating_sub(args.stock)
     }
 
-    /// Returns the number of sales missing in the stock, because a later write overwrote theirs.
+    /// Returns the number of sales that the stock does not show, because a later write overwrote
+    /// them.
     fn lost_updates(&self, args: &Args) -> u32 {
         (self.tally.sold + self.left).saturating_sub(args.stock)
     }
 
     fn bar(&self, args: &Args) -> Bar {
-        // After a lost update, the same item is sold again.
+        // After an overwritten sale, the same item is sold again.
         let double = self.lost_updates(args).min(self.tally.sold);
         Bar {
             single: self.tally.sold - double,

@@ -21,10 +21,12 @@ struct Shop {
     orders: Orders,
 }
 
-/// Queues an order. A click before the end of the job gets 409, because the job has the lock.
+/// Queues an order. A second click before the end of the job gets 409, because the job has the
+/// lock.
 ///
 /// A handler may end between `hand_over` and the queue, after an error or because its client has
-/// disconnected. Then the lock has no job. It expires after its ttl, and the next click succeeds.
+/// disconnected. Then no job has the lock. The lock expires after its ttl, and the next click
+/// succeeds.
 async fn create_order(
     State(shop): State<Shop>,
     Path(id): Path<String>,

@@ -25,8 +25,8 @@ use std::time::Duration;
 use leasehold::Baggage;
 use serde::{Deserialize, Serialize};
 
-/// Time for which the order stays locked after its process died, or while its job waits on the
-/// queue. A worker renews the lock while the job runs.
+/// The ttl. The order stays locked for this time if its process has died, or while its job waits on
+/// the queue. A worker renews the lock while the job runs.
 const TTL: Duration = Duration::from_secs(5);
 
 /// A job on the queue.

@@ -1,4 +1,4 @@
-//! Stands in for the table of orders, whose key is the order's id.
+//! Stands in for the table of orders. The key of the table is the order's id.
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, RedisResult};

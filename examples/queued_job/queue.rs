@@ -13,14 +13,15 @@ const STREAM: &str = "jobs";
 const GROUP: &str = "workers";
 const FIELD: &str = "job";
 
-/// Time without a report from the worker, after which the job goes to the next worker that asks.
-/// The first worker may still be alive: the lock keeps the two apart, not this time.
+/// Time without a report from the worker of a job, after which the queue gives the job to the next
+/// worker that asks. The first worker may still be alive. Only the lock prevents that both do the
+/// job at once.
 const IDLE: Duration = TTL;
 
 /// Time that a worker waits for a new job before it looks for an abandoned one.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A connection to the queue. Each waiting worker needs its own.
+/// A connection to the queue. Each waiting worker needs its own connection.
 #[derive(Clone)]
 pub(crate) struct Queue {
     redis: MultiplexedConnection,
@@ -44,8 +45,8 @@ impl Queue {
         redis.xadd(STREAM, "*", &[(FIELD, json)]).await
     }
 
-    /// Returns the next job for the worker of this name, with the job's id. Prefers an abandoned
-    /// job to a new one. Returns `None` if there is none for a while.
+    /// Returns the next job for the worker `worker`, with the job's id. Prefers an abandoned job to
+    /// a new one. Waits for a while, and returns `None` if no job has arrived.
     pub(crate) async fn next(&mut self, worker: &str) -> RedisResult<Option<(String, Job)>> {
         let one = StreamAutoClaimOptions::default().count(1);
         let claim = self

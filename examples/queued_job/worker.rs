@@ -10,11 +10,12 @@ use crate::Job;
 use crate::orders::Orders;
 use crate::queue::Queue;
 
-/// Returns the lock of a job. This is the lock that the handler has handed over, on the same lease.
+/// Returns the lock of a job: the lock that the handler has handed over with the job, on the same
+/// lease.
 ///
-/// That lock can be gone: the job was on the queue for longer than a ttl, or its first worker
-/// adopted the lock and died. Then the job acquires the lock like any call. It is refused while
-/// another worker does the job, or a later click has the order.
+/// This lock may be gone, because the job was on the queue for longer than a ttl, or because its
+/// first worker adopted the lock and died. Then the job acquires the lock like any other call. The
+/// job is refused while another worker does it, or while a later click has the order's lock.
 async fn lock_of(job: &Job) -> Result<LockGuard, LockError> {
     let pool = leasehold::pool()?;
     match pool.adopt(job.lock.clone()).await {
@@ -28,8 +29,9 @@ async fn lock_of(job: &Job) -> Result<LockGuard, LockError> {
 
 /// Does the job while the lease lasts.
 ///
-/// The job may already be done, if its worker died before it reported that to the queue. It may
-/// also have been started, so the provider identifies orders by their id.
+/// The job may already be done, if its worker died before it removed the job from the queue. The
+/// job may also have been started before. So the provider must identify orders by their id, and
+/// charge only once.
 async fn make(job: &Job, lock: &LockGuard, orders: &Orders) -> Result<(), JobError> {
     let work = async {
         if !orders.is_made(&job.order).await? {
@@ -55,8 +57,8 @@ enum JobError {
     Redis(#[from] redis::RedisError),
 }
 
-/// Does one job to its end: reports it to the queue, and then releases the lock. A failed job stays
-/// on the queue, and is delivered again.
+/// Does one job to its end. Removes it from the queue, and then releases the lock. A failed job
+/// stays on the queue, and is delivered again.
 async fn do_job(id: &str, job: &Job, queue: &mut Queue, orders: &Orders) {
     let order = &job.order;
     let lock = match lock_of(job).await {
@@ -78,7 +80,8 @@ async fn do_job(id: &str, job: &Job, queue: &mut Queue, orders: &Orders) {
     }
 }
 
-/// Does one job after the other until the process receives a stop signal. Finishes the last job.
+/// Does jobs one after another until the process receives a stop signal. Finishes the current job
+/// before it ends.
 pub(crate) async fn work(redis: &redis::Client, name: &str) -> Result<(), Box<dyn Error>> {
     let mut queue = Queue::open(redis).await?;
     let orders = Orders::open(redis).await?;

@@ -11,7 +11,7 @@ use crate::option::{At, KeyArg, Length, PoolArg, Problem, Watchdog};
 use crate::raw::RawOption;
 use crate::value;
 
-/// All options, in the order of the documentation.
+/// Names of all options, in the order of the documentation.
 pub(crate) const OPTIONS: [&str; 18] = [
     "key",
     "ttl",
@@ -33,10 +33,10 @@ pub(crate) const OPTIONS: [&str; 18] = [
     "crate",
 ];
 
-/// The options as written; `None` if an option is absent or was wrong.
+/// The options as written. A field is `None` if its option is absent or has a wrong value.
 #[derive(Default)]
 pub(crate) struct Args {
-    /// Several for `key = ["a", "b"]`.
+    /// The keys: more than one for `key = ["a", "b"]`.
     pub(crate) key: Option<Vec<KeyArg>>,
     pub(crate) ttl: Option<At<Length>>,
     pub(crate) watchdog: Option<At<Watchdog>>,
@@ -56,11 +56,11 @@ pub(crate) struct Args {
     pub(crate) pool: Option<PoolArg>,
     /// Path of the runtime.
     pub(crate) runtime: Option<syn::Path>,
-    /// Written names, including those with wrong values.
+    /// Names of all written options, including those with wrong values.
     written: Vec<Ident>,
-    /// Probable names of unreadable options.
+    /// For each option that could not be read, its probable name.
     meant: Vec<String>,
-    /// Unknown names.
+    /// Written names of unknown options.
     unknown: Vec<Ident>,
 }
 
@@ -90,7 +90,7 @@ impl Args {
         self.written.iter().find(|name| *name == option)
     }
 
-    /// True if an option is there, even in a form that could not be read.
+    /// True if an option was written, even in a form that could not be read.
     pub(crate) fn attempted(&self, option: &str) -> bool {
         self.name_of(option).is_some() || self.meant.iter().any(|meant| meant == option)
     }
@@ -147,8 +147,8 @@ impl Args {
         Ok(())
     }
 
-    /// Returns the error for an unknown name. All options have been read by then, so none of them
-    /// is suggested a second time.
+    /// Returns the error for an unknown name. Call this after all options have been read, so that
+    /// the error does not suggest an option that is already there.
     fn unknown(&self, name: &Ident) -> Message {
         let message = Message::new(format!("unknown option `{name}`"));
         if let Some(Meaning::Options(_, advice) | Meaning::Advice(advice)) =

@@ -12,7 +12,7 @@ use crate::tokens;
 
 /// Place of the user's body in the async block of a method.
 pub(crate) struct Inner {
-    /// From the async block inwards.
+    /// Code around the body, outermost first. Begins with the async block.
     pub(crate) frames: Vec<Frame>,
     pub(crate) body: Group,
     pub(crate) bindings: Vec<Binding>,
@@ -123,7 +123,7 @@ fn result(input: ParseStream<'_>) -> syn::Result<(TokenStream, Group, Type)> {
     }
 }
 
-/// Returns the parameters that `#[async_trait]` does not bind again: references.
+/// Returns the parameters of reference types: `#[async_trait]` does not bind these again.
 fn unmoved(signature: &Signature) -> Vec<Binding> {
     let references = signature
         .inputs

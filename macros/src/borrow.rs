@@ -9,13 +9,13 @@ use crate::tokens;
 
 /// A parameter whose type certainly borrows from the caller.
 pub(crate) struct Borrow {
-    /// `self`, the name of an argument, or none for a pattern.
+    /// The name of the argument, such as `self`. `None` if the argument is a pattern.
     pub(crate) name: Option<String>,
     pub(crate) span: Span,
 }
 
-/// Returns the parameters whose type shows a borrow. An async function cannot leave a lifetime out.
-/// rustc finds the borrows of type parameters.
+/// Returns the parameters whose written type shows a borrow. A borrow without a visible lifetime
+/// does not compile in an async function. rustc finds the borrows inside type parameters.
 pub(crate) fn borrows(signature: &Signature) -> Vec<Borrow> {
     signature.inputs.iter().filter_map(borrow).collect()
 }
@@ -70,7 +70,7 @@ impl<'ast> Visit<'ast> for Lifetimes {
         self.found |= lifetime.ident != "static" && !self.bound.contains(lifetime);
     }
 
-    // `for<'a> Fn(&'a str)`: borrowed by each call, not by this one.
+    // In `for<'a> Fn(&'a str)`, each call of the closure borrows. The argument itself does not.
     fn visit_trait_bound(&mut self, bound: &'ast syn::TraitBound) {
         self.with(bound.lifetimes.as_ref(), |this| {
             syn::visit::visit_trait_bound(this, bound);

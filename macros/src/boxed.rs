@@ -1,5 +1,5 @@
 //! Functions that return a boxed future. The methods under `#[async_trait]` arrive in this form,
-//! because that attribute on an impl always expands before the attributes of its methods.
+//! because `#[async_trait]` on an impl always expands before the attributes of its methods.
 
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use syn::visit::Visit;
@@ -12,7 +12,7 @@ use crate::shape::{Binding, Frame, Returns, bindings};
 
 /// Place of the user's body in a function that returns a boxed future.
 pub(crate) struct Found {
-    /// From the function's body inwards.
+    /// Code around the body, outermost first. Begins with the function's body.
     pub(crate) frames: Vec<Frame>,
     pub(crate) body: Group,
     pub(crate) async_span: Span,
@@ -23,8 +23,8 @@ pub(crate) struct Found {
     pub(crate) returns_itself: bool,
 }
 
-/// Finds the async block in `{ Box::pin(async move { … }) }`, also after `return`. Returns `None`
-/// if it finds none.
+/// Finds the async block in `{ Box::pin(async move { … }) }`, with or without a `return` before
+/// `Box`. Returns `None` if the body has another form.
 pub(crate) fn find(body: &Group, signature: &Signature) -> Result<Option<Found>, Refusal> {
     let Some((path, arguments)) = last_call(body.stream()) else {
         return Ok(None);
@@ -74,7 +74,7 @@ pub(crate) fn find(body: &Group, signature: &Signature) -> Result<Option<Found>,
 struct Call {
     /// Statements before the call.
     statements: Vec<TokenTree>,
-    /// `Box::pin`, or `return Box::pin`
+    /// `Box::pin` or `return Box::pin`.
     function: TokenStream,
     /// The `;` after a `return`.
     end: TokenStream,
@@ -126,7 +126,7 @@ struct Keyword {
     span: Span,
 }
 
-/// Returns `async move { … }` if it is a call's only argument.
+/// Returns the `async move { … }` block if it is the only argument of the call.
 fn async_block(arguments: &Group) -> Option<(Keyword, TokenTree)> {
     let mut tokens: Vec<TokenTree> = arguments.stream().into_iter().collect();
     if matches!(tokens.last(), Some(TokenTree::Punct(comma)) if comma.as_char() == ',') {
@@ -154,8 +154,8 @@ fn async_block(arguments: &Group) -> Option<(Keyword, TokenTree)> {
     })
 }
 
-/// Returns the type in `Output = …` of the returned future, or `_`, and the part of it that works
-/// after the release.
+/// Returns the type in `Output = …` of the returned future, or `_` if none is written. Also returns
+/// the part of this type that works after the release.
 fn output(signature: &Signature) -> (Returns, Option<Deferred>) {
     struct Output<'ast>(Option<&'ast Type>);
     impl<'ast> Visit<'ast> for Output<'ast> {

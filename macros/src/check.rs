@@ -18,7 +18,7 @@ use crate::target::Target;
 
 /// Everything that the expansion needs, checked.
 pub(crate) struct LockSpec {
-    /// At least one.
+    /// The keys, at least one.
     pub(crate) keys: Vec<KeyArg>,
     pub(crate) ttl: Length,
     pub(crate) watchdog: Option<Watchdog>,
@@ -26,7 +26,8 @@ pub(crate) struct LockSpec {
     pub(crate) wait: Option<Length>,
     pub(crate) hold: Option<At<Length>>,
     pub(crate) at_least: Option<Length>,
-    /// The span is the place to report a result that cannot be kept.
+    /// The time to keep a result. The span is the place to report a result type that cannot be
+    /// kept.
     pub(crate) replay: Option<At<Length>>,
     pub(crate) fingerprint: Option<Box<Expr>>,
     pub(crate) reentrant: bool,
@@ -235,8 +236,8 @@ fn max_hold_covers_ttl(args: &Args, diagnostics: &Diagnostics) {
     }
 }
 
-/// Without a watchdog the store has the ttl from the start. So an `at_least` up to the ttl is kept
-/// even if the process dies.
+/// Without a watchdog, the store locks the key for the whole ttl from the start. So an `at_least`
+/// up to the ttl is kept even if the process dies.
 fn ttl_covers_at_least(args: &Args, diagnostics: &Diagnostics) {
     let Some((ttl, _)) = known(args.ttl.as_ref()) else {
         return;
@@ -263,7 +264,8 @@ fn shared_or_permits(args: &Args, diagnostics: &Diagnostics) {
     }
 }
 
-/// A share kept after its call keeps out a writer or uses up a permit, for no benefit.
+/// Only an exclusive lock may be kept after its call. A kept share would keep out a writer or use
+/// up a permit, for no benefit.
 fn hold_is_exclusive(args: &Args, diagnostics: &Diagnostics) {
     let permits = args.permits.as_ref().map(|permits| permits.span);
     for (option, span) in [("shared", args.shared), ("permits", permits)] {

@@ -22,7 +22,7 @@ enum Work {
     Task,
 }
 
-/// Traits behind `impl` and `dyn`.
+/// Traits that a return type names after `impl` or `dyn`.
 const TRAITS: [(&str, Work); 7] = [
     ("Future", Work::Future),
     ("IntoFuture", Work::Future),
@@ -33,7 +33,8 @@ const TRAITS: [(&str, Work); 7] = [
     ("AsyncIterator", Work::Stream),
 ];
 
-/// Types with at least one parameter. A type of the same name without parameters is another one.
+/// Types with at least one parameter. A type with the same name but without parameters is a
+/// different type.
 const TYPES: [(&str, Work); 14] = [
     ("BoxFuture", Work::Future),
     ("LocalBoxFuture", Work::Future),
@@ -53,7 +54,8 @@ const TYPES: [(&str, Work); 14] = [
     ("JoinSet", Work::Task),
 ];
 
-/// Types whose parameters are returned with them. Any name that ends with `Result` counts too.
+/// Types that are returned together with the types in their parameters. Any name that ends with
+/// `Result` counts too.
 const WRAPPERS: [&str; 11] = [
     "Option", "Pin", "Box", "Arc", "Rc", "Vec", "VecDeque", "HashMap", "BTreeMap", "Poll",
     "Response",
@@ -72,7 +74,7 @@ impl Deferred {
             Type::Reference(reference) => Self::find(&reference.elem),
             Type::Paren(inside) => Self::find(&inside.elem),
             Type::Group(inside) => Self::find(&inside.elem),
-            // `fn() -> BoxFuture<…>` returns a function, and its caller begins the work.
+            // A type such as `fn() -> BoxFuture<…>` is a function. Its caller begins the work.
             _ => None,
         }
     }
@@ -156,7 +158,7 @@ mod tests {
         Deferred::find(&ty).map(|found| (found.name, found.work))
     }
 
-    /// Fails if a type whose work outlives the lock is not recognized.
+    /// Fails if a return type whose work outlives the lock is not recognized.
     #[test]
     fn work_after_the_release() {
         for (ty, name, work) in [
@@ -211,7 +213,8 @@ mod tests {
         }
     }
 
-    /// Fails if a type whose work is done, or is the caller's, is refused.
+    /// Fails if a return type is refused although its work is already done or is begun by the
+    /// caller.
     #[test]
     fn work_that_is_done() {
         for ty in [

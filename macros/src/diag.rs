@@ -1,4 +1,5 @@
-//! Reports all errors at once, each with its fix, after the original function.
+//! Collects all errors and reports them together. Each has its fix, and the original function comes
+//! before them.
 
 use std::cell::RefCell;
 
@@ -24,7 +25,8 @@ impl Message {
         self
     }
 
-    /// Adds "did you mean" if there is a close match, and `otherwise` if there is none.
+    /// Adds "did you mean" with the name `close` if there is one. Adds the help `otherwise` if
+    /// there is none.
     pub(crate) fn suggest(self, close: Option<String>, otherwise: impl FnOnce() -> String) -> Self {
         match close {
             Some(close) => self.help(format!("did you mean {close}?")),
@@ -46,7 +48,7 @@ pub(crate) type Refusal = (Span, Message);
 /// Collection of errors, so that the user sees all of them at once.
 #[derive(Debug, Default)]
 pub(crate) struct Diagnostics {
-    /// `None` after the errors were taken out.
+    /// The errors so far. `None` after `finish` has taken them out.
     errors: RefCell<Option<Vec<syn::Error>>>,
 }
 
@@ -68,11 +70,10 @@ impl Diagnostics {
         }
     }
 
-    /// Returns `spec` if there was no error, and otherwise the tokens that report every one of
-    /// them.
+    /// Returns `spec` if there was no error. Otherwise returns the tokens that report all errors.
     ///
-    /// A rule that gives up reports its reason, so either an error or a spec exists. If both are
-    /// missing, that is an error too, and not a function that runs without its lock.
+    /// A check that returns no spec has reported an error. So if there is neither a spec nor an
+    /// error, this reports an error, too. Otherwise the function would run without its lock.
     pub(crate) fn finish<T>(self, spec: Option<T>) -> Result<T, TokenStream> {
         let errors = self.errors.take().unwrap_or_default();
         match (errors.is_empty(), spec) {

@@ -7,8 +7,8 @@ const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), 
 
 const FORMS: &str = "units are `ms`, `s`, `m`, `h`, and they combine: \"1m30s\"";
 
-/// Returns the milliseconds of `text`. Zero is left to the caller, since it has a meaning for
-/// `wait`.
+/// Returns the milliseconds of `text`. Accepts zero, because the option `wait` allows it; the
+/// caller refuses it for other options.
 pub(crate) fn parse(text: &str) -> Result<u64, Message> {
     if text.trim().is_empty() {
         return Err(Message::new("this duration is empty").help("write one such as \"10s\""));
@@ -92,7 +92,7 @@ fn split<'a>(text: &str, rest: &'a str) -> Result<(&'a str, &'a str, &'a str), M
     Ok((number, unit, after))
 }
 
-/// Suggests a duration, if it is a valid one.
+/// Adds the duration `meant` to the help, if it is a valid duration.
 fn suggest(message: Message, meant: &str) -> Message {
     match parse(meant) {
         Ok(_) => message.help(format!(
@@ -125,7 +125,7 @@ fn unit_index(text: &str, number: &str, unit: &str) -> Result<usize, Message> {
     })
 }
 
-/// Returns the unit for a spelling of other tools.
+/// Returns our unit for the spelling of a unit in another tool.
 fn familiar(unit: &str) -> Option<&'static str> {
     Some(match unit {
         "ms" | "msec" | "msecs" | "milli" | "millis" | "millisecond" | "milliseconds" => "ms",
@@ -144,7 +144,7 @@ fn fraction(text: &str) -> Message {
     }
 }
 
-/// Converts `1.5s` to `1s500ms`, if this is exact.
+/// Converts `1.5s` to `1s500ms`, if the value is a whole number of milliseconds.
 fn whole(text: &str) -> Option<String> {
     let (whole, tail) = text.split_once(['.', ','])?;
     let digits = tail.find(|c: char| !c.is_ascii_digit())?;

@@ -1,11 +1,12 @@
-//! Names of our options in other lock libraries, and features of theirs that need no option here.
+//! Names that our options have in other lock libraries. Also names of their features that need no
+//! option here.
 
 /// The most likely meaning of an unknown name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// One of our options.
     Option(&'static str),
-    /// The name means one option in some libraries, and a different one in the others.
+    /// Several options: the name has different meanings in different libraries.
     Options(&'static [&'static str], &'static str),
     /// Not an option, with advice on what to do instead.
     Advice(&'static str),
@@ -156,7 +157,7 @@ const OPTIONS: [(&str, &[&str]); 15] = [
 const TTL_OR_WAIT: &str =
     "`ttl` is how long the lock outlives a holder that dies, `wait` is how long to queue for it";
 
-/// Names without an option of ours, and the advice for each.
+/// Names for which we have no option, and the advice for each.
 const ADVICE: [(&[&str], &str); 6] = [
     (
         &["condition", "when", "if", "unless", "skipif", "only"],

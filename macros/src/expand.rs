@@ -1,5 +1,5 @@
-//! Turns the checked spec into tokens. Nothing can fail here, and anything that the runtime can
-//! decide is left to it.
+//! Turns the checked spec into tokens. No step can fail here. Decisions that the runtime can make
+//! are left to the runtime.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::{ToTokens as _, quote_spanned};
@@ -47,7 +47,8 @@ pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
     let call = call(spec);
     let result = result(spec);
     let run = run(spec, &body(spec));
-    // The future that runs the call borrows it. A detached body takes it along.
+    // The call is borrowed mutably by the future that runs it. A detached body takes the call with
+    // it instead.
     let mutable = spec.detach.is_none().then(|| quote_spanned!(here()=> mut));
     let runtime = &spec.runtime;
     spec.target.fill(quote_spanned! {here()=>
@@ -173,8 +174,8 @@ fn is_generic(spec: &LockSpec, expression: &Expr) -> bool {
     binding.is_some_and(|binding| binding.kind == Kind::Generic)
 }
 
-/// Returns the arguments that a key's text cannot depend on, because its expression uses none of
-/// them. The runtime refuses a text that has one of them as a placeholder.
+/// If the key's expression uses no argument, returns the names of all arguments. The runtime then
+/// refuses a text that contains one of these names as a placeholder.
 fn constant_over<'a>(spec: &'a LockSpec, expression: &Expr) -> Vec<&'a str> {
     let tokens = expression.to_token_stream();
     let names = spec.target.names();
@@ -185,7 +186,8 @@ fn constant_over<'a>(spec: &'a LockSpec, expression: &Expr) -> Vec<&'a str> {
     names
 }
 
-/// Returns an expression of the user. Under `#[async_trait]` its `self` is `__self`.
+/// Returns an expression that the user wrote. Under `#[async_trait]`, replaces `self` with
+/// `__self`.
 fn user(spec: &LockSpec, expression: TokenStream) -> TokenStream {
     match spec.target.binding("self") {
         Some(receiver) if receiver.ident != "self" => {
@@ -240,8 +242,8 @@ fn part(spec: &LockSpec, placeholder: &Placeholder, literal: Span) -> TokenStrea
         None if is_generic => quote_spanned! {here()=>
             __leasehold::key_part(&mut __leasehold_key, #name, #value);
         },
-        // If a method is written as a field, rustc inserts `()` behind the string literal, but not
-        // on the left side of an assignment.
+        // If the user writes a method as a field, rustc suggests to insert `()` behind the string
+        // literal, which is wrong. It does not suggest this on the left side of an assignment.
         Some(Member::Field(_)) => quote_spanned! {here()=>
             *__leasehold::key_value(&mut __leasehold_key, #name, #value, __leasehold::hint) = ();
         },
@@ -307,8 +309,7 @@ fn body(spec: &LockSpec) -> TokenStream {
     let edge = edge(&spec.target.returns);
     let captures = captures(spec);
     let user = user_block(spec);
-    // With the span of the user's `async`, rustc still reports which argument was "used after
-    // move".
+    // The span of the user's `async` lets rustc report which argument was "used after move".
     let mut inside = Group::new(
         Delimiter::Brace,
         quote_spanned!(here()=> #edge #(#captures)* #user),
@@ -324,8 +325,8 @@ fn body(spec: &LockSpec) -> TokenStream {
     }
 }
 
-/// Specifies the return type of the async block, so that `?` and `into()` in the body infer as
-/// before.
+/// Specifies the return type of the async block, so that types are inferred for `?` and `into()` in
+/// the body as in the original function.
 fn edge(returns: &Returns) -> TokenStream {
     match returns {
         Returns::Never(_) => TokenStream::new(),
@@ -339,11 +340,11 @@ fn edge(returns: &Returns) -> TokenStream {
     }
 }
 
-/// Moves arguments into the body as a whole, so that they are dropped before the release.
+/// Moves whole arguments into the body, so that they are dropped before the release.
 ///
-/// Moves the arguments that the body uses, because it might otherwise capture only a field of them.
-/// Also moves those that the key or the fingerprint uses, and those named `_…`. rustc reports any
-/// other argument as unused.
+/// These are the arguments that the body uses, because the body might otherwise capture only a
+/// field of them. They also include the arguments that the key or the fingerprint uses, and those
+/// named `_…`. rustc reports any other argument as unused.
 fn captures(spec: &LockSpec) -> Vec<TokenStream> {
     let captured = |binding: &&Binding| {
         binding.name.starts_with('_')
@@ -357,7 +358,8 @@ fn captures(spec: &LockSpec) -> Vec<TokenStream> {
     let statement = |binding: &Binding| {
         let (ident, cfg) = (&binding.ident, &binding.cfg);
         if binding.name.starts_with('_') {
-            // Clippy's `used_underscore_binding` sees no use on the left side of an assignment.
+            // Clippy's lint `used_underscore_binding` ignores a use on the left side of an
+            // assignment.
             quote_spanned!(here()=> #(#cfg)* { *__leasehold::captured(&#ident) = (); })
         } else {
             quote_spanned!(here()=> #(#cfg)* let _ = &#ident;)
@@ -381,18 +383,19 @@ fn key_uses(key: &KeyArg, name: &str) -> bool {
     }
 }
 
-/// Returns the body in its own braces. Their edition decides when the temporaries of the last
-/// expression are dropped, so generated braces would change that for a crate of another edition.
+/// Returns the body in the braces that the user wrote. The edition of the braces decides when the
+/// temporaries of the last expression are dropped. With generated braces, this time would change in
+/// a crate of another edition.
 ///
-/// rustc takes the braces around a single expression for superfluous, but not those of a block with
-/// an attribute. This attribute has no other effect.
+/// rustc warns about superfluous braces around a single expression, but not about those of a block
+/// with an attribute. The attribute here has no other effect.
 fn user_block(spec: &LockSpec) -> TokenStream {
     let body = &spec.target.body;
     quote_spanned!(here()=> #[deny()] #body)
 }
 
-/// Returns the function's result for `__leasehold_error`. The bound `From` is required of a type
-/// parameter itself, so that rustc can suggest it there.
+/// Returns the function's result for `__leasehold_error`. If the error type is a type parameter,
+/// the bound `From` is required of this parameter itself, so that rustc can suggest to add it.
 fn converted_error(spec: &LockSpec, ty: &TokenStream) -> TokenStream {
     if let Some(error) = &spec.target.generic_error {
         return quote_spanned! {here()=>
@@ -413,7 +416,8 @@ fn result(spec: &LockSpec) -> TokenStream {
     let handler = handler.map(|handler| user(spec, handler.to_token_stream()));
     let ty = match &spec.target.returns {
         Returns::Type(ty) => ty,
-        // Clippy's `implicit_return` wants no `return` before a call that never returns.
+        // Clippy's lint `implicit_return` does not allow a `return` before a call that never
+        // returns.
         Returns::Never(_) => {
             return quote_spanned!(here()=> __leasehold::never(__leasehold_out, #handler));
         }

@@ -1,5 +1,5 @@
-//! Placeholders in the style of other tools. In a key they are literal text, so all calls would
-//! share one lock. Each one is refused, with the placeholder to write instead.
+//! Placeholders in the style of other tools, here called foreign. In a key they are literal text,
+//! so all calls would share one lock. Each one is refused, with the placeholder to write instead.
 
 use crate::diag::{Message, closest};
 use crate::printf;
@@ -18,7 +18,8 @@ impl Names<'_> {
         self.arguments.contains(&name)
     }
 
-    /// True if the key can be one lock for all values of this argument.
+    /// True if the key does not contain the value of this argument, so that it may be one lock for
+    /// all values.
     fn is_left_out(&self, name: &str) -> bool {
         self.is_argument(name) && !self.inserted.contains(&name)
     }
@@ -46,7 +47,7 @@ impl Names<'_> {
 #[derive(Clone, Copy)]
 pub(crate) struct Text<'a> {
     pub(crate) text: &'a str,
-    /// True if a placeholder is directly before it.
+    /// True if the text comes directly after a placeholder.
     pub(crate) continues: bool,
 }
 
@@ -68,7 +69,7 @@ pub(crate) fn find(text: Text<'_>, names: &Names<'_>) -> Vec<Message> {
             None => at += character.len_utf8(),
         }
     }
-    // `{}:{}` is one mistake.
+    // In `{}:{}`, both placeholders have the same error. It is reported once.
     messages.dedup_by(|one, other| one.help == other.help);
     if messages.is_empty() && names.inserted.is_empty() {
         messages.extend(bare(text.text, names));
@@ -79,14 +80,15 @@ pub(crate) fn find(text: Text<'_>, names: &Names<'_>) -> Vec<Message> {
 /// Length of a foreign placeholder in bytes, and its error.
 type Found = Option<(usize, Message)>;
 
-/// A position in the text.
+/// A position in the literal text of a key.
 struct Place<'a> {
     before: Option<char>,
     continues: bool,
     rest: &'a str,
 }
 
-/// `${…}` and the like, the longer openings first.
+/// Opening and closing brackets, as in `${…}`. A longer opening comes before a shorter one that
+/// begins in the same way.
 const BRACKETS: [(&str, &str); 13] = [
     ("\\(", ")"),
     ("{{", "}}"),
@@ -103,10 +105,10 @@ const BRACKETS: [(&str, &str); 13] = [
     ("<", ">"),
 ];
 
-/// Brackets without another meaning in a key: an unknown name between them is a mistake too.
+/// Brackets that have no other meaning in a key. An unknown name between them is a mistake as well.
 const UNMISTAKABLE: [&str; 3] = ["{{", "${", "%("];
 
-/// `$id` and the like.
+/// Characters before a name, as in `$id`.
 const SIGILS: [char; 7] = ['$', '#', '@', '*', '&', '%', ':'];
 
 impl Place<'_> {
@@ -132,7 +134,7 @@ impl Place<'_> {
     fn sigil(&self, names: &Names<'_>) -> Found {
         let sigil = self.rest.chars().next().filter(|c| SIGILS.contains(c))?;
         let after = &self.rest[sigil.len_utf8()..];
-        // After a word or a placeholder, a colon separates parts.
+        // A colon after a word or a placeholder separates two parts of the key.
         let separates = match self.before {
             None => self.continues,
             Some(before) => is_word(before) || matches!(before, ')' | ']' | '}' | '>'),
@@ -155,13 +157,13 @@ impl Place<'_> {
             .then(|| (written.len(), literal(written, path, root)))
     }
 
-    /// Reads `%s`, `%Y`. They are mistakes with or without arguments.
+    /// Reads `%s`, `%Y`. These are mistakes even in a function without arguments.
     fn conversion(&self, names: &Names<'_>) -> Found {
         let written = printf::conversion(self.rest)?;
         Some((written.len(), nameless(written, names)))
     }
 
-    /// Reads a `?` that forms a whole part.
+    /// Reads a `?` that is a whole part of the key.
     fn question_mark(&self, names: &Names<'_>) -> Found {
         let alone = self.rest.starts_with('?')
             && !self.rest[1..].starts_with(is_word)
@@ -225,7 +227,8 @@ fn braces(inside: &str, written: &str, names: &Names<'_>) -> Option<Message> {
     })
 }
 
-/// True for a format such as the `?` of `{id:?}`, `>5` or `02`. `{order:all}` is a valid hash tag.
+/// True for a format, such as the `?` of `{id:?}`, `>5` or `02`. False for `{order:all}`, which is
+/// a valid hash tag.
 fn is_format(format: &str) -> bool {
     format.contains(['?', '#', '>', '<', '0'])
 }
@@ -264,9 +267,9 @@ fn unknown(written: &str, root: &str, names: &Names<'_>) -> Message {
     .suggest(close, || names.example())
 }
 
-/// Returns the error for `order:id` without any placeholder, where `id` is an argument. Such a part
-/// is one call's value and not a name. Other words, such as the `catalog` of `reprice:catalog`, may
-/// be meant as text.
+/// Returns the error for a key such as `order:id` without any placeholder, where `id` is an
+/// argument. Such a part names the value of one call, so it was meant as a placeholder. Other
+/// words, such as the `catalog` of `reprice:catalog`, may be meant as text.
 fn bare(text: &str, names: &Names<'_>) -> Option<Message> {
     let mut parts = text.split([':', '/', '|', '{', '}']);
     let part = parts.find(|part| {

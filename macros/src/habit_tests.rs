@@ -16,7 +16,7 @@ fn said(text: &str, inserted: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Fails if a key filled in another tool's way is one lock for all calls.
+/// Fails if a key with another tool's placeholder is accepted, and so is one lock for all calls.
 #[test]
 fn the_placeholder_to_write_is_said() {
     for (text, written, meant) in [
@@ -71,7 +71,7 @@ fn the_placeholder_to_write_is_said() {
     }
 }
 
-/// Fails if a key meant as it stands is refused.
+/// Fails if a key meant literally is refused.
 #[test]
 fn constants_are_left_alone() {
     for text in [
@@ -107,7 +107,7 @@ fn constants_are_left_alone() {
     }
 }
 
-/// Fails if text that only names an inserted argument is refused.
+/// Fails if a key is refused because its text also contains the name of an inserted argument.
 #[test]
 fn an_inserted_argument_can_be_named() {
     for text in ["id:", ":id", "::id", "#id:", "@id", "[id]", "order:$1"] {

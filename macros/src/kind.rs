@@ -1,8 +1,8 @@
-//! Information from the written type of an argument, or of an error, without rustc.
+//! Facts that the written type of an argument or an error shows, without help from rustc.
 
 use syn::{GenericArgument, GenericParam, Generics, PathArguments, ReturnType, Type};
 
-/// Kinds of types with better errors than those of rustc.
+/// Kinds of types for which the macro reports better errors than rustc.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A type parameter or an `impl Trait`: rustc can suggest the missing bound.
@@ -68,7 +68,7 @@ impl Kind {
     }
 }
 
-/// True if `name` is a type parameter of the function, or is named like those of an impl.
+/// True if `name` is a type parameter of the function, or looks like a type parameter of an impl.
 fn is_parameter(name: &str, generics: &Generics) -> bool {
     let own = generics.params.iter().any(|parameter| match parameter {
         GenericParam::Type(parameter) => parameter.ident == name,

@@ -3,7 +3,7 @@
 use crate::option::KeyArg;
 use crate::template::{Piece, Template};
 
-/// The label of a key that is an expression. The runtime has the same word.
+/// The label of a key that is an expression. The runtime uses the same word.
 const OTHER: &str = "other";
 
 // Input:
@@ -48,7 +48,7 @@ mod tests {
         KeyArg::Expression(Box::new(syn::parse_str(text).expect("an expression")))
     }
 
-    /// Fails if a label loses a part of its template, or shows an expression.
+    /// Fails if a label omits a part of its template, or shows the text of an expression.
     #[test]
     fn a_label_is_the_template_as_it_was_written() {
         for (keys, expected) in [

@@ -39,7 +39,7 @@ mod snapshots;
 
 use proc_macro::TokenStream;
 
-// The examples need leasehold, so `leasehold-tests` runs them.
+// The documentation's examples need leasehold, so the crate `leasehold-tests` runs them.
 #[cfg_attr(not(doctest), doc = include_str!("attribute.md"))]
 #[proc_macro_attribute]
 pub fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStream {
@@ -62,7 +62,7 @@ fn attribute(
     };
     match diagnostics.finish(spec) {
         Ok(spec) => expand::expand(&spec),
-        // The function comes first, so that its callers see no second error.
+        // The function comes before its errors, so that its callers do not get an error as well.
         Err(errors) => {
             let item = unused::with_arguments_used(item);
             quote::quote!(#item #errors)

@@ -1,6 +1,6 @@
-//! The name under which the user's crate depends on `leasehold`. A plain rename in its `Cargo.toml`
-//! is followed. The manifest is read line by line, because a parser would cost several
-//! dependencies.
+//! The name under which the user's crate depends on `leasehold`. A crate that renames the
+//! dependency in its own `Cargo.toml` is supported. The manifest is read line by line, because a
+//! parser would cost several dependencies.
 
 use std::env;
 use std::path::PathBuf;
@@ -10,16 +10,17 @@ const PACKAGE: &str = "leasehold";
 /// Dependency on `leasehold` according to a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Dependency {
-    /// Under its own name. Also assumed if no manifest can be read.
+    /// The dependency has its own name. This is also assumed if no manifest can be read.
     Plain,
     Renamed(String),
-    /// Not mentioned: renamed in the workspace, or re-exported by another crate.
+    /// The manifest does not mention it: it is renamed in the workspace, or re-exported by another
+    /// crate.
     Missing,
 }
 
 /// Returns the dependency of the crate being compiled, according to its manifest.
 pub(crate) fn dependency() -> Dependency {
-    // The examples of `leasehold` itself, and the unit tests of this crate.
+    // These crates compile the examples of `leasehold` itself, and the unit tests of this crate.
     let own = [PACKAGE, env!("CARGO_PKG_NAME")];
     let is_itself = env::var("CARGO_PKG_NAME").is_ok_and(|name| own.contains(&name.as_str()));
     let text = path().and_then(|path| std::fs::read_to_string(path).ok());

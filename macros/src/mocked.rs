@@ -1,5 +1,5 @@
-//! Copies of the attribute: `#[automock]` of the crate `mockall` also puts the attributes of a
-//! method on the mock's items.
+//! Copies of the attribute. If `#[automock]` of the crate `mockall` mocks a method, it also puts
+//! the method's attributes on the items that it generates.
 
 use proc_macro2::{TokenStream, TokenTree};
 

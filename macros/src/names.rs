@@ -72,7 +72,8 @@ fn no_keyword(placeholder: &Placeholder, keyword: &str) -> Message {
     }
 }
 
-/// Returns the error for `<items.len>`. rustc would suggest `()` in the wrong place.
+/// Returns the error for `<items.len>`, where the user forgot `()`. rustc would suggest to insert
+/// it in the wrong place.
 fn no_field(placeholder: &Placeholder, target: &Target) -> Option<Message> {
     let Kind::WithoutFields(ty) = target.binding(&placeholder.root)?.kind else {
         return None;
@@ -179,8 +180,8 @@ fn expression_strings(expression: &Expr, target: &Target, diagnostics: &Diagnost
     }
 }
 
-/// Changes the message about a foreign placeholder inside an expression, where our own form would
-/// not be filled either.
+/// Changes the help about a foreign placeholder inside an expression. There, even our own
+/// placeholder would not be filled.
 fn alone(message: Message, text: &str) -> Message {
     let help = message.help.as_deref().unwrap_or_default();
     let quoted = |text: &str| text.split('`').nth(1).unwrap_or_default().to_owned();

@@ -13,7 +13,7 @@ pub(crate) struct At<T> {
     pub(crate) span: Span,
 }
 
-/// A length of time: known now, or an expression of type `Duration`.
+/// A length of time: known at compile time, or an expression of type `Duration`.
 #[derive(Clone)]
 pub(crate) enum Length {
     Millis(u64),

@@ -1,5 +1,5 @@
-//! Conversions of `printf` and `strftime`, such as `%s`, `%d`, `%1$s`, `%Y`. A key does not know
-//! them.
+//! Conversions of `printf` and `strftime`, such as `%s`, `%d`, `%1$s`, `%Y`. They have no meaning
+//! in a key.
 
 const CONVERSIONS: &str = "sdiuvfxXoqcgepTYmH@";
 
@@ -15,8 +15,8 @@ pub(crate) fn conversion(rest: &str) -> Option<&str> {
     (CONVERSIONS.contains(conversion) && ends && !is_encoded(after)).then(|| &rest[..length])
 }
 
-/// True for a percent-encoded character, such as the `=` in `%3d`. The character in `%02d` is a
-/// control character, which no key could mean.
+/// True if `%` and `after` form a percent-encoded character, such as `=` in the form `%3d`. False
+/// for `%02d`, because the character 02 is a control character, which no key could mean.
 fn is_encoded(after: &str) -> bool {
     let Some(digits) = after.get(..2) else {
         return false;

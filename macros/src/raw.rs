@@ -15,8 +15,9 @@ pub(crate) struct RawOption {
 }
 
 impl RawOption {
-    /// Reads one option and its comma. Reports and skips anything else, so that the options after
-    /// it are still read. The error is the name of the intended option.
+    /// Reads one option and the comma after it. Reports and skips tokens that are not an option, so
+    /// that the following options are still read. An error contains the name that the option was
+    /// probably meant to have.
     pub(crate) fn parse(input: ParseStream<'_>, diagnostics: &Diagnostics) -> Result<Self, String> {
         let option = Self::parse_strictly(input).map_err(|(meant, error)| {
             diagnostics.syntax(error);
@@ -46,7 +47,7 @@ impl RawOption {
         Ok(Self { name, value })
     }
 
-    /// Returns the place of the value, or that of the name without a value.
+    /// Returns the span of the value. If there is no value, returns the span of the name.
     pub(crate) fn span(&self) -> Span {
         self.value
             .as_ref()

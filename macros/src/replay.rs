@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::diag::{Diagnostics, Message};
 
-/// A result belongs to one key, and to a call that holds that key exclusively.
+/// `replay` allows only one key, and only an exclusive lock: the result belongs to the key.
 pub(crate) fn replay_is_alone(args: &Args, diagnostics: &Diagnostics) {
     let Some(replay) = args.name_of("replay") else {
         return;

@@ -1,4 +1,4 @@
-//! Code with which the call runs its body.
+//! The code by which the call runs its body.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
@@ -9,7 +9,8 @@ use crate::tokens::here;
 /// Keeps the body in the caller's frame, and passes only a reference to the runtime. A detached
 /// body moves into its task.
 pub(crate) fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
-    // The requirements of an option on the body, or on its result, are reported at the option.
+    // Some options require a trait of the body, or of its result. If it is missing, rustc reports
+    // that at the option.
     let method = |name: &str, option: Span| Ident::new(name, here().located_at(option));
     let hold = spec.hold.as_ref().map(|hold| hold.span);
     let replay = spec.replay.as_ref().map(|replay| replay.span);

@@ -1,5 +1,5 @@
-//! The parts that every form of function has: the code around its body, the names that its
-//! parameters bind, and its return type.
+//! The parts that all supported forms of functions have: code around the body, names that the
+//! parameters bind, and the return type.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use syn::spanned::Spanned as _;
@@ -9,7 +9,7 @@ use syn::{Attribute, FnArg, Pat, Signature, Type};
 use crate::kind::Kind;
 use crate::tokens;
 
-/// Tokens before and after a hole, and the delimiters of the hole.
+/// Tokens before and after a group to fill in later, and the delimiters of this group.
 pub(crate) struct Frame {
     pub(crate) before: TokenStream,
     pub(crate) delimiter: Delimiter,
@@ -41,9 +41,9 @@ pub(crate) struct Binding {
     pub(crate) ident: Ident,
     /// Name that the user writes in a key: `self`, `id`.
     pub(crate) name: String,
-    /// The `#[cfg]` of its parameter.
+    /// The `#[cfg]` attributes of the parameter.
     pub(crate) cfg: Vec<Attribute>,
-    /// Kind of its type, if the parameter is a name with a type.
+    /// Kind of the parameter's type, if the parameter is a name with a type.
     pub(crate) kind: Kind,
 }
 

@@ -29,10 +29,10 @@ pub(crate) struct Target {
     pub(crate) returns: Returns,
     /// Part of the return type that works after the release.
     pub(crate) deferred: Option<Deferred>,
-    /// True if the end of the body is the end of a function or an `async` block. Under
-    /// `#[async_trait]` the body is the value of a `let`.
+    /// True if the end of the body is also the end of a function or an `async` block. False for a
+    /// body under `#[async_trait]`, which is the value of a `let`.
     pub(crate) returns_itself: bool,
-    /// Error type of the function, if that is a type parameter.
+    /// Error type of the function, if it is a type parameter.
     pub(crate) generic_error: Option<Type>,
     /// Parameters that borrow from the caller.
     pub(crate) borrows: Vec<Borrow>,

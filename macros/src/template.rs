@@ -114,9 +114,9 @@ impl Template {
         errors
     }
 
-    /// Checks the text between placeholders. Encoded values contain no `:` `{` `}`, so one of these
-    /// between two values keeps different arguments apart. Without it `<a><b>` is the same key for
-    /// `1, 23` and for `12, 3`.
+    /// Checks the text between placeholders. Encoded values contain no `:` `{` `}`. One of these
+    /// characters between two values gives different arguments different keys. Otherwise `<a><b>`
+    /// is the same key for `1, 23` and for `12, 3`.
     fn separators(&self) -> Vec<Message> {
         let mut errors = Vec::new();
         let mut last: Option<(&Placeholder, String)> = None;
@@ -195,8 +195,8 @@ impl Reader {
         }
     }
 
-    /// Reports a `>` that closes nothing. After a malformed placeholder it is a part of the same
-    /// mistake.
+    /// Reports a `>` without an opening `<`. Reports nothing if there is an error already, because
+    /// the `>` may belong to a malformed placeholder.
     fn stray(&mut self) {
         if !self.errors.is_empty() {
             return;
@@ -262,12 +262,14 @@ impl Placeholder {
         })
     }
 
-    /// True if it begins with a path, such as `<Self::KIND>`, and not with an argument.
+    /// True if the placeholder begins with a path, such as `<Self::KIND>`, and not with an
+    /// argument.
     pub(crate) fn is_constant(&self) -> bool {
         self.root.contains("::")
     }
 
-    /// Returns the first name in it that is a keyword of Rust, which cannot name anything.
+    /// Returns the first name in the placeholder that is a keyword of Rust, which cannot name
+    /// anything.
     pub(crate) fn keyword(&self) -> Option<&str> {
         let fields = self.path.iter().filter_map(|member| match member {
             Member::Field(name) | Member::Method(name) => Some(name.as_str()),

@@ -44,7 +44,7 @@ fn literal_text_and_placeholders() {
     }
 }
 
-/// Fails if a template is accepted, or refused with another message.
+/// Fails if a template is accepted, or is refused with a message other than the expected one.
 fn refused(text: &str, what: &str, help: &str) {
     let errors = Template::parse(text).expect_err(text);
     assert_eq!(errors.len(), 1, "{text}: {errors:?}");

@@ -5,8 +5,8 @@ use quote::ToTokens as _;
 use syn::visit_mut::VisitMut;
 use syn::{Lit, LitStr, Type};
 
-/// Returns the span of all generated code. Its names cannot clash with the user's, and lints know
-/// that the user did not write it.
+/// Returns the span of all generated code. With this span, generated names cannot clash with the
+/// user's names, and lints skip the code.
 pub(crate) fn here() -> Span {
     Span::mixed_site()
 }
@@ -38,8 +38,8 @@ pub(crate) fn without_invisible_group(item: TokenStream) -> Vec<TokenTree> {
     tokens
 }
 
-/// Returns the place of the attribute, with a span of the user's code. For a span of the macro,
-/// rustc would add where the error "originates", which the user sees anyway.
+/// Returns the place of the attribute, as a span of the user's code. For a span of the macro, rustc
+/// would add a note that the error "originates" in the attribute, which the user sees anyway.
 pub(crate) fn attribute_span(item: &TokenStream) -> Span {
     let attribute = Span::call_site();
     let first = item.clone().into_iter().next();
@@ -74,7 +74,7 @@ pub(crate) fn mentions(tokens: TokenStream, name: &str) -> bool {
     })
 }
 
-/// True if `name` may be used as a variable, and not as a field, a method or a part of a path.
+/// True if `name` may be used as a variable. A field, a method or a part of a path does not count.
 pub(crate) fn uses(tokens: TokenStream, name: &str) -> bool {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let used = |(index, token): (usize, &TokenTree)| match token {
@@ -85,7 +85,7 @@ pub(crate) fn uses(tokens: TokenStream, name: &str) -> bool {
     tokens.iter().enumerate().any(used)
 }
 
-/// True if a variable can be at the place of the identifier at `index`.
+/// True if the identifier at `index` may be a variable.
 fn is_variable(tokens: &[TokenTree], index: usize) -> bool {
     let (back, back_two) = (index.checked_sub(1), index.checked_sub(2));
     let member = is_punct(tokens, back, '.') && !is_punct(tokens, back_two, '.');
@@ -178,8 +178,8 @@ pub(crate) fn strings(tokens: TokenStream) -> Vec<LitStr> {
     found
 }
 
-/// True if an expression certainly borrows `name`: it does not move it as a whole, and calls no
-/// `into_…` on it. A moved name cannot be mentioned again.
+/// True if an expression certainly only borrows `name`: it neither moves the whole value nor calls
+/// `into_…` on it. Generated code may mention `name` again only in this case.
 pub(crate) fn borrows(tokens: TokenStream, name: &str) -> bool {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let borrowed = |(index, token): (usize, &TokenTree)| match token {
@@ -201,7 +201,7 @@ pub(crate) fn borrows(tokens: TokenStream, name: &str) -> bool {
     tokens.iter().enumerate().any(borrowed)
 }
 
-/// Does the same inside a group. A lone name in parentheses is a moved argument.
+/// Like [`borrows`], but inside a group, where a lone name is an argument that is moved.
 fn borrows_inside(group: &Group, name: &str) -> bool {
     let tokens: Vec<TokenTree> = group.stream().into_iter().collect();
     let alone = matches!(tokens.as_slice(), [TokenTree::Ident(ident)] if plain(ident) == name);

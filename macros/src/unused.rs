@@ -1,6 +1,6 @@
-//! Arguments of a function whose attribute has an error. Those that only its key would have used
-//! are not the user's mistake, so rustc must not report them as unused. An `#[allow]` would itself
-//! be an error in a crate that forbids the lint.
+//! The arguments of a function whose attribute has an error. Without the generated code, some of
+//! them are unused. That is not the user's mistake, so rustc must not report it. An `#[allow]`
+//! would itself be an error in a crate that forbids the lint.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::quote_spanned;
@@ -10,8 +10,8 @@ use syn::{Attribute, Signature, Visibility};
 use crate::shape::bindings;
 use crate::tokens::{self, here};
 
-/// Returns the item with a use of each argument at the start of its body. Returns any other item
-/// unchanged.
+/// Returns the function with a use of each argument at the start of its body. Returns any other
+/// item unchanged.
 pub(crate) fn with_arguments_used(item: &TokenStream) -> TokenStream {
     let mut all = tokens::without_invisible_group(item.clone());
     match all.pop().map(tokens::without_invisible_braces) {

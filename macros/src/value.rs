@@ -1,4 +1,4 @@
-//! Small functions, one for the value of each option.
+//! Parsers for the values of the options: one small function for each option.
 
 use proc_macro2::Span;
 use syn::spanned::Spanned as _;
@@ -56,7 +56,7 @@ fn keys(array: &syn::ExprArray) -> Result<Vec<KeyArg>, Problem> {
     }
 }
 
-/// Refuses a second occurrence of a template in the array.
+/// Reports a template that occurs twice in the array.
 fn twice(before: &[KeyArg], key: &KeyArg) -> Option<(Span, Message)> {
     let KeyArg::Template(At { value, span }) = key else {
         return None;
@@ -128,7 +128,7 @@ pub(crate) fn ttl(option: &RawOption) -> Result<Length, Problem> {
     }
 }
 
-/// Parses a duration with a limit. The error shows `name`, which includes the article.
+/// Parses a duration of at most `limit`. The error contains `name`, which begins with an article.
 fn at_most(option: &RawOption, limit: u64, name: &str, help: &str) -> Result<Length, Problem> {
     match length(option)? {
         Length::Millis(millis) if millis > limit => {
@@ -166,7 +166,7 @@ pub(crate) fn fingerprint(option: &RawOption) -> Result<Box<Expr>, Problem> {
     Err(Problem::new(value.span(), Message::new(what).help(help)))
 }
 
-/// Parses the flag, or its interval.
+/// Parses `watchdog`, with or without an interval.
 pub(crate) fn watchdog(option: &RawOption) -> Result<Watchdog, Problem> {
     if option.value.is_none() {
         return Ok(Watchdog::Flag);
@@ -365,7 +365,7 @@ pub(crate) fn pool(option: &RawOption) -> Result<PoolArg, Problem> {
     Err(Problem::new(value.span(), Message::new(what).help(help)))
 }
 
-/// Parses the path at which the function finds `leasehold`.
+/// Parses the path by which the function refers to `leasehold`.
 pub(crate) fn runtime(option: &RawOption) -> Result<syn::Path, Problem> {
     const EXAMPLE: &str = "crate = shop::leasehold";
     let value = required(option, EXAMPLE)?;

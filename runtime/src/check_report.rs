@@ -46,8 +46,8 @@ pub struct Finding {
     pub severity: Severity,
     /// A short constant for logs and tests: `role`, `cluster`, `cluster-state`, `coverage`,
     /// `quorum`, `node`, `version`, `permission`, `replicas`, `eviction`, `persistence`, `turns`,
-    /// `plain-text`, `one-process` or `unchecked`. A server's error has the code of its answer,
-    /// such as `OOM`.
+    /// `plain-text`, `one-process` or `unchecked`. For an error that the server returned, it is the
+    /// error's own code, such as `OOM`.
     pub code: &'static str,
     /// The meaning of the finding, and the action to take.
     pub text: String,

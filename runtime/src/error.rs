@@ -167,7 +167,8 @@ pub enum LockError {
     },
 }
 
-/// Same text as `Display`, because a `main` that returns the error prints this.
+/// Writes the same text as `Display`, because Rust prints this text for an error that `main`
+/// returns.
 impl fmt::Debug for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -225,21 +226,23 @@ impl LockError {
         matches!(self, Self::Mismatch { .. })
     }
 
-    /// Returns the time to wait before another try makes sense. None if it is unknown, and for
-    /// errors other than [contention](Self::is_contention).
+    /// Returns the time to wait before another try makes sense. Returns none if that time is
+    /// unknown, and for errors other than [contention](Self::is_contention).
     ///
-    /// It is an estimate of the time for which the lock stays held: the mean of earlier times.
+    /// The time is an estimate: the mean of the times for which earlier calls held their locks.
     ///
-    /// - The mean belongs to a call site: an annotated function, or a call of
-    ///   [`LockPool::lock`](crate::LockPool::lock). This is the call site of the holder if the
-    ///   holder is in this process, else that of the refused call. The mean covers the locks that
-    ///   this pool has released. The last lock counts an eighth.
+    /// - Each call site has a separate mean. A call site is an annotated function, or a call of
+    ///   [`LockPool::lock`](crate::LockPool::lock). If the holder is in this process, its call site
+    ///   counts, otherwise that of the refused call. The mean covers the locks that this pool has
+    ///   released. The last lock counts an eighth.
     /// - The `hold` of the call site is added to the mean.
     /// - The estimate is at most the rest of the holder's lease, and at least 10 ms.
-    /// - Before the first release, the estimate is 1 s for a lock with a watchdog, whose lease does
-    ///   not show when the lock ends. Without a watchdog it is the rest of the lease.
-    /// - A pause for [other clients](crate::LockPoolBuilder::make_way_after) is reported exactly.
-    /// - [`LockPoolBuilder::retry_hint`](crate::LockPoolBuilder::retry_hint) replaces all this.
+    /// - Before the first release, the estimate is 1 s for a lock with a watchdog, because its
+    ///   lease does not show when the lock ends. Without a watchdog it is the rest of the lease.
+    /// - While the key is left free for [other clients](crate::LockPoolBuilder::make_way_after),
+    ///   the time is exactly the rest of that pause.
+    /// - [`LockPoolBuilder::retry_hint`](crate::LockPoolBuilder::retry_hint) replaces the estimate
+    ///   and the rest of a pause.
     ///
     /// All refused clients get the same time. Clients that retry automatically must each add a
     /// random time (jitter), or they come back together. Leasehold adds none.
@@ -262,12 +265,12 @@ impl LockError {
 }
 
 impl LockError {
-    /// Returns the process that held the lock when this call was refused, as far as the store had
-    /// reported it. Only for [`Contended`](Self::Contended) and [`TimedOut`](Self::TimedOut). It
-    /// costs no round trip.
+    /// Returns the process that held the lock when this call was refused, if the store had reported
+    /// that process. Only [`Contended`](Self::Contended) and [`TimedOut`](Self::TimedOut) have a
+    /// holder. This method sends nothing to the store.
     ///
-    /// None if another client holds the lock, if several calls share it, and while it is handed
-    /// from one process to the next. `Display` shows the holder, for logs.
+    /// Returns none if another client holds the lock, if several calls share the lock, or while one
+    /// process hands the lock over to the next. `Display` shows the holder, for logs.
     /// [`public_message`](Self::public_message) does not.
     ///
     /// ```
@@ -292,7 +295,7 @@ pub(crate) fn millis(span: Duration) -> humantime::FormattedDuration {
     humantime::format_duration(Duration::from_millis(millis))
 }
 
-/// ` by shop::create_order on web-1 (pid 4711)`, or nothing.
+/// Displays ` by shop::create_order on web-1 (pid 4711)`, or nothing if the holder is unknown.
 struct HeldBy<'a>(Option<&'a Owner>);
 
 impl fmt::Display for HeldBy<'_> {
@@ -304,7 +307,8 @@ impl fmt::Display for HeldBy<'_> {
     }
 }
 
-/// `, held by shop::create_order on web-1 (pid 4711)`, or nothing.
+/// Displays `, held by shop::create_order on web-1 (pid 4711)`, or nothing if the holder is
+/// unknown.
 struct LastHeldBy<'a>(Option<&'a Owner>);
 
 impl fmt::Display for LastHeldBy<'_> {
@@ -316,7 +320,7 @@ impl fmt::Display for LastHeldBy<'_> {
     }
 }
 
-/// ` (try again in 2s 500ms)`, or nothing.
+/// Displays ` (try again in 2s 500ms)`, or nothing if the time is unknown.
 struct RetryAfter(Option<Duration>);
 
 impl fmt::Display for RetryAfter {

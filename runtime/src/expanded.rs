@@ -12,10 +12,10 @@ pub use crate::lock::is_held::assert_held;
 pub use crate::plain::plain;
 pub use core;
 
-/// The last argument of each function here whose bound is a trait of this module.
+/// The last argument of each function of this module that has a trait of this module as a bound.
 ///
-/// Its type is a parameter of the trait, and rustc does not know it yet when it finds the bound
-/// unfulfilled. So rustc does not suggest the trait, which is private, for the user's signature.
+/// The type of this argument is a parameter of the trait. rustc does not know the type yet when it
+/// finds the bound unfulfilled. So it does not suggest the private trait for the user's signature.
 pub fn hint() {}
 
 /// A value that can be inserted into a key: any `Display` type.
@@ -43,13 +43,14 @@ pub trait WholeKey<Hint>: Display {}
 #[diagnostic::do_not_recommend]
 impl<T: Display + ?Sized, Hint> WholeKey<Hint> for T {}
 
-/// Appends the value of the placeholder `<name>` to a key. The result can be assigned to.
+/// Appends the value of the placeholder `<name>` to a key. The expanded code assigns `()` to the
+/// returned reference.
 pub fn key_value<T, Hint>(key: &mut Key, name: &'static str, value: &T, _: Hint) -> &'static mut ()
 where
     T: KeyPart<Hint> + ?Sized,
 {
     key.part(name, value);
-    // It has no size, so nothing is allocated.
+    // `()` has no size, so nothing is allocated.
     Box::leak(Box::new(()))
 }
 
@@ -58,7 +59,8 @@ pub fn key_part<T: Display + ?Sized>(key: &mut Key, name: &'static str, value: &
     key.part(name, value);
 }
 
-/// Moves a whole value into the block that mentions it here. The result can be assigned to.
+/// Mentions a whole value, which moves it into the block around the call. The expanded code assigns
+/// `()` to the returned reference.
 pub fn captured<T: ?Sized>(_: &T) -> &'static mut () {
     Box::leak(Box::new(()))
 }

@@ -15,8 +15,9 @@ use std::fmt;
 /// UPDATE items SET stock = stock - 1, fence = $1 WHERE sku = $2 AND fence <= $1
 /// ```
 ///
-/// That is enough for one statement. A holder that reads first and writes later must store its
-/// fence with the read. Otherwise an earlier holder's late write could fit in between.
+/// This check is enough for work of one statement. A holder that reads first and writes later must
+/// store its fence with the read. Otherwise an earlier holder's late write could come between the
+/// read and the write.
 ///
 /// ```sql
 /// UPDATE items SET fence = $1 WHERE sku = $2 AND fence <= $1 RETURNING stock
@@ -27,11 +28,11 @@ use std::fmt;
 /// store restarts with nothing on disk. It fits a signed 64-bit column. On Redis it repeats at
 /// 2^53, which the clock reaches in the year 2255.
 ///
-/// A store that has lost a lock with its data gives the next holder a greater number. A process
-/// that does not know of the loss yet may still hand the lost lock over to its own calls. These get
-/// fences that the process had reserved. So such a call can begin later with a smaller number, and
-/// the resource refuses it. If the clock of the store is also set back, the store itself gives
-/// smaller numbers.
+/// If a store loses a lock with its data, it gives the next holder of the key a greater number. A
+/// process that does not know of the loss yet may still hand the lost lock over to its own calls.
+/// These calls get smaller fences, which the process reserved before the loss. So a call with a
+/// smaller number can begin after one with a greater number, and the resource refuses it. If the
+/// store loses its data and its clock is set back, the store itself gives smaller numbers.
 ///
 /// Source of the technique: Martin Kleppmann, "How to do distributed locking" (2016).
 ///

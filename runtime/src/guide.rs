@@ -2,7 +2,7 @@
 //!
 //! # In the repository
 //!
-//! These pages are about the code of leasehold itself. Only its repository has them.
+//! The following pages describe the code of leasehold itself, and exist only in its repository.
 //!
 //! | page | content |
 //! |---|---|
@@ -20,9 +20,9 @@
 //! | `docs/reliability/harness.md` | how each promise is tested, and how to repeat it |
 //! | `examples/services` | nine services that use the attribute, small enough to copy |
 
-// A page links to other files by definitions at its end, relative to itself. Rustdoc has other
-// addresses: `links.md` defines the same labels before the page does, and the first definition
-// counts. `tests/tests/docs/rendered.rs` compares the two.
+// Each page ends with link definitions, whose addresses are relative to the page. Rustdoc has other
+// addresses. So `links.md` comes before each page and defines the same labels, and the first
+// definition of a label counts. `tests/tests/docs/rendered.rs` compares both sets of definitions.
 macro_rules! pages {
     ($($(#[$attribute:meta])* $name:ident: $file:literal,)+) => {
         $(
@@ -53,12 +53,12 @@ pages! {
     seeing: "seeing.md",
     troubleshooting: "troubleshooting.md",
     comparison: "comparison.md",
-    // The tests' package compiles its code, which needs the frameworks.
+    // This page's code needs the frameworks, so the package of the tests compiles it.
     #[cfg(not(doctest))]
     frameworks: "frameworks.md",
     recipes: "recipes.md",
     testing: "testing.md",
-    // Its code needs the feature.
+    // This page's code needs the feature `replay`.
     #[cfg(any(not(doctest), feature = "replay"))]
     replay: "replay.md",
     promises: "reliability/promises.md",

@@ -75,7 +75,7 @@ impl Key {
         Self::of_text(&value, arguments)
     }
 
-    /// Compiled once for all types of values.
+    /// Takes a trait object, so that it is compiled once for all types of values.
     fn of_text(value: &dyn fmt::Display, arguments: &'static [&'static str]) -> Self {
         let mut key = Self::new();
         let written = write!(Limited(&mut key.text), "{value}");
@@ -101,7 +101,7 @@ impl Key {
         self.encode(name, &value);
     }
 
-    /// Compiled once for all types of values.
+    /// Takes a trait object, so that it is compiled once for all types of values.
     fn encode(&mut self, name: &'static str, value: &dyn fmt::Display) {
         let before = self.text.len();
         let written = write!(Encoder(&mut self.text), "{value}");
@@ -109,7 +109,8 @@ impl Key {
             return;
         }
         if self.text.len() > MAX_LEN {
-            // `finish` reports the length. The encoder has not written the rest of a long value.
+            // The key is too long, which `finish` reports. The encoder stops within a value that is
+            // too long.
         } else if written.is_err() {
             self.error = Some(format!("the `Display` of `<{name}>` returned an error"));
         } else if self.text.len() == before {
@@ -184,8 +185,8 @@ fn invalid(key: &str, reason: String) -> LockError {
 /// ```
 pub fn encode(value: impl fmt::Display) -> String {
     let mut text = String::new();
-    // The error comes from the value's own `Display`, or means that the text is too long for a key.
-    // The text ends there.
+    // An error means that the value's `Display` failed, or that the text is too long for a key. In
+    // both cases the text ends there.
     let _ = write!(Encoder(&mut text), "{value}");
     text
 }

@@ -80,7 +80,7 @@ impl Owner {
     }
 }
 
-/// Returns the parts of a text without the end that a store does not keep.
+/// Cuts the parts to the length that a store keeps.
 pub(crate) fn shortened<const N: usize>(mut parts: [&str; N]) -> [&str; N] {
     let mut room = LONGEST;
     for part in &mut parts {

@@ -7,9 +7,9 @@
 /// The functions for your own transactions:
 ///
 /// - `leasehold.verify(key, fence)` fails with [`LEASE_OVER`] unless the lock of `key`
-///   ([`full_key`](crate::LockHandle::full_key)) still has this fence, and is from this primary. A
-///   lock from before a fail-over is refused. After the call, no other acquisition gets the lock
-///   until the transaction has ended.
+///   ([`full_key`](crate::LockHandle::full_key)) still has this fence, and was taken on this
+///   primary. So it refuses a lock from before a fail-over. After the call, no other acquisition
+///   gets the lock until the transaction has ended.
 /// - `leasehold.guard(key, fence)` fails with [`STALE_FENCE`] if it was called before with a later
 ///   fence of `key`. Use it for locks that are kept in another store. It refuses a fence more than
 ///   an hour ahead of the server's clock.
@@ -34,5 +34,6 @@ pub const SCHEMA: &str = concat!(
 /// fail-over. Roll back, and repeat the whole operation under a new lock.
 pub const LEASE_OVER: &str = "LH001";
 
-/// The SQLSTATE of `leasehold.guard` for a late fence.
+/// The SQLSTATE of `leasehold.guard` for a fence earlier than one that it has already seen for the
+/// key.
 pub const STALE_FENCE: &str = "LH002";

@@ -21,9 +21,9 @@ pub enum Replicas {
     /// server at the same time, and at least one. A permanently removed replica counts until the
     /// Sentinels forget it (`SENTINEL RESET`) and the pool is connected again.
     ///
-    /// This differs in a cluster, and with the URL of one server. A pool that connects while a
-    /// replica is away then needs only the replicas connected at that time. `AtLeast(2)` always
-    /// needs two.
+    /// In a cluster, and with the URL of one server, there are no Sentinels to ask. So a pool that
+    /// connects while a replica is away needs only the replicas connected at that time.
+    /// `AtLeast(2)` always needs two.
     All,
     /// At least this many replicas. With zero the server's own answer is enough.
     AtLeast(u32),

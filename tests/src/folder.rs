@@ -1,4 +1,4 @@
-//! A folder for one server.
+//! A temporary folder for one server.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ impl Folder {
         Self::inside(&std::env::temp_dir())
     }
 
-    /// Makes a folder on a disk: the usual place for temporary files may be in memory.
+    /// Makes a folder on a disk. The usual place for temporary files may be in memory.
     pub(crate) fn on_disk() -> Self {
         let disk = Path::new("/var/tmp");
         if disk.is_dir() {
@@ -24,7 +24,7 @@ impl Folder {
     }
 
     /// Makes a folder in memory if the system has a place for that. It suits a server that writes
-    /// each request to disk: on a busy disk some requests would take a second.
+    /// each request to disk, because some requests would take a second on a busy disk.
     pub(crate) fn in_memory() -> Self {
         let memory = Path::new("/dev/shm");
         if memory.is_dir() {
@@ -47,7 +47,7 @@ impl Folder {
         &self.0
     }
 
-    /// The server's log in this folder; empty without one.
+    /// Returns the server's log from this folder, or an empty text if there is no log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.0.join("log")).unwrap_or_default()
     }

@@ -21,9 +21,9 @@ async fn held(
 /// A lock with a watchdog, held until the test ends the body.
 #[derive(Debug)]
 pub struct Holder {
-    /// Lets the body end.
+    /// Sending to it lets the body end.
     pub leave: oneshot::Sender<()>,
-    /// The call of the annotated function.
+    /// The task that runs the annotated function.
     pub task: JoinHandle<Result<(), LockError>>,
 }
 
@@ -43,7 +43,7 @@ impl Holder {
         Self { leave, task }
     }
 
-    /// Ends the body. `what` is the message if this fails.
+    /// Ends the body and waits for the call. `what` is the panic message if the call fails.
     ///
     /// # Panics
     ///

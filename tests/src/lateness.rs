@@ -1,5 +1,4 @@
-//! The delay with which this machine wakes threads at present. Tests add it to their bounds on
-//! delays.
+//! The delay with which this machine currently wakes threads. Tests add it to their time bounds.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -8,13 +7,13 @@ use std::time::Duration;
 use leasehold::__test::now;
 
 const STEP: Duration = Duration::from_millis(2);
-/// Shorter delays are not recorded, in nanoseconds.
+/// Delays below this number of nanoseconds are not recorded.
 const NOTABLE: u64 = 500_000;
 const KEPT: usize = 100_000;
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// Last run of the watching thread.
+    /// Time at which the watching thread last ran.
     last: u64,
     /// The time and the length of each recorded delay.
     delays: VecDeque<(u64, u64)>,
@@ -32,22 +31,22 @@ fn seen() -> &'static Mutex<Seen> {
     })
 }
 
-/// Starts watching.
+/// Starts the thread that measures delays.
 pub fn start() {
     seen();
 }
 
-/// The longest delay of the watching thread, which only sleeps, since `from`: a timestamp of
-/// `leasehold::__test::now` after [`start`].
+/// The longest delay of the watching thread since `from`. The thread only sleeps, so each delay is
+/// the machine's. `from` must be a timestamp of `leasehold::__test::now` after [`start`].
 pub fn worst_since(from: u64) -> Duration {
     let seen = seen().lock().unwrap_or_else(PoisonError::into_inner);
     let late = seen.delays.iter().rev().take_while(|(at, _)| *at >= from);
-    // The thread may be late at this moment.
+    // The thread may be late right now, and has not recorded this delay yet.
     let present = late_after(seen.last);
     Duration::from_nanos(late.map(|(_, late)| *late).fold(present, u64::max))
 }
 
-/// The time that a busy machine may add to a bound. A test begins it at its start and reads it at
+/// The time that a busy machine may add to a bound. A test creates it at its start and reads it at
 /// its end.
 #[derive(Debug, Clone, Copy)]
 pub struct Excuse {
@@ -68,7 +67,7 @@ impl Excuse {
     }
 
     /// Four times the longest delay since the start. A call is a chain of threads that wake each
-    /// other, including the server's, and each of them may be that late. Almost zero on an idle
+    /// other, including the server's, and each wake-up may be that late. Almost zero on an idle
     /// machine.
     pub fn so_far(self) -> Duration {
         self.longest() * 4

@@ -37,14 +37,14 @@
 //! | [`python`] | an interpreter with redis-py |
 //! | [`clock`], [`wait`], [`random`], [`process`] | time, bounded waiting, seeds, signals |
 
-/// The examples in the attribute's documentation. As doctests of the macros' crate they would need
-/// a second build of leasehold, because the compiler loads the dependencies of the macros' own
-/// tests.
+/// Compiles the examples in the attribute's documentation here. As doctests of the macros' crate,
+/// they would need a second build of leasehold, because the compiler loads the dependencies of that
+/// crate's own tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../macros/src/attribute.md")]
 mod distributed_lock {}
 
-/// The programs in the documentation for each framework.
+/// Compiles the example programs in the documentation of each framework.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/frameworks.md")]
 mod frameworks {}

@@ -12,7 +12,7 @@ use crate::lateness::Excuse;
 use crate::random::Random;
 use crate::recorder::{Recorder, Section, Violation};
 
-/// The recorder counts in microseconds.
+/// Nanoseconds per microsecond. The recorder counts in microseconds.
 const NANOS_PER_MICRO: u64 = 1_000;
 
 /// Running callers.
@@ -50,13 +50,13 @@ impl Load {
     /// The ttl of a caller's lock, which is not renewed.
     pub const TTL: Duration = Duration::from_secs(6);
 
-    /// The key with this number, as it is on the wire in the usual namespace.
+    /// The key with this number, as it is on the server in the default namespace.
     pub fn wire_key(number: u64) -> String {
         format!("lock:{}", leasehold::encode(name(number)))
     }
 
-    /// Starts `callers` callers on each pool, which share `keys` keys. A section lasts at most
-    /// `longest`, which must be less than 6 s.
+    /// Starts `callers` callers on each pool. All callers share `keys` keys. A section lasts at
+    /// most `longest`, which must be less than 6 s.
     pub fn start(
         pools: &[LockPool],
         callers: u64,
@@ -80,12 +80,12 @@ impl Load {
         Self { shared, tasks }
     }
 
-    /// Number of ended sections.
+    /// Number of sections that have ended.
     pub fn sections(&self) -> usize {
         self.shared.recorder.len()
     }
 
-    /// Number of calls that failed because the store could not serve.
+    /// Number of calls that failed because the store was unavailable.
     pub fn unavailable(&self) -> u64 {
         self.shared.unavailable.load(Ordering::Relaxed)
     }
@@ -114,8 +114,9 @@ impl Ended {
         &self.0.recorder
     }
 
-    /// Number of pairs of sections that a store with asynchronous replication let in at the same
-    /// time. They overlap, or their grants crossed. `what` is printed with the numbers.
+    /// Number of pairs of sections that broke exclusion because of asynchronous replication. The
+    /// sections of such a pair overlap, or their fences are in the wrong order. `what` is printed
+    /// with the numbers.
     ///
     /// # Panics
     ///
@@ -138,16 +139,16 @@ impl Ended {
         overlaps + crossed
     }
 
-    /// True if the machine alone explains that a body outlived its lease: its thread did not get to
-    /// run.
+    /// True if the machine alone explains that a body outlived its lease: the body's thread did not
+    /// run in time.
     fn was_put_aside(&self, section: &Section) -> bool {
         section.end() < section.deadline + clock::micros(self.0.excuse.so_far())
     }
 }
 
-/// True if two masters can have granted these: the later body has the lesser fence, from a lease
-/// requested before the earlier body ended. One server never lets that happen. Two servers count
-/// their fences separately.
+/// True if two different masters may have granted these two sections. The later body has the lesser
+/// fence, from a lease requested before the earlier body ended. One server never grants leases in
+/// this order. Two servers count their fences separately.
 fn grants_crossed(earlier: &Section, later: &Section) -> bool {
     let asked = later.deadline.saturating_sub(clock::micros(Load::TTL));
     later.fence < earlier.fence && asked < earlier.end()
@@ -177,7 +178,7 @@ mod tests {
     use super::{Load, Section, grants_crossed};
     use crate::clock;
 
-    /// A section of a lease requested at `asked`.
+    /// A section whose lease was requested at `asked`.
     fn section(asked: u64, fence: u64, entered: u64, left: u64) -> Section {
         Section {
             key: "k".to_owned(),

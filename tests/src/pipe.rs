@@ -1,6 +1,7 @@
-//! A network with faults that is independent of the protocol: bytes pass, are held back, or vanish.
+//! A network with faults that is independent of the protocol. Bytes pass, are held back, or vanish.
 //!
-//! It runs on a separate thread, so that it continues while the test's own workers are blocked.
+//! It runs on a separate thread, so that it works even while all workers of the test's runtime are
+//! blocked.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -12,20 +13,21 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Treatment of bytes from now on.
+/// The way in which the pipe treats bytes after this mode is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     /// Bytes pass.
     Pass,
     /// Bytes are held back, and pass when the flow changes.
     Stall,
-    /// Bytes vanish, and so does all that follows on these connections.
+    /// Bytes vanish. On the same connections, all later bytes vanish too, even after the flow
+    /// changes.
     BlackHole,
-    /// Requests pass. Answers vanish, and so do all later answers on these connections.
+    /// Requests pass and answers vanish. On the same connections, all later answers vanish too.
     LoseAnswers,
 }
 
-/// A proxy in front of one server. Dropping it closes everything.
+/// A proxy in front of one server. Dropping it closes its port and all connections.
 #[derive(Debug)]
 pub struct Pipe {
     address: SocketAddr,
@@ -38,12 +40,12 @@ struct State {
     target: SocketAddr,
     patience: Duration,
     flow: watch::Sender<Flow>,
-    /// Grows with every cut; connections with an older number end. `u64::MAX` ends the proxy.
+    /// Grows with every cut. Connections with an older number end. `u64::MAX` ends the proxy.
     cuts: watch::Sender<u64>,
 }
 
 impl Pipe {
-    /// Starts a proxy in front of `target`; everything passes.
+    /// Starts a proxy in front of `target`. At first all bytes pass.
     ///
     /// # Panics
     ///
@@ -53,8 +55,8 @@ impl Pipe {
         Self::start_at(any, target, Duration::ZERO)
     }
 
-    /// Starts a proxy at an address that the clients know already. While the target does not
-    /// listen, a client's connection stays open for up to `patience`, instead of being refused.
+    /// Starts a proxy at an address that the clients already use. While the target does not listen,
+    /// a client's connection stays open for up to `patience` instead of being refused.
     ///
     /// # Panics
     ///
@@ -87,12 +89,12 @@ impl Pipe {
         }
     }
 
-    /// The address for clients.
+    /// The address that clients connect to.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Sets the treatment of bytes from now on.
+    /// Sets the way in which bytes are treated after this call.
     pub fn set(&self, flow: Flow) {
         self.state.flow.send_replace(flow);
     }
@@ -107,7 +109,7 @@ impl Drop for Pipe {
     fn drop(&mut self) {
         self.state.cuts.send_replace(u64::MAX);
         if let Some(thread) = self.thread.take() {
-            // A panic of that thread has been printed already.
+            // An error means a panic of that thread, which has already been printed.
             let _ = thread.join();
         }
     }

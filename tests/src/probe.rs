@@ -1,27 +1,27 @@
-//! Probes that look at a key without the pool under test.
+//! Probes, which read locks without the pool under test and can act as another holder.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use leasehold::{LockError, LockGuard, LockPool};
 
-/// Looks at the locks of a store, from any thread. Blocking.
+/// Blocking access to the locks of a store, from any thread, without the pool under test.
 pub trait Probe: Send + Sync {
-    /// True if a holder has `key`.
+    /// True if any holder has `key`.
     fn exists(&self, key: &str) -> bool;
 
     /// Takes `key` for `ttl`, as another holder would. Returns `false` if it is held.
     fn take(&self, key: &str, ttl: Duration) -> bool;
 
-    /// True if the lock that [`take`](Self::take) took is still there, untouched.
+    /// True if the lock from [`take`](Self::take) is still on the store, and unchanged.
     fn untouched(&self, key: &str) -> bool;
 
-    /// Replaces the present lock by one of another holder, against all conventions.
+    /// Overwrites the current lock with a lock of another holder, which no correct client does.
     fn steal(&self, key: &str, ttl: Duration) {
         unimplemented!("`{key}` cannot be stolen for {ttl:?} in this store")
     }
 
-    /// Releases the lock that [`take`](Self::take) took.
+    /// Releases the lock from [`take`](Self::take).
     fn give_back(&self, key: &str);
 }
 
@@ -32,7 +32,8 @@ enum Ask {
     GiveBack(String),
 }
 
-/// Looks at a `memory://` store: a key exists if a second pool on the same store cannot take it.
+/// A probe of a `memory://` store. For it a key exists if a second pool on the same store cannot
+/// take it.
 ///
 /// It works on a separate thread, so that destructors on a runtime can use it.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ impl MemoryProbe {
     ///
     /// # Panics
     ///
-    /// Panics if the URL has no name: no second pool could see its locks.
+    /// Panics if the URL has no name, because a second pool would then get another store.
     pub fn new(url: &str) -> Self {
         assert_ne!(url, "memory://", "it is private to its pool");
         let (ask, asked) = channel();
@@ -95,7 +96,7 @@ fn serve(url: &str, asked: &Receiver<(Ask, Sender<bool>)>) {
         let mut taken: Vec<LockGuard> = Vec::new();
         while let Ok((ask, reply)) = asked.recv() {
             let answer = answer(&pool, &mut taken, ask).await;
-            // The asking thread may have given up.
+            // An error means that the asking thread no longer waits.
             let _ = reply.send(answer);
         }
     });

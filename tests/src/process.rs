@@ -8,17 +8,18 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::wait;
 
-/// Kills process `$1` and removes the folder `$2` once standard input ends. It ends when the test
-/// process is gone, even by SIGKILL. The files of `libfaketime` are removed as well: it fails if a
-/// later process with the same id finds them.
+/// Kills the process `$1` and removes the folder `$2` when standard input ends, which happens when
+/// the test process is gone, even by SIGKILL. The files of `libfaketime` are also removed.
+/// Otherwise it would fail in a later process with the same id.
 const LEASH: &str = r#"read -r _; kill -9 "$1" 2>/dev/null; [ -z "$2" ] || rm -rf "$2"
     rm -f "/dev/shm/faketime_shm_$1" "/dev/shm/sem.faketime_sem_$1""#;
 
-/// Limit for a process to stand still after the signal.
+/// Time limit for a process to stand still after SIGSTOP.
 const STILL: Duration = Duration::from_secs(5);
 
-/// A child process on a leash. Dropping this kills the process by its id. A watching shell kills it
-/// if the test process dies without dropping anything.
+/// A child process that is killed together with the test process. Dropping this value kills the
+/// child by its id. A shell watches the test process, and kills the child if the test process dies
+/// without dropping anything.
 #[derive(Debug)]
 pub struct Leashed {
     child: Child,
@@ -26,7 +27,8 @@ pub struct Leashed {
 }
 
 impl Leashed {
-    /// Puts a running child on the leash. If this process dies, `folder` is removed as well.
+    /// Starts the shell that watches for a running child. If the test process dies, the shell also
+    /// removes `folder`.
     ///
     /// # Panics
     ///
@@ -47,7 +49,7 @@ impl Leashed {
         self.child.id()
     }
 
-    /// The child, to take its pipes.
+    /// The child, so that its pipes can be taken.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
@@ -61,11 +63,12 @@ impl Leashed {
         self.child.try_wait().expect("a child can be waited for")
     }
 
-    /// Stops the process where it is (SIGSTOP), and waits until it stands still. On a busy machine
-    /// its threads may run on for some milliseconds after the signal.
+    /// Stops the process (SIGSTOP), and waits until it stands still. On a busy machine its threads
+    /// may run on for some milliseconds after the signal.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
-        // An ended process stands still as well, but is never reported as stopped.
+        // The check includes an ended process, which also stands still but is never reported as
+        // stopped.
         wait::try_until(STILL, || {
             let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
             let stopped = waitid(WaitId::Pid(self.pid()), options);
@@ -73,14 +76,15 @@ impl Leashed {
         });
     }
 
-    /// Lets a stopped process go on (SIGCONT).
+    /// Lets a stopped process run again (SIGCONT).
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
 
     /// Kills the process (SIGKILL) and waits for its end.
     pub fn kill(&mut self) {
-        // The leash ends first: it must not kill a process that has reused the id.
+        // The watching shell ends first. Otherwise it could kill another process that reuses the
+        // id.
         let _ = self.leash.kill();
         let _ = self.leash.wait();
         let _ = self.child.kill();

@@ -11,7 +11,7 @@ use crate::server::{Server, ServerOptions};
 use crate::server_clock::ServerClock;
 use crate::wait;
 
-/// The time that the store adds to the longest ttl before a node votes.
+/// After its start, a node does not vote for the longest ttl plus this time.
 const SLACK: Duration = Duration::from_secs(2);
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -24,7 +24,7 @@ pub struct Quorum {
 }
 
 impl Quorum {
-    /// Starts `count` servers, too young to vote.
+    /// Starts `count` servers, which are too young to vote.
     ///
     /// # Panics
     ///
@@ -33,8 +33,8 @@ impl Quorum {
         Self::start(count, &ServerOptions::new())
     }
 
-    /// Starts `count` servers that vote on locks of any ttl at once: their clocks are set forward
-    /// after the start.
+    /// Starts `count` servers that vote at once on locks of any ttl, because their clocks are set
+    /// forward after the start.
     ///
     /// # Panics
     ///
@@ -60,14 +60,14 @@ impl Quorum {
         }
     }
 
-    /// Starts `count` servers, and waits until they vote on locks of `ttl` and below.
+    /// Starts `count` servers, and waits until they vote on locks with a ttl of up to `ttl`.
     pub fn older_than(count: usize, ttl: Duration) -> Self {
         let nodes = Self::young(count);
         nodes.grow_older_than(ttl);
         nodes
     }
 
-    /// Waits until all servers are older, by their own uptime, than a lock of `ttl` can be.
+    /// Waits until all servers are old enough, by their own uptime, to vote on a lock of `ttl`.
     ///
     /// # Panics
     ///
@@ -88,7 +88,7 @@ impl Quorum {
         }
     }
 
-    /// The URL of the nodes. Because its `max_ttl` is short, only the ttls in the test determine
+    /// The URL of the nodes. Its `max_ttl` is short, so that only the ttls of the test determine
     /// the age at which nodes vote.
     pub fn url(&self) -> String {
         self.url_with("max_ttl=100ms")
@@ -131,14 +131,14 @@ pub fn count(probes: &[RedisProbe], key: &str) -> usize {
     there.count()
 }
 
-/// The remaining keys with `prefix`, of all nodes.
+/// The remaining keys with `prefix` on all nodes.
 pub fn left(probes: &[RedisProbe], prefix: &str) -> Vec<String> {
     let pattern = format!("lock:{prefix}*");
     let keys = probes.iter().flat_map(|probe| probe.keys(&pattern));
     keys.filter(|key| !key.starts_with("lock:%")).collect()
 }
 
-/// Plays another holder, for keys with one prefix on all nodes of a quorum.
+/// A probe for keys with one prefix on all nodes of a quorum. It can also act as another holder.
 #[derive(Debug)]
 pub struct QuorumProbe {
     nodes: Vec<RedisProbe>,

@@ -1,14 +1,15 @@
-//! Repeatable random schedules: every test prints its seed and takes one from
-//! `LEASEHOLD_TEST_SEED`.
+//! Repeatable random schedules. Every test prints its seed, and uses the seed in
+//! `LEASEHOLD_TEST_SEED` if it is set.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// `SplitMix64`: small, and the same on every machine.
+/// A generator with the algorithm `SplitMix64`, which is small and gives the same numbers on every
+/// machine.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// Makes a generator with the seed in `LEASEHOLD_TEST_SEED`, or with a new one. The seed is
+    /// Makes a generator with the seed in `LEASEHOLD_TEST_SEED`, or with a new seed. The seed is
     /// printed with `name`.
     ///
     /// # Panics

@@ -1,4 +1,4 @@
-//! The oracle inside one process. Every body reports when it enters and leaves, and the oracle
+//! An oracle for tests in one process. Every body reports when it enters and leaves, and the oracle
 //! detects bodies that overlap.
 //!
 //! It does not use the lock store. All timestamps are from [`clock::now`], a clock that all
@@ -19,14 +19,15 @@ pub struct Section {
     pub fence: Option<u64>,
     /// Start of the body.
     pub entered: u64,
-    /// End of the body; `None` for a killed body.
+    /// End of the body; `None` if the body was killed.
     pub left: Option<u64>,
-    /// Latest end of the lease, as far as the holder knew; on the same clock.
+    /// Latest end of the lease that the holder knew.
     pub deadline: u64,
 }
 
 impl Section {
-    /// The last moment at which this body can have run. A killed body ended by its deadline.
+    /// The last moment at which this body can have run. A killed body ends at its deadline at the
+    /// latest.
     pub fn end(&self) -> u64 {
         self.left.unwrap_or(self.deadline)
     }
@@ -37,7 +38,7 @@ impl Section {
 pub enum Violation {
     /// Two bodies ran inside one lock.
     Overlap(Section, Section),
-    /// The fence of a later holder is not greater.
+    /// The fence of the later holder is not greater than that of the earlier one.
     FenceOrder(Section, Section),
     /// A body ran on after its deadline.
     Outlived(Section),
@@ -65,8 +66,8 @@ impl Recorder {
         Self::default()
     }
 
-    /// Records the start of a body. The section ends when the returned value is dropped, so keep it
-    /// in the body.
+    /// Records the start of a body. The section ends when the returned value is dropped, so the
+    /// body must keep this value.
     pub fn enter(&self, key: &str, fence: Option<u64>, deadline: u64) -> Inside<'_> {
         Inside {
             recorder: self,
@@ -126,7 +127,7 @@ impl Recorder {
     }
 }
 
-/// A running body. Dropping this records its end.
+/// A running body. Dropping this value records the end of the body.
 #[derive(Debug)]
 #[must_use]
 pub struct Inside<'a> {
@@ -145,7 +146,8 @@ impl Drop for Inside<'_> {
 fn check(mut sections: Vec<Section>) -> Vec<Violation> {
     sections.sort_by_key(|section| section.entered);
     let mut violations = Vec::new();
-    // The section with the latest end so far: a long one can overlap more than its neighbour.
+    // The section with the latest end so far. It may overlap with any later section, not only with
+    // the next one.
     let mut longest: Option<Section> = None;
     let mut newest: Option<Section> = None;
     for section in sections {

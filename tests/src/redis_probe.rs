@@ -1,4 +1,4 @@
-//! A plain Redis client that looks at keys without the code under test.
+//! A plain Redis client that accesses keys without the code under test.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use crate::probe::Probe;
 const FOREIGN: &str = "another-holder";
 const TIMEOUT: Duration = Duration::from_secs(5);
 const LONG: Duration = Duration::from_secs(60);
-/// Compare-and-delete, as in every client that follows the convention.
+/// Script that deletes a key if it has this value, as in every client that follows the convention.
 const DELETE_IF: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
 
-/// One blocking connection. Keys are passed as they are on the wire, unless
+/// One blocking connection. Keys must be passed as they are on the server, unless
 /// [`namespace`](Self::namespace) sets a prefix.
 pub struct RedisProbe {
     connection: Mutex<Connection>,
@@ -45,7 +45,7 @@ impl RedisProbe {
         }
     }
 
-    /// Connects, if there is a server.
+    /// Connects once. Returns `None` if no server answers.
     pub fn try_connect(url: &str) -> Option<Self> {
         connect(url).ok().map(Self::over)
     }
@@ -92,19 +92,19 @@ impl RedisProbe {
         self.run(cmd("GET").arg(self.name(key)))
     }
 
-    /// The value that a holder wrote to `key`. Also `None` while the lock is being handed to the
-    /// next process.
+    /// The value that a holder wrote to `key`. `None` if there is no holder, even if the lock is
+    /// reserved for the next process in the queue.
     ///
     /// # Panics
     ///
-    /// Panics if the value is not of leasehold's form.
+    /// Panics if the value does not have leasehold's form.
     #[track_caller]
     pub fn value(&self, key: &str) -> Option<Value> {
         let text = self.get(key).filter(|text| !text.ends_with(":claim"));
         text.map(|text| Value::parse(&text))
     }
 
-    /// `PTTL`; `None` for a missing key, or one that never expires.
+    /// `PTTL`; `None` for a missing key, or for a key that never expires.
     pub fn ttl(&self, key: &str) -> Option<Duration> {
         let left: i64 = self.run(cmd("PTTL").arg(self.name(key)));
         u64::try_from(left).ok().map(Duration::from_millis)
@@ -120,7 +120,7 @@ impl RedisProbe {
         self.run(cmd("DEL").arg(self.name(key)))
     }
 
-    /// `SET key value NX PX ttl`, as in every client that follows the convention.
+    /// `SET key value NX PX ttl`, like every client that follows the convention.
     pub fn set_nx(&self, key: &str, value: &str, ttl: Duration) -> bool {
         let mut set = cmd("SET");
         set.arg(self.name(key)).arg(value).arg("NX");
@@ -128,7 +128,7 @@ impl RedisProbe {
         reply.is_some()
     }
 
-    /// `SET key value PX ttl`, as in a client that breaks the convention.
+    /// `SET key value PX ttl`, like a client that breaks the convention.
     pub fn overwrite(&self, key: &str, value: &str, ttl: Duration) {
         let mut set = cmd("SET");
         set.arg(self.name(key)).arg(value);
@@ -157,7 +157,8 @@ impl RedisProbe {
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
-        // A test that failed while it used the connection has reported that itself.
+        // A poisoned mutex is accepted, because the test that failed while using the connection has
+        // reported the failure.
         self.connection
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -180,7 +181,7 @@ impl Value {
     ///
     /// # Panics
     ///
-    /// Panics if it is not of this form.
+    /// Panics if the text does not have this form.
     #[track_caller]
     pub fn parse(text: &str) -> Self {
         let mut parts = text.splitn(5, ':');

@@ -3,8 +3,8 @@
 use std::env;
 use std::process::Command;
 
-/// Fails if `test` of this program does not fail with `bug`: such a test would not find the mistake
-/// that it is for.
+/// Fails if `test` of this program does not fail with `bug`, because such a test would not detect
+/// the mistake that it is meant to detect.
 ///
 /// # Panics
 ///

@@ -1,5 +1,5 @@
-//! Room for tests that need processors and not only time: a limited number of them run side by
-//! side, and a test that measures runs alone.
+//! Limits the number of tests that run at the same time, for tests that need the processors. A test
+//! that measures times runs alone.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
@@ -7,7 +7,7 @@ use std::thread::available_parallelism;
 static TAKEN: Mutex<usize> = Mutex::new(0);
 static FREED: Condvar = Condvar::new();
 
-/// Places of a test. Dropping this frees them.
+/// The places that a test occupies. Dropping this value frees them.
 #[derive(Debug)]
 #[must_use]
 pub struct Places(usize);
@@ -17,12 +17,13 @@ pub fn enter() -> Places {
     take(1)
 }
 
-/// Takes all places: no other test that asks for room runs meanwhile.
+/// Takes all places, so that no other test that needs a place runs meanwhile.
 pub fn alone() -> Places {
     take(all())
 }
 
-/// Three places for each processor, because such a test also spends time waiting.
+/// Returns the number of places: three for each processor, because such a test also spends time
+/// waiting.
 fn all() -> usize {
     3 * available_parallelism().map_or(2, usize::from)
 }

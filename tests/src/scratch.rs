@@ -14,7 +14,7 @@ impl Scratch {
     ///
     /// # Panics
     ///
-    /// Panics if it cannot be made.
+    /// Panics if the directory cannot be made.
     pub fn new(folder: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -23,7 +23,7 @@ impl Scratch {
         Self(path)
     }
 
-    /// The path of a file in it.
+    /// The path of a file in this directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }

@@ -1,4 +1,4 @@
-//! A master, its replicas, and the Sentinels that watch them: all are real processes.
+//! A master, its replicas, and the Sentinels that watch them, all of them real processes.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -18,12 +18,12 @@ use crate::wait;
 /// The Sentinels' name for the master.
 pub const MASTER: &str = "shop";
 
-/// Limit for a change in which several processes must find each other. A Sentinel that a busy
-/// machine delays by two seconds does nothing for thirty (`TILT`).
+/// Time limit for a change in which several processes must find each other. It is long, because a
+/// Sentinel that a busy machine delays by two seconds does nothing for thirty seconds (`TILT`).
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Silence after which a master counts as down. Long enough that a busy machine causes no
-/// fail-over.
+/// Silence after which a master counts as down, in milliseconds. It is long enough that a busy
+/// machine causes no fail-over.
 const DOWN_AFTER_MS: u32 = 1_000;
 
 /// Configuration of the servers and the Sentinels.
@@ -41,24 +41,25 @@ impl Setup {
         Self::default()
     }
 
-    /// Requires one password for servers and another for Sentinels.
+    /// Requires one password for the servers and another one for the Sentinels.
     pub fn passwords(mut self, server: &str, sentinel: &str) -> Self {
         self.server_password = Some(server.to_owned());
         self.sentinel_password = Some(sentinel.to_owned());
         self
     }
 
-    /// Uses TLS among servers and Sentinels, and with clients, which need a certificate.
+    /// Uses TLS between servers and Sentinels, and with clients. Clients must have a certificate.
     pub fn tls(mut self, certificates: Certificates) -> Self {
         self.certificates = Some(Arc::new(certificates));
         self
     }
 
-    /// Starts one Sentinel that names this server as the master, regardless of its role.
+    /// Starts one Sentinel that names this server as the master, even if the server has another
+    /// role.
     ///
     /// # Panics
     ///
-    /// Panics if it does not start.
+    /// Panics if the Sentinel does not start.
     pub fn start_naming(self, server: Server) -> Deployment {
         let sentinels = vec![Some(self.sentinel(server.announced_port()))];
         Deployment {
@@ -68,11 +69,11 @@ impl Setup {
         }
     }
 
-    /// Starts one Sentinel that names the server at this port of 127.0.0.1.
+    /// Starts one Sentinel that names the server at this port of 127.0.0.1 as the master.
     ///
     /// # Panics
     ///
-    /// Panics if it does not start.
+    /// Panics if the Sentinel does not start.
     pub fn start_naming_port(self, port: u16) -> Deployment {
         Deployment {
             sentinels: vec![Some(self.sentinel(port))],
@@ -206,7 +207,7 @@ impl Sentinel {
         }
     }
 
-    /// A field of the Sentinel's answer about the master.
+    /// Returns one field of the Sentinel's answer about the master.
     fn field(&self, name: &str) -> Option<String> {
         let probe = RedisProbe::connect(&self.url());
         let reply: Vec<String> = probe
@@ -240,8 +241,8 @@ impl Deployment {
         Setup::new().start()
     }
 
-    /// `redis-sentinel://…` or `rediss-sentinel://…` of all running Sentinels, with the passwords
-    /// if there are any.
+    /// The URL of all running Sentinels (`redis-sentinel://…` or `rediss-sentinel://…`), with the
+    /// passwords if there are any.
     pub fn url(&self) -> String {
         let ports = self.running_sentinels();
         let hosts = ports.map(|one| format!("127.0.0.1:{}", one.tls_port.unwrap_or(one.port)));
@@ -264,7 +265,7 @@ impl Deployment {
         self.running_sentinels().map(|sentinel| sentinel.port)
     }
 
-    /// The server that the first running Sentinel names.
+    /// The server that the first running Sentinel names as the master.
     ///
     /// # Panics
     ///
@@ -277,14 +278,14 @@ impl Deployment {
             .expect("the master that the Sentinels name runs")
     }
 
-    /// The running servers, without the master.
+    /// The running servers, except for the master.
     pub fn replicas(&self) -> impl Iterator<Item = &Server> {
         let master = self.named();
         let running = self.servers.iter().flatten();
         running.filter(move |server| server.announced_port() != master)
     }
 
-    /// The port of the server that the first running Sentinel names.
+    /// The port of the server that the first running Sentinel names as the master.
     ///
     /// # Panics
     ///
@@ -294,8 +295,8 @@ impl Deployment {
         sentinels.next().expect("a Sentinel runs").master()
     }
 
-    /// Kills the master (SIGKILL) and waits until all Sentinels name another. Returns the killed
-    /// one, which can be started again.
+    /// Kills the master (SIGKILL) and waits until all Sentinels name another master. Returns the
+    /// killed server, which can be started again.
     ///
     /// # Panics
     ///
@@ -306,7 +307,7 @@ impl Deployment {
         dead
     }
 
-    /// Kills the master (SIGKILL) and does not wait.
+    /// Kills the master (SIGKILL) without waiting for a fail-over.
     ///
     /// # Panics
     ///
@@ -326,7 +327,7 @@ impl Deployment {
         master
     }
 
-    /// Waits until all Sentinels name another master than the one on this port.
+    /// Waits until all Sentinels name a master on another port than `old`.
     ///
     /// # Panics
     ///
@@ -349,20 +350,20 @@ impl Deployment {
         self.wait_until_complete();
     }
 
-    /// Stops the server on this port where it is.
+    /// Stops the server on this port (SIGSTOP).
     ///
     /// # Panics
     ///
-    /// Panics if no server of the deployment runs there.
+    /// Panics if no server of the deployment runs on this port.
     pub fn pause(&self, port: u16) {
         self.on(port).pause();
     }
 
-    /// Lets a stopped server go on.
+    /// Lets a stopped server run again.
     ///
     /// # Panics
     ///
-    /// Panics if no server of the deployment runs there.
+    /// Panics if no server of the deployment runs on this port.
     pub fn resume(&self, port: u16) {
         self.on(port).resume();
     }
@@ -380,7 +381,7 @@ impl Deployment {
         }
     }
 
-    /// Stops one Sentinel where it is: it accepts connections and answers nothing.
+    /// Stops one Sentinel (SIGSTOP), which then accepts connections and answers nothing.
     pub fn pause_sentinel(&self) {
         if let Some(sentinel) = self.running_sentinels().last() {
             sentinel.process.pause();
@@ -391,17 +392,18 @@ impl Deployment {
         self.sentinels.iter().flatten()
     }
 
-    /// Waits until the master has all other servers as replicas in step, and the Sentinels know it.
+    /// Waits until all other servers are replicas of the master and in sync, and the Sentinels know
+    /// it.
     ///
     /// # Panics
     ///
-    /// Panics if that does not happen.
+    /// Panics if that does not happen in time.
     pub fn wait_until_complete(&self) {
         let replicas = self.servers.iter().flatten().count() - 1;
         let others = self.running_sentinels().count() - 1;
         wait::until("replicas and Sentinels find each other", PATIENCE, || {
             let knows = |name: &str, count: usize| {
-                // Dead replicas are counted too.
+                // The Sentinels' count includes dead replicas.
                 let told = |one: &Sentinel| one.field(name)?.parse::<usize>().ok();
                 self.running_sentinels().all(|one| told(one) >= Some(count))
             };
@@ -411,7 +413,7 @@ impl Deployment {
         });
     }
 
-    /// Number of replicas in step, as the master reports it.
+    /// Number of replicas that are in sync, as the master reports it.
     fn in_step(&self) -> usize {
         let info: String = self.master().probe().run(cmd("INFO").arg("replication"));
         info.matches("state=online").count()

@@ -19,8 +19,9 @@ use crate::wait;
 
 /// Limit for a server from its start to its first answer.
 const START: Duration = Duration::from_secs(60);
-/// Below the range of client ports. So a restarting server finds its port free, and a client that
-/// retries the port cannot connect to itself.
+/// The first port that tests use. It is below the range of client ports, so that no client takes
+/// the port of a server that restarts. A client that retries the port cannot connect to itself
+/// either.
 const FIRST_PORT: u32 = 15_000;
 const PORTS: u32 = 15_000;
 
@@ -41,13 +42,13 @@ impl ServerOptions {
         Self::default()
     }
 
-    /// Runs another program than the usual one.
+    /// Runs another program instead of `redis-server`.
     pub fn program(mut self, program: &Path) -> Self {
         self.program = Some(program.to_owned());
         self
     }
 
-    /// Runs with another clock than the system's.
+    /// Runs the server with this clock instead of the system's clock.
     pub fn clock(mut self, clock: &ServerClock) -> Self {
         self.clock = Some(clock.clone());
         self
@@ -72,13 +73,13 @@ impl ServerOptions {
         self.option("databases", &[&count.to_string()])
     }
 
-    /// Limits the memory to `bytes`; a request for more gets an error.
+    /// Limits the server's memory to `bytes`. A request for more memory gets an error.
     pub fn max_memory(self, bytes: u64) -> Self {
         self.option("maxmemory", &[&bytes.to_string()])
             .option("maxmemory-policy", &["noeviction"])
     }
 
-    /// Syncs every write to disk before the answer.
+    /// Makes the server write every change to disk before it answers.
     pub fn append_only(self) -> Self {
         self.option("appendonly", &["yes"])
             .option("appendfsync", &["always"])
@@ -90,7 +91,7 @@ impl ServerOptions {
         self.option("replicaof", &["127.0.0.1", &port])
     }
 
-    /// Adds a separate port for TLS, which is also announced to other servers.
+    /// Adds a separate port for TLS, which the server also announces to other servers.
     pub fn tls(self, certificates: &Certificates) -> Self {
         let port = free_port();
         let settings = certificates.settings(port);
@@ -132,7 +133,8 @@ impl ServerOptions {
         panic!("redis-server does not start:\n{}", folder.log());
     }
 
-    /// Runs `redis-server`. Returns `None` if it ends at once: another process took the port first.
+    /// Runs `redis-server`. Returns `None` if it ends at once because another process has taken the
+    /// port.
     fn spawn(&self, port: u16, folder: &Path) -> Option<Leashed> {
         let log = fs::File::create(folder.join("log")).expect("a log file can be made");
         let program = self.program.as_ref().map(OsString::from);
@@ -210,12 +212,12 @@ impl Server {
         ServerOptions::new().start()
     }
 
-    /// The URL of its first database, with the password if there is one.
+    /// The URL of the server's first database, with the password if there is one.
     pub fn url(&self) -> String {
         self.options.url(self.port)
     }
 
-    /// The URL over its Unix socket.
+    /// The URL over the server's Unix socket.
     pub fn socket_url(&self) -> String {
         format!(
             "redis+unix://{}",
@@ -223,27 +225,27 @@ impl Server {
         )
     }
 
-    /// Its port on 127.0.0.1.
+    /// The server's port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The port for other servers and Sentinels: that for TLS, if there is one.
+    /// The port for other servers and Sentinels: the port for TLS if there is one.
     pub fn announced_port(&self) -> u16 {
         self.options.tls_port.unwrap_or(self.port)
     }
 
-    /// Its address.
+    /// The server's address.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// Connects a plain client, to look at keys.
+    /// Connects a plain client, which reads and writes keys without the code under test.
     pub fn probe(&self) -> RedisProbe {
         RedisProbe::connect(&self.url())
     }
 
-    /// The role that the server reports, `master` or `slave`; `None` while it does not answer.
+    /// The role that the server reports, `master` or `slave`. `None` if the server does not answer.
     pub fn role(&self) -> Option<String> {
         let probe = RedisProbe::try_connect(&self.url())?;
         let info: String = probe.try_run(redis::cmd("INFO").arg("replication")).ok()?;
@@ -257,12 +259,12 @@ impl Server {
         self.running().id()
     }
 
-    /// Stops the process where it is; connections stay open and nothing answers.
+    /// Stops the process (SIGSTOP). Connections stay open, and nothing answers.
     pub fn pause(&self) {
         self.running().pause();
     }
 
-    /// Lets a paused server go on.
+    /// Lets a paused server run again.
     pub fn resume(&self) {
         self.running().resume();
     }
@@ -275,12 +277,11 @@ impl Server {
         }
     }
 
-    /// Starts the server again on the same port, after [`kill`](Self::kill) or instead of the
-    /// running one.
+    /// Kills the server if it runs, and starts it again on the same port.
     ///
     /// # Panics
     ///
-    /// Panics if it does not start.
+    /// Panics if the server does not start.
     pub fn restart(&mut self) {
         self.kill();
         self.process = self.options.spawn(self.port, self.folder.path());
@@ -302,8 +303,8 @@ impl Drop for Server {
     }
 }
 
-/// Finds a port without a listener that this process has not returned before. A server thus keeps
-/// its port while a test has stopped it. Processes start the search at different ports.
+/// Finds a free port that this process has not returned before. So a server keeps its port while a
+/// test has stopped it. Different processes start the search at different ports.
 pub(crate) fn free_port() -> u16 {
     static FIRST: LazyLock<u32> = LazyLock::new(|| {
         let nanos = SystemTime::now()

@@ -1,6 +1,6 @@
-//! A clock for a server. A test sets it forward and back.
+//! A clock for a server, which a test can set forward and back.
 //!
-//! `libfaketime` is loaded into the server, and adds the offset in a file to the system time. It
+//! `libfaketime` is loaded into the server, and adds an offset from a file to the system time. It
 //! does not change monotonic clocks, which the server's own timers use.
 
 use std::ffi::OsString;
@@ -33,13 +33,14 @@ impl ServerClock {
         clock
     }
 
-    /// Sets the clock to the system time plus `seconds`, from now on.
+    /// Sets the clock to the system time plus `seconds`.
     ///
     /// # Panics
     ///
     /// Panics if the file cannot be written.
     pub fn set(&self, seconds: i64) {
-        // Written under another name first: the server reads the file each time it reads its clock.
+        // The file is written under another name and then renamed, because the server reads it each
+        // time it reads its clock.
         let next = self.folder.path().join("next");
         fs::write(&next, format!("{seconds:+}\n")).expect("the clock can be set");
         fs::rename(&next, self.folder.path().join("offset")).expect("the clock can be set");
@@ -72,8 +73,8 @@ pub(crate) fn clean_up(process: u32) {
     }
 }
 
-/// The libraries to load into the server. libc's allocator replaces jemalloc, which reads the time
-/// before `libfaketime` can answer.
+/// Returns the libraries to load into the server. libc's allocator replaces jemalloc, because
+/// jemalloc reads the time before `libfaketime` can answer.
 fn libraries() -> String {
     static FOUND: LazyLock<String> = LazyLock::new(find_libraries);
     FOUND.clone()
@@ -85,7 +86,8 @@ fn find_libraries() -> String {
             .args(["-m", "-f", "+0", "printenv", "LD_PRELOAD"])
             .output()
     };
-    // `faketime` fails if a killed process with its id left files behind, so it is run again.
+    // `faketime` fails if a killed process with the same id left files behind. So it is run again,
+    // with another id.
     let is_found = |asked: &io::Result<Output>| asked.as_ref().is_ok_and(|it| it.status.success());
     let asked = (0..5).map(|_| ask()).find(is_found);
     let library = match asked.unwrap_or_else(ask) {

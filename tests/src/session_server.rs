@@ -12,10 +12,10 @@ const ELECTION: Duration = Duration::from_secs(60);
 
 /// A running server, alone or in a cluster.
 pub trait SessionServer: Sized + Send + Sync + 'static {
-    /// The probe for its locks.
+    /// The type of the probe for the server's locks.
     type Probe: SessionProbe + 'static;
 
-    /// The scheme of its URLs, without `://`.
+    /// The scheme of the server's URLs, without `://`.
     const SCHEME: &'static str;
 
     /// The server that all tests of this program share.
@@ -49,67 +49,66 @@ pub trait SessionServer: Sized + Send + Sync + 'static {
         Self::url_of_all([self.address()], prefix)
     }
 
-    /// Its address for clients.
+    /// The server's address for clients.
     fn address(&self) -> SocketAddr;
 
     /// Connects a probe for the locks under `prefix` whose keys begin with `namespace`.
     fn probe(&self, prefix: &str, namespace: &str) -> Self::Probe;
 
-    /// True if this server considers itself the leader of its cluster. A leader replaced while
-    /// paused still does so for a moment.
+    /// True if this server considers itself the leader of its cluster. A leader that was replaced
+    /// while it was paused still does so for a moment.
     fn leads(&self) -> bool;
 
-    /// Its process.
+    /// The server's process.
     ///
     /// # Panics
     ///
-    /// Panics if it was killed.
+    /// Panics if the process was killed.
     fn running(&self) -> &Leashed;
 
-    /// Stops the process where it is; connections stay open and nothing answers.
+    /// Stops the process (SIGSTOP). Connections stay open, and nothing answers.
     fn pause(&self) {
         self.running().pause();
     }
 
-    /// Lets a paused server go on.
+    /// Lets a paused server run again.
     fn resume(&self) {
         self.running().resume();
     }
 
-    /// Kills the server (SIGKILL). Everything that it has confirmed is in its files.
+    /// Kills the server (SIGKILL). Everything that the server has confirmed is in its files.
     fn kill(&mut self);
 
-    /// Starts its process, which must not be running.
+    /// Starts the server's process, which must not be running.
     fn spawn(&mut self);
 
-    /// Starts the server again without waiting for it: members that were killed together need each
-    /// other.
+    /// Starts the server again without waiting for its first answer, because members that were
+    /// killed together need each other.
     fn begin_restart(&mut self) {
         self.kill();
         self.spawn();
     }
 
-    /// Waits until it serves clients.
+    /// Waits until the server answers clients.
     ///
     /// # Panics
     ///
-    /// Panics if it does not.
+    /// Panics if the server does not answer in time.
     fn serves(&mut self);
 
-    /// Starts the server again with the same files and port, after [`kill`](Self::kill) or instead
-    /// of the running one.
+    /// Kills the server if it runs, and starts it again with the same files and port.
     ///
     /// # Panics
     ///
-    /// Panics if it does not start.
+    /// Panics if the server does not start.
     fn restart(&mut self) {
         self.begin_restart();
         self.serves();
     }
 }
 
-/// Joins the addresses of members with commas, as in URLs and for the clients of the servers'
-/// makers.
+/// Joins the addresses of members with commas, as in leasehold's URLs and in the configuration of
+/// other clients.
 pub fn addresses(members: impl IntoIterator<Item = SocketAddr>) -> String {
     let members = members.into_iter().map(|member| member.to_string());
     members.collect::<Vec<_>>().join(",")
@@ -119,7 +118,7 @@ pub fn addresses(members: impl IntoIterator<Item = SocketAddr>) -> String {
 ///
 /// # Panics
 ///
-/// Panics if none does.
+/// Panics if no such member leads in time.
 pub fn leader<S: SessionServer>(servers: &[S], before: Option<usize>) -> usize {
     let mut leader = None;
     let took = wait::until("there is a leader", ELECTION, || {
@@ -135,24 +134,24 @@ pub fn leader<S: SessionServer>(servers: &[S], before: Option<usize>) -> usize {
 /// A node in the directory of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Its path: in etcd, its key.
+    /// The path of the node. In etcd it is a key.
     pub path: String,
     /// The session whose end deletes the node; 0 for a persistent node.
     pub session: i64,
 }
 
-/// Looks at the nodes of locks and of sessions.
+/// A probe that also reads the nodes of locks and of sessions.
 pub trait SessionProbe: Probe {
-    /// The nodes of a lock's holder and of its waiters, in their order.
+    /// The nodes of a lock's holder and of its waiting calls, in the order of the queue.
     fn nodes(&self, key: &str) -> Vec<Node>;
 
-    /// The paths of all nodes of locks, without those of sessions.
+    /// The paths of all nodes of locks. Nodes of sessions are not included.
     fn left(&self) -> Vec<String>;
 
-    /// The paths of revocations, which ask sessions to give nodes back.
+    /// The paths of revocations. A revocation asks a session to give a node back.
     fn revocations(&self) -> Vec<String>;
 
-    /// The path of a session's own node.
+    /// The path of the node that represents a session.
     fn own_node(&self, session: i64) -> String;
 
     /// Deletes a node. Returns `true` if it existed.

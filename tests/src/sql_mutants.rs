@@ -1,13 +1,13 @@
-//! Bugs in the SQL of the PostgreSQL store. Tests switch them on to show that they are found.
+//! Bugs in the SQL of the PostgreSQL store. Tests switch them on to show that they are detected.
 
 use std::env;
 
 use leasehold::postgres::SCHEMA;
 
-/// Environment variable that names the bug in the tables of this process.
+/// Environment variable with the name of the bug in the tables of this process.
 const VARIABLE: &str = "LEASEHOLD_SQL_MUTANT";
 
-/// A bug: its name, a text of the schema, and its replacement.
+/// A bug: its name, a text from the schema, and the replacement for this text.
 type Mutant = (&'static str, &'static str, &'static str);
 
 const MUTANTS: &[Mutant] = &[
@@ -73,7 +73,7 @@ const MUTANTS: &[Mutant] = &[
         "true",
     ),
     (
-        // With a pause, so that calls meet.
+        // The replacement also sleeps, so that calls run at the same time.
         "RowsAreLockedInAnyOrder",
         "PERFORM 1 FROM leasehold.locks l WHERE l.key = ANY (keys) ORDER BY l.key",
         "PERFORM pg_sleep(0.0005) FROM leasehold.locks l WHERE l.key = ANY (keys) ORDER BY md5(l.key || pg_backend_pid())",

@@ -1,4 +1,4 @@
-//! One test body for every lock store.
+//! Macros and types that run one test body on every lock store.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,14 +17,15 @@ use crate::server::Server;
 use crate::session_server::SessionServer;
 use crate::zookeeper::Zookeeper;
 
-/// I/O timeout for tests without an outage, such as all tests with a `Store`: a busy machine delays
-/// answers by a second.
+/// I/O timeout for tests without an outage, such as all tests with a `Store`. It is long, because a
+/// busy machine may delay an answer by more than a second.
 pub const NO_OUTAGE: Duration = Duration::from_secs(10);
 
-/// One server for all tests of a test program; its leash ends it with the program.
+/// One server for all tests of a test program. It ends with the program.
 static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
 
-/// A Sentinel that names one server. It has no other to choose, however late this one answers.
+/// A Sentinel that watches one server. It never names another server, even if this server answers
+/// late.
 static SENTINEL: LazyLock<Deployment> =
     LazyLock::new(|| sentinel::Setup::new().start_naming(Server::start()));
 
@@ -32,10 +33,10 @@ static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| cluster::Setup::new().start
 
 static QUORUM: LazyLock<Quorum> = LazyLock::new(|| Quorum::old(3));
 
-/// The parts that tests of this program have, each with its store.
+/// The parts of the stores that tests of this program use, so that no two tests share one.
 static PARTS: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 
-/// Fails if two tests with the same name would share locks.
+/// Records the part of a test. Fails if another test with the same name would share its locks.
 fn has_its_own_part(store: &str, test: &str) {
     let mut parts = PARTS.lock().unwrap_or_else(PoisonError::into_inner);
     let parts = parts.get_or_insert_default();
@@ -43,18 +44,18 @@ fn has_its_own_part(store: &str, test: &str) {
     assert!(is_new, "another test is called `{test}` as well");
 }
 
-/// A lock store with a separate part for one test.
+/// A lock store, with a separate part for one test.
 pub struct Store {
-    /// The URL for a pool.
+    /// The URL of the store for a pool.
     pub url: String,
-    /// The namespace for a pool.
+    /// The namespace of this test's part, for a pool.
     pub namespace: String,
-    /// Another holder in the same part.
+    /// A probe that acts as another holder in the same part of the store.
     pub probe: Arc<dyn Probe>,
 }
 
 impl Store {
-    /// `memory://`
+    /// A `memory://` store.
     ///
     /// # Panics
     ///
@@ -130,7 +131,7 @@ impl Store {
     ///
     /// # Panics
     ///
-    /// Panics if the server does not make it.
+    /// Panics if the server does not make the database.
     pub fn postgres(test: &str) -> Self {
         has_its_own_part("postgres", test);
         let database = Postgres::shared().migrated();
@@ -179,7 +180,7 @@ impl Store {
         !self.url.starts_with("redlock://")
     }
 
-    /// True if the server reports how long a session lasts without a heartbeat.
+    /// True if the server reports how long a session would last without a further heartbeat.
     pub fn tells_ends(&self) -> bool {
         !self.url.starts_with("zookeeper://")
     }
@@ -189,7 +190,7 @@ impl Store {
         !self.url.starts_with("etcd://")
     }
 
-    /// Connects a separate pool, as another process would have.
+    /// Connects a separate pool, which stands for another process.
     ///
     /// # Panics
     ///
@@ -211,9 +212,9 @@ impl fmt::Debug for Store {
     }
 }
 
-/// Makes tests of `async fn(&Store)`: one for each function in the brackets and each store before
-/// them, in a module named after the store. Each runs on a runtime with two workers:
-/// `on_stores!(cluster redlock: (one, two))`. `tests/tests/docs/test_names.rs` reads it.
+/// Makes a test for each `async fn(&Store)` in the brackets and each store before them, in a module
+/// with the name of the store. Each test runs on a runtime with two workers: `on_stores!(cluster
+/// redlock: (one, two))`. `tests/tests/docs/test_names.rs` reads these calls.
 #[macro_export]
 macro_rules! on_stores {
     ($($store:ident)+: $names:tt) => {
@@ -233,7 +234,7 @@ macro_rules! on_stores {
     };
 }
 
-/// Like `on_stores`, for each store that does not need several servers.
+/// Like `on_stores`, for every store except those that need several servers.
 #[macro_export]
 macro_rules! on_every_store {
     ($($name:ident),+ $(,)?) => {
@@ -257,8 +258,8 @@ macro_rules! on_zookeeper {
     };
 }
 
-/// Like `on_stores`, for stores that keep a lease for each key. Such a lock can be shared and
-/// looked at, and its end is known.
+/// Like `on_stores`, for stores with a separate lease for each key. A lock on such a store can be
+/// shared and inspected, and the store knows the end of its lease.
 #[macro_export]
 macro_rules! on_every_store_of_leases {
     ($($name:ident),+ $(,)?) => {

@@ -16,16 +16,16 @@ impl TlsServer {
     ///
     /// # Panics
     ///
-    /// Panics if it does not start.
+    /// Panics if the server does not start.
     pub fn start(authority: &Authority, name: &str) -> Self {
         Self::start_with(authority, name, ServerOptions::new())
     }
 
-    /// Like `start`, with further options.
+    /// Like `start`, but with further options.
     ///
     /// # Panics
     ///
-    /// Panics if it does not start.
+    /// Panics if the server does not start.
     pub fn start_with(authority: &Authority, name: &str, options: ServerOptions) -> Self {
         Self::with(authority, name, "no", options)
     }
@@ -34,7 +34,7 @@ impl TlsServer {
     ///
     /// # Panics
     ///
-    /// Panics if it does not start.
+    /// Panics if the server does not start.
     pub fn start_for_clients_with_certificates(authority: &Authority, name: &str) -> Self {
         Self::with(authority, name, "yes", ServerOptions::new())
     }

@@ -1,8 +1,8 @@
-//! Money moved between accounts. The sum at the end is right only if each move has both of its
-//! accounts for itself.
+//! Money that moves between accounts. The sum at the end is right only if no other move changes
+//! either of the two accounts during a move.
 //!
-//! A move reads two balances, and writes both later with one command. So a killed process has made
-//! its move completely or not at all.
+//! A move reads two balances, and later writes both with one command. So even a killed process has
+//! made its move completely or not at all.
 
 use redis::cmd;
 
@@ -15,13 +15,13 @@ pub const START: i64 = 1_000;
 
 const MOVES: &str = "bank:moves";
 
-/// The accounts, beside the locks in one Redis.
+/// The accounts, in the same Redis as the locks.
 #[derive(Debug)]
 pub struct Bank {
     store: RedisProbe,
 }
 
-/// Two accounts and their balances before a move.
+/// Two accounts, and their balances before a move.
 #[derive(Debug)]
 pub struct Balances {
     from: (u64, i64),
@@ -36,7 +36,7 @@ impl Bank {
         }
     }
 
-    /// Sets every account to its first balance.
+    /// Sets every account to its balance at the start.
     pub fn found(&self) {
         for number in 0..ACCOUNTS {
             self.store
@@ -53,7 +53,7 @@ impl Bank {
         }
     }
 
-    /// Writes both balances after the move; a move within one account changes nothing.
+    /// Writes both balances after a move of `amount`. A move within one account changes nothing.
     pub fn move_from(&self, before: &Balances, amount: i64) {
         let Balances { from, to } = before;
         if from.0 != to.0 {
@@ -71,7 +71,7 @@ impl Bank {
         moves.unwrap_or_default()
     }
 
-    /// All the money, minus the money at the start.
+    /// All the money now, minus all the money at the start.
     pub fn surplus(&self) -> i64 {
         let all = (0..ACCOUNTS).map(|number| self.balances(number, number).from.1 - START);
         all.sum()

@@ -10,11 +10,11 @@ use leasehold::{LockPool, LockPoolBuilder};
 /// Interval between two checks of a condition.
 const STEP: Duration = Duration::from_millis(2);
 
-/// Waits until `condition` holds, at most `limit`, and returns the time that it took.
+/// Waits until `condition` is true, for at most `limit`. Returns the time that it took.
 ///
 /// # Panics
 ///
-/// Panics if the limit passes first; `what` names the missing event.
+/// Panics if the limit passes first. `what` names the missing event.
 #[track_caller]
 pub fn until(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) -> Duration {
     match try_until(limit, &mut condition) {
@@ -59,8 +59,8 @@ pub async fn try_until_async(limit: Duration, mut condition: impl FnMut() -> boo
     true
 }
 
-/// Runs `future`, which must end within `limit`. Without the limit, a promise broken by silence
-/// would hang its test.
+/// Runs `future`, which must end within `limit`. Without the limit, a test of a call that never
+/// ends would hang.
 ///
 /// # Panics
 ///
@@ -70,12 +70,12 @@ pub async fn within<F: Future>(what: &str, limit: Duration, future: F) -> F::Out
     ended.unwrap_or_else(|_| panic!("{what}: did not end within {limit:?}"))
 }
 
-/// Starts `future` before this returns. It must not end at once. The order of calls is therefore
-/// the order in which the futures start.
+/// Polls `future` once, so that it has started when this function returns. The order of calls of
+/// this function is therefore the order in which the futures start.
 ///
 /// # Panics
 ///
-/// Panics if it ends at once.
+/// Panics if the future ends at this poll.
 pub async fn started<F: Future>(future: F) -> Pin<Box<F>> {
     let mut future = Box::pin(future);
     poll_fn(|context| {
@@ -86,7 +86,7 @@ pub async fn started<F: Future>(future: F) -> Pin<Box<F>> {
     future
 }
 
-/// Connects, and retries for half a minute: a busy machine may miss a short timeout.
+/// Connects, and retries for half a minute, because a short timeout may pass on a busy machine.
 ///
 /// # Panics
 ///

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::process::Leashed;
 use crate::recorder::Section;
 
-/// The job of a worker: its only argument, as JSON.
+/// The job of a worker, which it gets as its only argument, as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
     /// The URL of the store.
@@ -30,7 +30,7 @@ pub struct Job {
 /// The work of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Scenario {
-    /// Takes the lock once, stays inside until a line arrives on standard input, and reports every
+    /// Takes the lock once, and stays inside until a line arrives on standard input. Reports every
     /// poll.
     Hold,
     /// Takes the lock many times. Each time it reads the number in a file, sleeps, and writes the
@@ -77,17 +77,17 @@ pub enum Event {
         at: u64,
         /// The fence.
         fence: Option<u64>,
-        /// End of the lease without a further renewal.
+        /// End of the lease if it is not renewed again.
         deadline: u64,
     },
     /// The body is polled.
     Poll {
-        /// Start of this poll of the whole task, before it reached the lock's gate. A process
-        /// stopped in the middle of a poll finishes that poll later; no lock can prevent that.
+        /// Start of this poll of the whole task, read before the lock's gate. If a process is
+        /// stopped in the middle of a poll, it finishes that poll later, which no lock can prevent.
         began: u64,
         /// Time at which the poll reached the body.
         at: u64,
-        /// End of the lease without a further renewal.
+        /// End of the lease if it is not renewed again.
         deadline: u64,
     },
     /// The body ends.
@@ -116,7 +116,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts `program` (the path that cargo gives: `env!("CARGO_BIN_EXE_worker")`) with a job.
+    /// Starts the worker's program with a job. `program` is the path from cargo:
+    /// `env!("CARGO_BIN_EXE_worker")`.
     pub fn spawn(program: &str, job: &Job) -> Self {
         Self::spawn_with(program, job, &[])
     }
@@ -164,7 +165,7 @@ impl Worker {
     ///
     /// # Panics
     ///
-    /// Panics if the event does not arrive within `limit`, or if the worker ends before.
+    /// Panics if the event does not arrive within `limit`, or if the worker ends before that.
     #[track_caller]
     pub fn wait_for(
         &mut self,
@@ -227,7 +228,7 @@ impl Worker {
         &self.seen
     }
 
-    /// The sections of the seen events, for the [`Recorder`](crate::recorder::Recorder).
+    /// The sections from the received events, for the [`Recorder`](crate::recorder::Recorder).
     pub fn sections(&self, key: &str) -> Vec<Section> {
         let mut sections: Vec<Section> = Vec::new();
         for event in &self.seen {

@@ -1,4 +1,5 @@
-//! The times of independent requests: a Poisson process, the same for the same seed.
+//! The arrival times of independent requests. They form a Poisson process, which is the same for
+//! the same seed.
 
 use leasehold_tests::random::Random;
 
@@ -78,7 +79,7 @@ mod tests {
             let average = mean(gaps.iter().copied()) / 1e-3;
             assert!((average - 1.0).abs() < error, "seed {seed}: {average}");
             let square = mean(gaps.iter().map(|gap| gap * gap)) / 1e-6;
-            // The variance of the square of an exponential is 20.
+            // The variance of the square of an exponential variable with mean 1 is 20.
             assert!(
                 (square - 2.0).abs() < 20_f64.sqrt() * error,
                 "seed {seed}: {square}"

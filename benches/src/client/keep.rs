@@ -11,11 +11,12 @@ use crate::contestants::{Fault, Keeps, Kept};
 use crate::plan::{Plan, Work};
 use crate::record::{self, Record};
 
-/// Number of ticks over which the leases are taken. A tick is about 10 ms at a ttl of 10 s.
+/// Number of ticks over which the taking of the leases is spread. A tick is about 10 ms at a ttl of
+/// 10 s.
 const TICKS: u32 = 330;
 
 pub(super) async fn run<K: Keeps>(keeper: K, plan: &Plan) -> Result<Report, Fault> {
-    // Before the client is ready, because the time to take the leases is not measured.
+    // Done before the client is ready, because the time to take the leases is not measured.
     let leases = take(Arc::new(keeper), plan).await?;
     let start = super::start().await?;
     let from = start + clock::nanos(plan.warmup());
@@ -28,7 +29,7 @@ pub(super) async fn run<K: Keeps>(keeper: K, plan: &Plan) -> Result<Report, Faul
     })
 }
 
-/// Takes all leases: in a burst, or spread over the time between two renewals.
+/// Takes all leases: all at once, or spread over the time between two renewals.
 async fn take<K: Keeps>(keeper: Arc<K>, plan: &Plan) -> Result<Vec<K::Lease>, Fault> {
     let ticks = if plan.work == Work::KeepBurst {
         1
@@ -69,7 +70,8 @@ struct Watched {
     records: Vec<Record>,
     /// Leases lost before the end.
     lost: u64,
-    /// CPU time of the looks that began in the window. It does not count as a cost of renewing.
+    /// CPU time of the looks at the leases that began in the window. It does not count as a cost of
+    /// renewing.
     looking_ns: u64,
 }
 
@@ -79,7 +81,7 @@ async fn watch<L: Kept>(leases: &[L], plan: &Plan, from: u64) -> Watched {
     let interval = clock::nanos(plan.ttl() / 3);
     let end = from + clock::nanos(plan.window());
     let mut watched = Watched::default();
-    // The first look is in the warm-up.
+    // The first look at the leases is in the warm-up.
     let mut seen: Vec<Option<u64>> = leases.iter().map(L::sent).collect();
     while clock::now() < end {
         sleep((plan.ttl() * 3 / 10).min(clock::until(end))).await;
@@ -101,8 +103,8 @@ async fn watch<L: Kept>(leases: &[L], plan: &Plan, from: u64) -> Watched {
     watched
 }
 
-/// Returns the renewal between two looks, if there was one. Two readings of one stamp differ by
-/// some nanoseconds.
+/// Returns the renewal that took place between two looks, if there was one. Two readings of the
+/// same stamp differ by some nanoseconds.
 fn renewal(task: usize, last: u64, sent: u64, interval: u64) -> Option<Record> {
     (sent.saturating_sub(last) > interval / 10).then(|| Record {
         task: task as u64,

@@ -46,7 +46,7 @@ const ERRORS: usize = 5;
 /// Report of a client at its end.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
-    /// Waiters that were never served.
+    /// Number of waiters that never got the lock.
     pub(crate) lost: u64,
     /// CPU time in the window that the client spent on observing the leases.
     #[serde(default)]
@@ -54,14 +54,14 @@ pub(crate) struct Report {
     /// Errors, at most [`ERRORS`] texts.
     #[serde(default)]
     pub(crate) errors: Vec<String>,
-    /// The memory needed by each lease, waiter or result.
+    /// The memory that each lease, waiter or result needs.
     #[serde(default)]
     pub(crate) bytes: Option<f64>,
     #[serde(default)]
     pub(crate) open_loop: Option<OpenLoop>,
 }
 
-/// Runs `contestant`, which must be one in Rust.
+/// Runs `contestant`, which must be a contestant in Rust.
 pub(crate) fn main(contestant: Contestant, plan: &Plan) -> Result<(), Fault> {
     let runtime = runtime(plan.runtime)?;
     let report = runtime.block_on(work(contestant, plan))?;
@@ -132,13 +132,14 @@ async fn lock<L: Locks>(locks: L, plan: &Plan) -> Result<Report, Fault> {
     }
 }
 
-/// Returns a histogram for spans up to ten minutes, in nanoseconds, to three digits.
+/// Returns a histogram of times up to ten minutes, in nanoseconds, with three digits.
 fn histogram() -> Result<Histogram<u64>, Fault> {
     const LONGEST: Duration = Duration::from_mins(10);
     Ok(Histogram::new_with_bounds(1, clock::nanos(LONGEST), 3)?)
 }
 
-/// Notifies the harness that everything is prepared, and waits until the start that it specifies.
+/// Notifies the harness that the client is ready. Waits until the start time that the harness
+/// sends.
 async fn start() -> Result<u64, Fault> {
     println!("ready");
     io::stdout().flush()?;

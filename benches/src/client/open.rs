@@ -1,7 +1,8 @@
-//! Pairs that start when they are due, even if the answers to earlier ones are slow.
+//! The open loop: starts each pair (the acquire and the release of one lock) when the pair is due,
+//! even if the answers to earlier pairs are late.
 //!
-//! The time of a pair counts from its due time. So a late answer, or a runtime that does not start
-//! a request, counts for every pair due meanwhile.
+//! The time of a pair counts from the time at which it was due. So a late answer, or a runtime that
+//! does not start requests, makes every pair late that is due meanwhile.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,10 +26,10 @@ pub(crate) struct OpenLoop {
     pub(crate) p99_ns: u64,
     /// Pairs that ended in the window.
     pub(crate) ended: u64,
-    /// CPU time of the process for each pair, from the first pair that ended in the window to the
-    /// first that ended after it.
+    /// CPU time of the process for each pair. It is measured from the first pair that ended in the
+    /// window to the first pair that ended after it.
     pub(crate) cpu_ns: Option<u64>,
-    /// Lateness of a task that shares the runtime.
+    /// Lateness of the bystander, a task that shares the runtime.
     pub(crate) bystander_p99_ns: u64,
 }
 
@@ -37,7 +38,8 @@ pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, 
     let (under_way, mut none_under_way) = mpsc::channel(1);
     let load = Load::new(locks, plan, start)?;
     let to = load.to;
-    // After the window, under the same load, because waking the bystander is not a cost of a pair.
+    // The bystander runs after the window, under the same load, because waking it is not a cost of
+    // a pair.
     let end = to + clock::nanos(plan.window() / 3);
     let watching = tokio::spawn(bystander::lateness(to, end));
     let arriving = tokio::spawn(arrive(
@@ -112,13 +114,13 @@ impl<L: Locks> Load<L> {
 }
 
 struct Tally {
-    /// Time from due to released, of the pairs due in the window.
+    /// Time from due to confirmed release, for the pairs due in the window.
     spans: Histogram<u64>,
-    /// Number of ended pairs, in total and in the window.
+    /// Number of ended pairs: in total, and in the window.
     served: u64,
     ended: u64,
-    /// Usage of the process when the first pair ended in the window, and when the first one ended
-    /// after it.
+    /// Usage of the process at two times: when the first pair ended in the window, and when the
+    /// first pair ended after the window.
     before: Option<Usage>,
     after: Option<Usage>,
     errors: Vec<String>,
@@ -165,7 +167,7 @@ impl Tally {
     }
 }
 
-/// CPU time used by the process, and number of pairs that had ended by then.
+/// CPU time used by the process so far, and the number of pairs ended by then.
 #[derive(Clone, Copy)]
 struct Usage {
     cpu: u64,
@@ -181,7 +183,7 @@ impl Usage {
     }
 }
 
-/// Starts each pair when it is due, with a separate key. Returns the number of pairs.
+/// Starts each pair when it is due. Each pair has a separate key. Returns the number of pairs.
 async fn arrive<L: Locks>(
     load: Arc<Load<L>>,
     plan: Plan,

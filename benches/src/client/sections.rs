@@ -13,8 +13,8 @@ use crate::contestants::{Fault, Locks};
 use crate::plan::Plan;
 use crate::record::{self, Record};
 
-/// The sections of a task. Shared, because a task that is never served cannot return them. No other
-/// task locks the mutex before the end, so it is always free for the task.
+/// The sections of a task. They are shared, because a task that never gets the lock cannot return
+/// them. No other task locks the mutex before the end, so the task never waits for it.
 type Log = Arc<Mutex<Vec<Record>>>;
 
 pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, Fault> {
@@ -39,7 +39,7 @@ pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, 
     Ok(report)
 }
 
-/// Runs the pairs of one task, one after another, and keeps no records.
+/// Runs the pairs (an acquire and a release) of one task one after another. Keeps no records.
 pub(super) async fn pairs<L: Locks>(locks: &L, plan: &Plan) -> Result<Report, Fault> {
     super::start().await?;
     let key = plan.key(0);
@@ -82,7 +82,7 @@ struct Task<L> {
 }
 
 impl<L: Locks> Task<L> {
-    /// Runs sections until `end`, or until the lock cannot be taken.
+    /// Runs sections until `end`, or until an acquire fails.
     async fn run(self, end: u64) -> Result<(), Fault> {
         let key = self.plan.key(self.number);
         loop {
@@ -112,13 +112,13 @@ impl<L: Locks> Task<L> {
     }
 }
 
-/// Runs the body. Returns the times of its beginning and its end.
+/// Runs the body of a section. Returns the times at which it began and ended.
 async fn section(length: Duration) -> (u64, u64) {
     let entered = clock::now();
     if !length.is_zero() {
-        // tokio's timer counts in whole milliseconds, and would make 2 of 1.
+        // tokio's timer counts in whole milliseconds, and would sleep 2 ms instead of 1 ms.
         let slept = tokio::task::spawn_blocking(move || std::thread::sleep(length));
-        // It cannot panic, and is not cancelled while the runtime runs.
+        // The blocking task cannot panic, and is not cancelled while the runtime runs.
         let _ = slept.await;
     }
     (entered, clock::now())

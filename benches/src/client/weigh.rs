@@ -1,5 +1,5 @@
-//! The memory needed by a held lease and by a waiting caller: the growth of the process, divided by
-//! their number. For a kept result, the growth of the server.
+//! The memory that a held lease or a waiting caller needs: the growth of the process, divided by
+//! the number of leases or callers. For a kept result, the growth of the server counts instead.
 
 use std::future::{pending, ready};
 use std::ops::Range;
@@ -16,12 +16,12 @@ use crate::plan::Plan;
 
 /// Number of callers that wait for one key. It is below the default limit of a queue.
 const WAITERS: u32 = 900;
-/// Number of requests in flight at once. It is low, so that their buffers do not count.
+/// Number of requests in flight at once. It is low, so that their buffers need little memory.
 const AT_ONCE: u32 = 100;
 /// Time after which all requests in flight have been answered.
 const SETTLE: Duration = Duration::from_millis(1_500);
-/// Number of leases or results before the first weighing, so that the shared memory is already
-/// used.
+/// Number of leases or results before the first weighing. They make the process or the server
+/// allocate the memory that all of them share.
 const BEFORE: u32 = 500;
 
 /// Measures the bytes for each held lease, including its renewal.
@@ -76,8 +76,8 @@ pub(super) async fn waiting<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Repo
     weighed(before, plan.tasks)
 }
 
-/// Measures the server's bytes for each result, including its key. All locks are free when the
-/// server is weighed.
+/// Measures the server's bytes for each kept result, including its key. All locks are released
+/// before the server is weighed.
 pub(super) async fn results<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, Fault> {
     super::start().await?;
     let server = Server::connect(plan).await?;
@@ -116,7 +116,7 @@ impl Server {
         Ok(Self(client.get_multiplexed_async_connection().await?))
     }
 
-    /// Returns the memory used by the server and the number of its keys, once it is idle.
+    /// Waits until the server is idle. Returns the memory that it uses and the number of its keys.
     async fn weigh(&self) -> Result<(u64, u64), Fault> {
         let mut server = self.0.clone();
         sleep(SETTLE).await;

@@ -1,5 +1,6 @@
-//! `pg_advisory_lock` with the crate sqlx. Each caller that holds or waits needs a connection.
-//! There is no lease and no fence, and a caller is not notified when its connection has ended.
+//! `pg_advisory_lock` with the crate sqlx. Each caller that holds the lock or waits needs a
+//! connection. There is no lease and no fence. A caller is not notified when its connection has
+//! ended.
 
 use sqlx::PgPool;
 

@@ -1,7 +1,8 @@
-//! The Redis part of the crate distributed-lock. (Its main crate needs four more databases.)
+//! The Redis part of the crate distributed-lock. (The crate's main package needs four more
+//! databases.)
 //!
-//! Its `acquire` with a timeout does not wait, but gives up after one attempt. So the caller polls
-//! here, every 50 ms.
+//! The crate's `acquire` with a timeout does not wait, but gives up after one attempt. So this code
+//! repeats the attempt every 50 ms.
 
 use std::time::Duration;
 
@@ -25,8 +26,7 @@ impl DistributedLock {
             .url(&plan.url)
             .expiry(plan.ttl())
             .extension_cadence(plan.ttl() / 3)
-            // The default ratio, 90 % of the ttl. The crate's own default is 90 % of 30 s, for any
-            // ttl.
+            // A minimum of 90 % of this ttl. By default, the crate uses 90 % of 30 s for any ttl.
             .min_validity(plan.ttl() * 9 / 10)
             .build()
             .await?;
@@ -45,7 +45,8 @@ impl Locks for DistributedLock {
     {
         let asked = Instant::now();
         let handle = loop {
-            // A new lock for each attempt, because the value that marks the holder belongs to it.
+            // Each attempt uses a new lock object, because the object contains the value that marks
+            // the holder.
             if let Some(handle) = self.provider.create_lock(key).try_acquire().await? {
                 break handle;
             }

@@ -42,7 +42,7 @@ impl Leasehold {
 pub(super) async fn pool(who: Contestant, plan: &Plan) -> Result<LockPool, Fault> {
     let masters: Vec<&str> = plan.masters().collect();
     let url = match masters[..] {
-        // Another engine, and a Redis for comparison.
+        // The URLs of a server of another engine and of a Redis for comparison.
         [engine, redis] if !engine.starts_with("redis:") => {
             let on_redis = who == Contestant::LeaseholdOnRedis;
             if on_redis { redis } else { engine }.to_owned()
@@ -86,7 +86,7 @@ impl Keeps for Leasehold {
 }
 
 impl Kept for LockGuard {
-    /// Returns the deadline, which differs from the send time by a constant.
+    /// Returns the lease's deadline. The deadline is later than the send time by a constant.
     fn sent(&self) -> Option<u64> {
         let remaining = self.remaining();
         (!remaining.is_zero()).then(|| clock::now() + clock::nanos(remaining))

@@ -1,4 +1,5 @@
-//! The contestants. Each one takes a lock, runs a body inside it, and releases the lock.
+//! The contestants. Each contestant takes a lock, runs a body inside the lock, and releases the
+//! lock.
 
 pub(crate) mod advisory;
 pub(crate) mod distributed_lock;
@@ -28,7 +29,7 @@ pub(crate) enum Contestant {
     LeaseholdBefore,
     /// This project with metrics and spans on: the program specified by `--observed`.
     LeaseholdObserved,
-    /// This project with `replay`: each result is kept.
+    /// This project with `replay`, so that each result is kept.
     LeaseholdReplayed,
     /// This project, with a transaction in each section that verifies the lock.
     LeaseholdVerified,
@@ -36,7 +37,7 @@ pub(crate) enum Contestant {
     LeaseholdSingle,
     /// This project on one Redis, for comparison with another engine.
     LeaseholdOnRedis,
-    /// A row for each lock in PostgreSQL, taken by one statement, like in `ShedLock`.
+    /// A row for each lock in PostgreSQL, taken by one statement, as in `ShedLock`.
     Upsert,
     /// `pg_advisory_lock` with the crate sqlx.
     Advisory,
@@ -44,7 +45,7 @@ pub(crate) enum Contestant {
     DistributedLockPostgres,
     /// `SET NX PX` and compare-and-delete, by hand, on one multiplexed connection.
     HandWritten,
-    /// The same, with a new attempt every 50 ms.
+    /// The same lock by hand, with a new attempt every 50 ms.
     #[value(name = "poll_50ms")]
     Poll50ms,
     /// The crate rslock.
@@ -55,7 +56,7 @@ pub(crate) enum Contestant {
     EtcdConcurrency,
     /// Curator's lock on ZooKeeper, Java.
     Curator,
-    /// No lock: the cost of a hand-over from process to process with the crate redis.
+    /// No lock: the cost of passing a turn from process to process with the crate redis.
     Ring,
     /// Redisson, Java.
     Redisson,
@@ -70,7 +71,7 @@ pub(crate) enum Contestant {
     /// Takes no lock at all. The checks must detect it.
     #[value(hide = true)]
     SeededOverlap,
-    /// Forgets a waiter. The checks must detect it.
+    /// Never lets one of its waiters in. The checks must detect this.
     #[value(hide = true)]
     SeededLoss,
     /// Blocks the thread now and then. The pairs due meanwhile must be measured as late.
@@ -82,7 +83,8 @@ pub(crate) enum Contestant {
 }
 
 impl Contestant {
-    /// True if the contestant takes part only if it is requested, and then in any row.
+    /// True if the contestant takes part only if the command line names it. It may then take part
+    /// in any row.
     pub(crate) fn is_control(self) -> bool {
         matches!(
             self,

@@ -1,9 +1,11 @@
-//! No lock: the cost of a hand-over from process to process in a ring, with the crate redis.
+//! No lock: the cost of passing a turn from process to process in a ring, with the crate redis.
 //!
-//! After a bounded number of sections, a process publishes a message for the next one. One request
-//! to the server confirms the message. There is no lease, no ttl, no loss and no fence, and no
-//! promise for the end of a process. It is a reference for locks that keep those rules, but not a
-//! lower bound: a client that reads its socket itself may need less.
+//! When a process has run a bounded number of sections, it publishes a message for the next
+//! process. One request to the server confirms the message. There is no lease, no ttl, no detection
+//! of a loss and no fence. If a process ends, there is no guarantee.
+//!
+//! This is a reference for locks that do keep those promises, but not a lower bound: a client that
+//! reads its socket itself may need less time.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -19,7 +21,8 @@ use crate::plan::Plan;
 /// The processes, in the order of their start.
 const RING: &str = "ring:processes";
 
-/// Sections of a process in a row: one, and 16 hand-overs inside the process.
+/// Number of sections that a process runs in one turn: the first, and 16 more without a message to
+/// another process.
 const TURN: u32 = 17;
 
 /// One process of the ring.
@@ -31,17 +34,19 @@ pub(crate) struct Ring {
 struct Shared {
     connection: MultiplexedConnection,
     name: String,
-    /// The other processes, beginning with the next. The flag is true if this process is the first.
+    /// The other processes, beginning with the next one. The flag is true if this process is the
+    /// first of the ring.
     ring: OnceCell<(Vec<String>, bool)>,
     place: Mutex<Place>,
 }
 
 #[derive(Default)]
 struct Place {
-    /// Number of sections that this process may still begin in a row.
+    /// Number of sections that this process may still begin in its turn.
     left: u32,
     waiting: VecDeque<oneshot::Sender<()>>,
-    /// True while this process keeps the ring, because no task is inside and no other process runs.
+    /// True while this process keeps the turn, because none of its tasks is inside and no other
+    /// process runs.
     idle: bool,
 }
 
@@ -72,11 +77,11 @@ impl Ring {
     }
 }
 
-/// Takes each turn that another process passes to this one.
+/// Takes the turn whenever another process passes it to this one.
 async fn listen(shared: Arc<Shared>, mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
     while let Some(push) = pushes.recv().await {
         if push.kind == PushKind::Message && shared.confirm().await.is_ok() {
-            // An error ends the ring. The harness then reports lost waiters.
+            // An error ends the passing of the turn. The harness then reports lost waiters.
             let _ = shared.take_turn().await;
         }
     }
@@ -87,7 +92,8 @@ impl Shared {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the ring. It is read after the work has begun, when all processes have registered.
+    /// Returns the ring: the other processes, and the flag. It is read after the work has begun,
+    /// when all processes have registered.
     async fn ring(&self) -> Result<&(Vec<String>, bool), Fault> {
         let load = async || {
             let mut connection = self.connection.clone();
@@ -108,7 +114,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Sends the request from which a lease would be counted.
+    /// Sends a request to the server. A lock would count its lease from this request.
     async fn confirm(&self) -> Result<Value, redis::RedisError> {
         let mut connection = self.connection.clone();
         cmd("PING").query_async(&mut connection).await
@@ -119,15 +125,15 @@ impl Shared {
         self.go_on().await
     }
 
-    /// Wakes the next task of this process. If there is none, or the turn is over, notifies the
-    /// next process.
+    /// Wakes the next task of this process. If no task waits, or the turn is over, passes the turn
+    /// to the next process.
     async fn go_on(&self) -> Result<(), Fault> {
         if self.next_of_own() {
             return Ok(());
         }
         let mut connection = self.connection.clone();
         for other in &self.ring().await?.0 {
-            // An ended process has no subscriber.
+            // An ended process receives no message, so the next one is tried.
             let heard: u32 = connection.publish(other, "").await?;
             if heard > 0 {
                 return Ok(());

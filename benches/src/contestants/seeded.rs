@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::{Fault, Locks};
 use crate::clock;
 
-/// [`SeededStall`] blocks its thread in one of this many calls, for the time `STALL`.
+/// [`SeededStall`] blocks its thread for the time `STALL`, in one of this many calls.
 const STALL_EACH: u64 = 20;
 const STALL: Duration = Duration::from_millis(80);
-/// Computing time of [`SeededSpin`] in each call: more than one thread can do at 200 calls a
-/// second.
+/// Time for which [`SeededSpin`] computes in each call. At 200 calls a second, one thread cannot do
+/// this much.
 const SPIN: Duration = Duration::from_millis(8);
 
 /// Takes no lock and does nothing else.
@@ -76,7 +76,7 @@ impl Locks for SeededOverlap {
     }
 }
 
-/// Serves one waiter at a time, but never serves the hundredth.
+/// Lets in one waiter at a time, but never the hundredth.
 #[derive(Default)]
 pub(crate) struct SeededLoss {
     calls: AtomicU64,

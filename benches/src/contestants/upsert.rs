@@ -1,5 +1,6 @@
-//! A row for each lock in PostgreSQL, taken by one statement, like in ShedLock (`JdbcTemplate`
-//! provider with `usingDbTime`). It uses the crate sqlx, with a new attempt every 50 ms.
+//! A row for each lock in PostgreSQL, taken by one statement, as in ShedLock (`JdbcTemplate`
+//! provider with `usingDbTime`). This code uses the crate sqlx, and repeats a failed attempt every
+//! 50 ms.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use super::polling::PAUSE;
 use super::{Fault, Locks};
 use crate::plan::Plan;
 
-/// Processes that start at once create the table in turn.
+/// Creates the table. The advisory lock makes processes that start at the same time do this one by
+/// one.
 const TABLE: &str = "SELECT pg_advisory_xact_lock(20261124);
     CREATE TABLE IF NOT EXISTS shedlock (name varchar(64) PRIMARY KEY, lock_until timestamp NOT NULL,
         locked_at timestamp NOT NULL, locked_by varchar(255) NOT NULL)";

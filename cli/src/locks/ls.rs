@@ -11,7 +11,7 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::output;
 
-/// Maximum number of locks in memory at a time, which are printed with the same column widths.
+/// Maximum number of locks kept in memory. These are printed together, with the same column widths.
 const PAGE: usize = 1_000;
 
 /// Prints the matching locks, sorted by key. More than [`PAGE`] are printed in several parts, each
@@ -56,7 +56,7 @@ impl Printer {
         PAGE <= self.page.len()
     }
 
-    /// Prints the added locks. Returns true if the reader is still there.
+    /// Prints the collected locks. Returns true unless the reader of standard output is gone.
     fn print(&mut self) -> bool {
         sort(&mut self.page);
         let (page, now) = (std::mem::take(&mut self.page), SystemTime::now());

@@ -1,4 +1,4 @@
-//! Looking at locks, and taking one away: `ls`, `show`, `watch`, `release`.
+//! Commands that show locks, or take one away from its holder: `ls`, `show`, `watch`, `release`.
 
 mod changes;
 mod ls;

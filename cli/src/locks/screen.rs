@@ -56,7 +56,8 @@ fn size() -> (usize, usize) {
     SIZE
 }
 
-/// True if the reader of standard output is known to be gone. Otherwise the next write detects it.
+/// True if the reader of standard output is known to be gone. Where this cannot be known, the next
+/// write detects it.
 #[cfg(target_os = "linux")]
 pub(super) fn is_closed() -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -82,7 +83,7 @@ pub(super) fn is_closed() -> bool {
 mod tests {
     use super::*;
 
-    /// Fails if more is drawn than fits: the terminal would scroll.
+    /// Fails if more lines are drawn than fit, because the terminal would then scroll.
     #[test]
     fn what_does_not_fit_is_counted() {
         let lines = ["one", "two", "three", "four"].map(str::to_owned);

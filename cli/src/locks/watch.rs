@@ -1,4 +1,4 @@
-//! `leasehold watch`: the locks, live.
+//! `leasehold watch`: shows the locks live.
 
 use std::time::SystemTime;
 
@@ -50,7 +50,7 @@ struct Watcher<'a> {
 }
 
 impl Watcher<'_> {
-    /// Returns when the reader is gone.
+    /// Watches the locks. Returns when the reader of standard output is gone.
     async fn run(&mut self) {
         let mut ticks = interval(self.options.every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -66,7 +66,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// Draws the table. Returns true if the terminal is still there.
+    /// Draws the table. Returns false if the terminal is gone.
     fn draw(&mut self, locks: &[LockInfo]) -> bool {
         let now = SystemTime::now();
         let pattern = text::plain(&self.options.pattern);
@@ -85,7 +85,7 @@ impl Watcher<'_> {
         screen::draw(&lines).is_ok()
     }
 
-    /// Prints the changes. Returns true if the reader is still there.
+    /// Prints the changes. Returns false if the reader of standard output is gone.
     fn tell(&mut self, locks: &[LockInfo]) -> bool {
         let was_trouble = self.trouble.take().is_some();
         let now = SystemTime::now();
@@ -112,7 +112,7 @@ impl Watcher<'_> {
         lines.iter().all(|line| output::try_line(line).is_ok())
     }
 
-    /// Reports once that the store is away. The next look may reach it again.
+    /// Reports once that the store cannot be reached, because the next look may succeed again.
     fn tell_trouble(&mut self, text: String) -> bool {
         if self.drawn {
             return screen::draw(&[text]).is_ok();

@@ -1,7 +1,7 @@
-//! The clock for leases, and an alarm on it.
+//! The clock for leases, and an alarm on this clock.
 //!
 //! `CLOCK_BOOTTIME` continues while the machine is suspended, like the store's clock. All processes
-//! of a machine read the same time, so a deadline can be sent to another process.
+//! of a machine read the same time from it, so that one can send a deadline to another.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -27,8 +27,8 @@ pub(super) fn nanos(moment: Moment) -> u64 {
     u64::try_from(moment.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Rings at a time that can be changed. If the time has passed while the machine was suspended, it
-/// rings as soon as the machine wakes up.
+/// Rings at a time that can be changed. If this time passes while the machine is suspended, the
+/// alarm rings as soon as the machine wakes up.
 pub(super) struct Alarm {
     timer: AsyncFd<OwnedFd>,
 }
@@ -47,7 +47,7 @@ impl Alarm {
         Ok(Self { timer })
     }
 
-    /// Makes the alarm ring at `at`, and at no other time.
+    /// Makes the alarm ring at `at`. This replaces the previous time.
     pub(super) fn set(&self, at: Moment) -> io::Result<()> {
         // Zero would switch the alarm off.
         let at = at.max(Duration::from_nanos(1));

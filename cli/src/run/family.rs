@@ -1,4 +1,4 @@
-//! The processes started by a command, and the end of all of them.
+//! Finds the processes started by a command, and ends all of them.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,11 +15,11 @@ pub(super) const ROUND: Duration = Duration::from_millis(5);
 pub(super) struct Process {
     pub(super) id: i32,
     pub(super) parent: i32,
-    /// 0 if its leader belongs to the machine outside this container.
+    /// Id of the process group. 0 if the group's leader is outside this container.
     pub(super) group: i32,
-    /// 0 if its leader belongs to the machine outside this container.
+    /// Id of the session. 0 if the session's leader is outside this container.
     pub(super) session: i32,
-    /// True if it has ended, but its parent has not yet asked for its status.
+    /// True if the process has ended, but its parent has not yet asked for its status.
     pub(super) ended: bool,
 }
 
@@ -28,11 +28,12 @@ pub(super) struct Process {
 pub(super) struct Killed {
     /// Number of processes that were still alive.
     pub(super) alive: usize,
-    /// Number of these that the system does not let this user kill.
+    /// Number of the processes still alive that the system does not let this user kill.
     pub(super) refused: usize,
 }
 
-/// Returns this process. `getsid` and `getpgrp` of rustix panic on the 0 that a container shows.
+/// Returns this process. The functions `getsid` and `getpgrp` of rustix are not used, because they
+/// panic if the id is 0, as in a container.
 pub(super) fn this_process() -> io::Result<Process> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     parse(&stat).ok_or_else(|| io::Error::other("/proc/self/stat cannot be read"))
@@ -57,8 +58,8 @@ pub(super) fn descendants(root: Pid) -> io::Result<Vec<Process>> {
     }
 }
 
-/// Kills every process below `root` (SIGKILL). Repeat this until none is alive: a process may start
-/// another one meanwhile.
+/// Kills every process below `root` (SIGKILL). Call this repeatedly until none is alive, because a
+/// process may start another one meanwhile.
 pub(super) fn kill_descendants(root: Pid) -> io::Result<Killed> {
     let mut killed = Killed::default();
     let family = descendants(root)?;
@@ -140,7 +141,7 @@ mod tests {
         assert_eq!(parse("nonsense"), None);
     }
 
-    /// Fails if a session leader outside this container counts as an error. Its number is 0 with
+    /// Fails if a session leader outside this container counts as an error. Its id is 0 with
     /// `docker exec` and on many build machines.
     #[test]
     fn a_leader_outside_the_container_is_0() {

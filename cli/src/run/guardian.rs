@@ -1,6 +1,7 @@
-//! The guardian of a command: ends it, and everything it has started, before the lease ends.
+//! The guardian of a command: ends the command, and everything that the command has started, before
+//! the lease ends.
 //!
-//! It needs no lock store, and lives until no process of the command is left.
+//! The guardian needs no lock store, and lives until no process of the command is left.
 
 use std::ffi::OsString;
 use std::io::{self, IoSliceMut, stdin};
@@ -35,7 +36,7 @@ pub(super) async fn guard(settings: Settings, command: Vec<OsString>) -> io::Res
     // Ctrl-c at the terminal and a kill of the group of `leasehold run` do not reach this process.
     setpgid(None, None)?;
     let mut signals = Signals::all()?;
-    // Before the start of the command, which may end at once.
+    // Set before the command starts, because the command may end at once.
     let children = unix::signal(SignalKind::child())?;
     role::adopt_orphans(settings)?;
     let socket = UnixStream::from(stdin().as_fd().try_clone_to_owned()?);
@@ -84,14 +85,14 @@ struct Guardian {
     /// True if `leasehold run` is at the other end.
     attended: bool,
     schedule: Schedule,
-    /// The command, which is the first process of its group.
+    /// Process id of the command. It is also the id of the command's process group.
     command: Pid,
-    /// The session of the command when it began.
+    /// The session of the command when the command began.
     session: i32,
     ended: bool,
-    /// Reason for stopping the command, if `leasehold run` was notified of it.
+    /// Reason for stopping the command, after `leasehold run` was notified of it.
     told: Option<Reason>,
-    /// Number of processes left behind by the command, if `leasehold run` was notified of it.
+    /// Number of processes left behind by the command, after `leasehold run` was notified of it.
     left: Option<usize>,
     refused: usize,
     killing: bool,
@@ -202,14 +203,15 @@ impl Guardian {
         Ok(())
     }
 
-    /// Sends a signal to the group of the command. The group keeps its number until the command has
-    /// been waited for.
+    /// Sends a signal to the group of the command. The group keeps its id until this process has
+    /// asked for the status of the command.
     fn signal(&self, signal: Signal) {
         // Fails for a group without processes.
         let _ = kill_process_group(self.command, signal);
     }
 
-    /// Reports the command's end, and leaves it as a zombie, which keeps its number.
+    /// Reports the end of the command. The command then stays a zombie, so that its id stays in
+    /// use.
     fn look_at_the_command(&mut self) -> io::Result<()> {
         if self.ended {
             return Ok(());
@@ -259,7 +261,7 @@ impl Guardian {
         for process in family::descendants(us)?.into_iter().filter(ours) {
             let pid = Pid::from_raw(process.id).filter(|pid| *pid != self.command);
             if let Some(pid) = pid {
-                // Nothing else waits for it.
+                // No other code asks for the status of this process.
                 let _ = waitpid(Some(pid), WaitOptions::NOHANG);
             }
         }

@@ -1,4 +1,4 @@
-//! The last step before the command: this process becomes it.
+//! The last step before the command: this process is replaced by the command.
 
 use std::convert::Infallible;
 use std::env;
@@ -15,23 +15,23 @@ use super::role::Settings;
 use super::says::Says;
 use crate::exit;
 
-/// Variables of systemd. Each is valid only in the process that it names.
+/// Variables of systemd. Each contains a process id, and is valid only in that process.
 const ADDRESSED: [&str; 3] = ["LISTEN_PID", "WATCHDOG_PID", "SYSTEMD_EXEC_PID"];
 
-/// Variable of systemd that identifies the process in `LISTEN_PID` again. Without it, `LISTEN_PID`
-/// counts alone.
+/// Variable of systemd that identifies the process of `LISTEN_PID` in a second way. If it is not
+/// set, `LISTEN_PID` alone counts.
 const ADDRESSED_AGAIN: &str = "LISTEN_PIDFDID";
 
 /// Replaces this process with the command, unless its lease is about to end or its guardian is
 /// dead. Returns only if the command does not start.
 ///
-/// The kernel kills the command when its guardian dies. That holds across `exec`, except for
+/// The kernel kills the command when its guardian dies. This setting stays after `exec`, except for
 /// programs that run as another user (set-user-ID).
 pub(super) fn launch(settings: &Settings, command: &[OsString]) -> u8 {
     if set_parent_process_death_signal(Some(Signal::KILL)).is_err() {
         return exit::SYSTEM;
     }
-    // Checked after the line above: no signal arrives from a guardian that died before that line.
+    // Checked after the line above, because a guardian that died before that line sends no signal.
     if !settings.parent_lives() {
         return exit::SYSTEM;
     }
@@ -51,13 +51,13 @@ pub(super) fn launch(settings: &Settings, command: &[OsString]) -> u8 {
     }
 }
 
-/// True if it is too late to start the command: this process may have stalled.
+/// True if it is too late to start the command, because this process may have stalled.
 fn is_over(latest: Moment) -> bool {
     latest <= clock::now()
 }
 
-/// Becomes the command. Returns only the error. An ignored SIGPIPE needs `execute`, because
-/// `Command` would set it to its default.
+/// Replaces this process with the command. Returns an error if that fails. For an ignored SIGPIPE,
+/// this uses `execute`, because `Command` would set the signal to its default.
 fn become_it(settings: &Settings, program: &OsStr, arguments: &[OsString]) -> io::Error {
     if settings.ignores_pipe {
         let Err(error) = execute(settings.run, program, arguments);
@@ -68,7 +68,7 @@ fn become_it(settings: &Settings, program: &OsStr, arguments: &[OsString]) -> io
     command.envs(environment(settings.run)).exec()
 }
 
-/// Executes a program that ignores SIGPIPE, like this process.
+/// Executes a program that, like this process, ignores SIGPIPE.
 fn execute(run: i32, program: &OsStr, arguments: &[OsString]) -> io::Result<Infallible> {
     let program = CString::new(program.as_bytes())?;
     let mut all = vec![program.clone()];
@@ -84,8 +84,8 @@ fn execute(run: i32, program: &OsStr, arguments: &[OsString]) -> io::Result<Infa
     Ok(nix::unistd::execvpe(&program, &all, &variables)?)
 }
 
-/// Returns the environment of this process. Variables that systemd addressed to `leasehold run` are
-/// addressed to the command instead.
+/// Returns the environment of this process. Variables that systemd addressed to `leasehold run` now
+/// name the command's process instead.
 fn environment(run: i32) -> impl Iterator<Item = (OsString, OsString)> {
     let (run, this) = (run.to_string(), getpid().to_string());
     let variables = env::vars_os().filter(|(name, _)| name != ADDRESSED_AGAIN);

@@ -33,7 +33,7 @@ use crate::args::{Run, Store};
 use crate::exit;
 use crate::failure::Failure;
 
-/// The shortest ttl. The processes need a tenth of it to end.
+/// The shortest ttl. The processes of a command need a tenth of the ttl to end.
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
 /// Maximum time to wait until the store confirms the release.
@@ -64,7 +64,8 @@ pub(crate) async fn run(store: &Store, options: &Run, json: bool) -> Result<u8, 
     };
     let says = Says::new(json);
     let code = take_and_run(&pool, options, signals, &says).await;
-    // Also after a refusal: a request without an answer may have set the lock.
+    // Done after a refused acquire as well, because a request without an answer may have set the
+    // lock.
     pool.shutdown(RELEASE).await;
     code
 }
@@ -128,7 +129,8 @@ async fn inside(
     mut signals: Signals,
     says: &Says,
 ) -> Result<u8, Failure> {
-    // Released only when the command is gone. After a panic the lock stays until its ttl ends.
+    // The lock is released only when the command is gone. If this process panics before that, the
+    // lock stays until its ttl ends.
     let guard = ManuallyDrop::new(guard);
     let ended = match Supervisor::start(guard.handle(), options, &signals, says) {
         Ok(supervisor) => Ok(supervisor.watch(&mut signals).await),

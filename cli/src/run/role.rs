@@ -89,8 +89,8 @@ pub(super) fn parse(settings: &str) -> Option<Settings> {
     })
 }
 
-/// Returns a child process in a role. It runs this program again, even if the program's file has
-/// been replaced.
+/// Returns the command line that starts this program again in a role, even if the program's file
+/// has been replaced.
 pub(super) fn process(role: &str, settings: Settings, command: &[OsString]) -> Command {
     let (this, moment) = (getpid(), nanos(settings.moment));
     let Settings {
@@ -127,10 +127,10 @@ pub(super) fn run(json: bool, ended: impl Future<Output = io::Result<()>>) -> u8
     }
 }
 
-/// Makes this process the parent of orphans below it.
+/// Makes this process the parent of the orphans among its descendants.
 ///
-/// A suspended process must continue when its parent dies. The kernel automatically wakes only an
-/// orphaned process group. The group is not orphaned if another `leasehold run` adopts this
+/// A suspended process must continue when its parent dies. The kernel wakes it automatically only
+/// if its process group is orphaned. That is not the case if another `leasehold run` adopts this
 /// process.
 pub(super) fn adopt_orphans(settings: Settings) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::CONT))?;

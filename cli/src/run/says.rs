@@ -1,4 +1,5 @@
-//! Messages of `leasehold run` itself: on standard error, as text or as lines of JSON.
+//! Messages of `leasehold run` itself. They are written to standard error, as text or as lines of
+//! JSON.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,7 +12,7 @@ use super::schedule::Reason;
 use crate::args::Run;
 use crate::output;
 
-/// Reports events on standard error, which the command also writes to.
+/// Writes events to standard error, to which the command also writes.
 #[derive(Debug)]
 pub(crate) struct Says {
     pub(crate) json: bool,
@@ -22,7 +23,8 @@ impl Says {
         Self { json }
     }
 
-    /// Reports the held lock, only as JSON: people read the command's own output.
+    /// Reports the held lock, but only as JSON, because people read the output of the command
+    /// itself.
     pub(crate) fn acquired(&self, guard: &LockGuard, waited: Duration) {
         self.event(&json!({
             "event": "acquired",

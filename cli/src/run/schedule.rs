@@ -19,7 +19,7 @@ use super::clock::Moment;
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Maximum time between SIGTERM and SIGKILL after a lock was taken away (`leasehold release`). The
-/// lock becomes free three seconds after that, even if its holder does not release it.
+/// lock becomes free three seconds after it was taken away, even if its holder does not release it.
 const TAKEN_AWAY: Duration = Duration::from_secs(2);
 
 /// Two readings of one deadline differ by less than this.
@@ -65,7 +65,7 @@ impl Schedule {
     }
 
     /// Records the current deadline, which may be unchanged. Returns true if the lease lasts longer
-    /// than previously known. A command that was asked to stop must still stop.
+    /// than previously known. A command that was already asked to stop still has to stop.
     pub(super) fn extend(&mut self, deadline: Moment) -> bool {
         let longer = self.deadline + ROUNDING < deadline;
         if longer {
@@ -116,12 +116,12 @@ impl Schedule {
         is_first
     }
 
-    /// Returns the due step. SIGTERM is due once, and not if it is too late: it would wake a
-    /// suspended process. SIGKILL is due until the command is gone.
+    /// Returns the due step. SIGTERM is due once. It is not due if SIGKILL is, because it would
+    /// wake a suspended process. SIGKILL is due until the command is gone.
     pub(super) fn due(&mut self, now: Moment) -> Option<Step> {
         let overdue = self.stopped.is_none() && self.terminates_at() <= now;
         if overdue {
-            // The lock still belongs to this process, so the command gets the remaining time.
+            // This process still holds the lock, so the command gets the remaining time to end.
             self.stopped = Some((Reason::Lost, self.kills_at()));
         }
         if self.stopped.is_some() && self.kills_at() <= now {
@@ -142,7 +142,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// Fails if a command whose lease is not renewed lives until its deadline.
+    /// Fails if a command whose lease is not renewed still lives at its deadline.
     #[test]
     fn a_lease_that_is_not_renewed() {
         let mut schedule = Schedule::new(TTL, at(120));
@@ -155,8 +155,8 @@ mod tests {
         assert_eq!(schedule.backup_at(), at(119));
     }
 
-    /// Fails if a command may run for a long time after its lock was taken away. The lock soon
-    /// becomes free.
+    /// Fails if a command may run for a long time after its lock was taken away, because the lock
+    /// soon becomes free.
     #[test]
     fn a_long_lease_that_ends_and_one_that_is_taken_away() {
         let ttl = Duration::from_secs(300);
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(schedule.due(at(127)), Some(Step::Kill));
     }
 
-    /// Fails if a command that hangs gets no time to end, or more time than its lease has.
+    /// Fails if a command gets no time to end, or more time than its lease has.
     #[test]
     fn other_ends_leave_ten_seconds_at_most() {
         let mut schedule = Schedule::new(TTL, at(1_000));

@@ -1,4 +1,4 @@
-//! The signals passed on to the command, and the signals inherited by it.
+//! Signals passed on to the command, and signal settings inherited by the command.
 
 use std::future::poll_fn;
 use std::io;
@@ -32,7 +32,8 @@ const ENDING: [Signal; 10] = [
 /// Signals of a terminal to a program that runs on it.
 const TERMINAL: [Signal; 3] = [Signal::TSTP, Signal::CONT, Signal::WINCH];
 
-/// Signals that stop a process that sets the terminal's foreground group, or reads from it.
+/// Signals that stop a background process when it reads from the terminal or changes the terminal's
+/// foreground group.
 const BACKGROUND: [Signal; 2] = [Signal::TTIN, Signal::TTOU];
 
 /// Receives signals, which then have no other effect on this process.
@@ -44,28 +45,29 @@ pub(super) struct Signals {
 
 impl Signals {
     /// Handles the signals that end a program. Signals that this process ignores from its start
-    /// (`nohup`) stay ignored, here and in the command. This process blocks no signal.
+    /// (`nohup`) stay ignored, both here and in the command. Afterwards this process blocks no
+    /// signal.
     pub(super) fn ending() -> io::Result<Self> {
-        // While SIGCHLD is ignored, the kernel does not keep the exit codes of children. A handler
-        // stays when its stream is dropped. Processes started by this one have the default handler.
+        // While SIGCHLD is ignored, the kernel does not keep the exit codes of children. The
+        // handler stays when this stream is dropped. Child processes have the default handler.
         drop(unix::signal(SignalKind::child())?);
         let mut signals = Self {
             streams: Vec::new(),
             blocked: SigSet::empty(),
         };
         signals.add(&ENDING)?;
-        // After the handlers are set: a blocked signal may be pending.
+        // Unblocked after the handlers are set, because a blocked signal may be pending.
         signals.blocked = SigSet::empty().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
         Ok(signals)
     }
 
-    /// Handles the terminal's signals, too.
+    /// Also handles the signals of the terminal.
     pub(super) fn and_terminal(mut self) -> io::Result<Self> {
         self.add(&TERMINAL)?;
         Ok(self)
     }
 
-    /// Handles the signals of all three lists, so that none ends or stops this process.
+    /// Handles the signals of all three lists, so that none of them ends or stops this process.
     pub(super) fn all() -> io::Result<Self> {
         let mut signals = Self::ending()?.and_terminal()?;
         signals.add(&BACKGROUND)?;
@@ -80,7 +82,7 @@ impl Signals {
         Ok(())
     }
 
-    /// Starts a process that inherits the signals blocked by the parent of this one.
+    /// Starts a process that blocks the same signals as the parent of this process.
     pub(super) fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         self.blocked.thread_set_mask()?;
         let child = command.spawn();

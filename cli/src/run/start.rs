@@ -1,6 +1,7 @@
 //! The signals that this process ignored when it started.
 //!
-//! Rust's runtime ignores SIGPIPE before `main`, so the parent's setting is read before that.
+//! Rust's runtime ignores SIGPIPE before `main` begins, so the setting of the parent is read even
+//! earlier.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +9,7 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::read;
 use rustix::process::Signal;
 
-/// Bit 0 is signal 1.
+/// A bit for each signal, set if it was ignored. Bit 0 is signal 1.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
 
 /// The C library calls the functions in this section before `main`.
@@ -21,7 +22,7 @@ static IGNORED: AtomicU64 = AtomicU64::new(0);
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = before_main;
 
-/// Calls no part of `std`, which is not guaranteed to work before `main`, and does not panic.
+/// Does not use `std`, which is not guaranteed to work before `main`, and does not panic.
 extern "C" fn before_main() {
     let mut stat = [0; 1024];
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
@@ -46,7 +47,7 @@ fn parse(stat: &[u8]) -> Option<u64> {
         .rsplit(|byte| *byte == b')')
         .next()?
         .split(|byte| *byte == b' ');
-    // The first field is empty: it is between the name and the state.
+    // The first of these fields is the empty text between the name and the state.
     let mask = core::str::from_utf8(fields.nth(31)?).ok()?;
     mask.parse().ok()
 }
@@ -67,7 +68,7 @@ mod tests {
         assert_eq!(parse(b"nonsense"), None);
     }
 
-    /// Fails if the line of a real process is read differently from its `status`.
+    /// Fails if the line of a real process differs from the file `status` of the same process.
     #[test]
     fn this_process() {
         let status = std::fs::read_to_string("/proc/self/status").expect("/proc is there");

@@ -1,4 +1,5 @@
-//! The part of `leasehold run` that has the lock: starts the guardian, and sends it each deadline.
+//! The part of `leasehold run` that holds the lock: starts the guardian, and sends each new
+//! deadline to it.
 
 use std::io::{self, IoSlice, stdin};
 use std::mem::MaybeUninit;
@@ -27,7 +28,7 @@ use super::wire::{Channel, News, Order, bytes};
 use crate::args::Run;
 use crate::exit;
 
-/// Time limit of a command without `--max-hold`.
+/// Stands for no time limit, for a command without `--max-hold`.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// Result of a command.
@@ -35,7 +36,7 @@ const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 pub(super) struct Ended {
     /// The exit code of the command.
     pub(super) code: u8,
-    /// Reason for stopping it, if it was stopped.
+    /// Reason for stopping the command, if it was stopped.
     pub(super) stopped: Option<Reason>,
 }
 
@@ -65,9 +66,10 @@ impl<'a> Supervisor<'a> {
         signals: &Signals,
         says: &'a Says,
     ) -> io::Result<Self> {
-        // Adopts what the warden and the guardian leave when they die.
+        // Lets this process adopt the processes that the warden and the guardian leave when they
+        // die.
         set_child_subreaper(Some(getpid()))?;
-        // Without `/proc` no process can be found.
+        // Fails without `/proc`, where no process could be found later.
         family::descendants(getpid())?;
         let alarm = Alarm::new()?;
         let (socket, theirs) = UnixStream::pair()?;
@@ -75,7 +77,8 @@ impl<'a> Supervisor<'a> {
         let mut warden = process(theirs, &lock, options, says.json);
         let warden = role::pid(&signals.spawn(&mut warden)?)?;
         let deadline = deadline(&lock);
-        // A guardian without a first message starts no command, and ends with the connection.
+        // A guardian that receives no first message starts no command. It ends when the connection
+        // ends.
         begin(&channel, deadline)?;
         Ok(Self {
             lock,
@@ -102,7 +105,8 @@ impl<'a> Supervisor<'a> {
             }
             self.kill_all().await;
         }
-        // The guardian has nothing left to do, or is dead, and so has its warden.
+        // The guardian either has nothing left to do, or is dead. So the warden has nothing left to
+        // do.
         let _ = kill_process(self.warden, Signal::KILL);
         let _ = waitpid(Some(self.warden), WaitOptions::empty());
         let killed = exit::of(None, Some(Signal::KILL.as_raw()));
@@ -201,22 +205,22 @@ impl<'a> Supervisor<'a> {
     /// Kills all processes below this one, including the warden and the guardian.
     async fn kill_all(&self) {
         if let Err(error) = family::end_descendants().await {
-            // If the guardian is dead, the kernel has killed the command. Otherwise the number
-            // still belongs to the command.
+            // If the guardian is dead, the kernel has killed the command. Otherwise the id still
+            // belongs to the command, so that no other process is killed.
             let _ = self.command.map(|id| kill_process_group(id, Signal::KILL));
             self.says.failed(&error);
         }
     }
 }
 
-/// Returns the end of the lease unless it is renewed. The clock is read first, so that the result
-/// is not too late.
+/// Returns the time at which the lease ends unless it is renewed. Reads the clock first, so that
+/// the returned time is not too late.
 fn deadline(lock: &LockHandle) -> Moment {
     let now = clock::now();
     now + lock.remaining()
 }
 
-/// Returns the warden's process, with the environment of the command.
+/// Returns the command line of the warden, with the environment that the command will have.
 fn process(socket: UnixStream, lock: &LockHandle, options: &Run, json: bool) -> Command {
     let settings = Settings::new(options.ttl, json);
     let mut warden = role::process(role::WARDEN, settings, &options.command);
@@ -225,7 +229,7 @@ fn process(socket: UnixStream, lock: &LockHandle, options: &Run, json: bool) -> 
         .stdin(OwnedFd::from(socket));
     match lock.fence() {
         Some(fence) => warden.env("LEASEHOLD_FENCE", fence.get().to_string()),
-        // The inherited fence would belong to an outer lock.
+        // An inherited fence would belong to another lock, inside of which this process runs.
         None => warden.env_remove("LEASEHOLD_FENCE"),
     };
     if options.without_url {

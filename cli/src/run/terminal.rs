@@ -1,4 +1,4 @@
-//! The terminal, for a command that people use on one.
+//! The terminal, if people use the command on one.
 
 use std::io::{stdin, stdout};
 
@@ -7,8 +7,8 @@ use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
 
 use super::family;
 
-/// True if this process and its command use the terminal. False in a pipeline, whose programs share
-/// the terminal.
+/// True if this process and its command use the terminal alone. False in a pipeline, whose programs
+/// share the terminal.
 pub(super) fn is_used() -> bool {
     isatty(stdin()) && isatty(stdout())
 }
@@ -29,7 +29,7 @@ fn is_in_front() -> bool {
     family::this_process().is_ok_and(|this| front == Ok(this.group))
 }
 
-/// Stops this process, like ctrl-z. The lease is not renewed meanwhile.
+/// Stops this process, as ctrl-z does. The lease is not renewed until it continues.
 pub(super) fn stand_still() {
     let _ = kill_process(getpid(), Signal::STOP);
 }

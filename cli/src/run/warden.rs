@@ -1,8 +1,8 @@
-//! The warden of a guardian: kills all processes that a killed guardian has left, even if
-//! `leasehold run` is dead or stalls.
+//! The warden of a guardian. If the guardian is killed, the warden kills all processes that the
+//! guardian leaves behind. It does so even if `leasehold run` is dead or stalls.
 //!
-//! It has its own session and process group, so that it survives a kill of those of
-//! `leasehold run`.
+//! The warden has its own session and process group, so that a kill of the session or the group of
+//! `leasehold run` does not reach it.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -16,8 +16,9 @@ use super::family;
 use super::role::{self, Settings};
 use super::signals::Signals;
 
-/// Starts the guardian, and ends after it. The connection to `leasehold run` is standard input,
-/// which only the guardian keeps: a closed connection shows that the guardian is gone.
+/// Starts the guardian, and ends after the guardian has ended. Standard input is the connection to
+/// `leasehold run`. Only the guardian keeps it, so that a closed connection shows that the guardian
+/// is gone.
 pub(super) async fn watch_over(settings: Settings, command: Vec<OsString>) -> io::Result<()> {
     let mut signals = Signals::all()?;
     let mut children = unix::signal(SignalKind::child())?;
@@ -33,7 +34,7 @@ pub(super) async fn watch_over(settings: Settings, command: Vec<OsString>) -> io
         }
         tokio::select! {
             _ = children.recv() => {}
-            // `leasehold run` is dead, and a suspended guardian must continue.
+            // If `leasehold run` is dead, a suspended guardian must continue.
             _ = signals.next() => if !settings.parent_lives() {
                 let _ = kill_process(guardian, Signal::CONT);
             }

@@ -11,7 +11,7 @@ use super::schedule::Reason;
 
 const SIZE: usize = 9;
 
-/// A message to the guardian.
+/// A message from `leasehold run` to the guardian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     /// The lease lasts until this time.
@@ -22,7 +22,7 @@ pub(super) enum Order {
     Stop(Reason),
 }
 
-/// A message from the guardian.
+/// A message from the guardian to `leasehold run`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum News {
     /// The command runs, with this id, which is also the id of its group.
@@ -135,8 +135,8 @@ impl Channel {
         })
     }
 
-    /// Sends a message. Messages are lost if the peer stalls for hours. Each deadline replaces the
-    /// previous one, and a peer that is gone needs no messages.
+    /// Sends a message. Messages are lost if the peer stalls for hours. That is harmless, because
+    /// each deadline replaces the previous one, and a peer that is gone needs no messages.
     pub(super) fn send(&self, message: impl Message) {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let _ = send(&self.socket, &bytes(message), flags);

@@ -1,4 +1,4 @@
-//! A process that may not open another file.
+//! A process at its limit of open files.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use leasehold_tests::zookeeper::Zookeeper;
 
 use crate::harness::{ended, leasehold};
 
-/// Returns the command, limited to this many open files.
+/// Returns the command, with a limit of open files.
 fn limited(url: &str, limit: u32) -> Command {
     let command = leasehold(url);
     let mut shell = Command::new("sh");
@@ -21,8 +21,8 @@ fn limited(url: &str, limit: u32) -> Command {
     shell
 }
 
-/// Fails if an error names only the server when the process cannot open a file for its connection.
-/// It must name the limit of the process.
+/// Fails if an error names only the server, although the process could not open a file for its
+/// connection. The error must name the limit of the process.
 #[test]
 fn a_limit_of_open_files_is_named() {
     let (server, database) = (Server::start(), Postgres::shared().migrated());
@@ -34,11 +34,12 @@ fn a_limit_of_open_files_is_named() {
         Zookeeper::shared().url("files"),
     ] {
         let mut named = 0;
-        // Starts below the number of files that any program needs.
+        // The search starts below the number of files that any program needs.
         let enough = (4..200).find(|limit| {
             let listed = ended(&mut limited(&url, *limit));
             let text = &listed.err;
-            // Below that, the system's loader has no file for the program.
+            // With a lower limit, the system's loader cannot open the program, and there is no such
+            // text.
             if text.starts_with("leasehold: ") {
                 assert!(text.contains("ulimit -n"), "{url} with {limit}: {text}");
                 named += 1;

@@ -64,7 +64,7 @@ fn without_a_store() {
     }
 }
 
-/// Fails if the help does not have the exit codes, or shows a password from the environment.
+/// Fails if the help does not show the exit codes, or shows a password from the environment.
 #[test]
 fn the_help() {
     let url = "redis://:secret@127.0.0.1/";

@@ -31,7 +31,8 @@ pub(crate) enum AddError {
 }
 
 impl From<Error> for AddError {
-    /// Diesel does not expose the SQLSTATE, so the error of `verify` also names a constraint.
+    /// Recognizes an error of `verify` by the constraint that the error names, because Diesel does
+    /// not expose the SQLSTATE.
     fn from(error: Error) -> Self {
         match &error {
             Error::DatabaseError(_, told) if told.constraint_name() == Some("leasehold_verify") => {
@@ -77,8 +78,8 @@ pub(crate) async fn add(
     Ok(lock.check().is_err())
 }
 
-/// Fails unless the lock still belongs to `lock`. If it does, no other holder gets the lock until
-/// the transaction has ended.
+/// Fails unless the call that owns `lock` still holds it. After a success, no other call gets the
+/// lock until the transaction has ended.
 async fn verify(db: &mut AsyncPgConnection, lock: &LockHandle) -> Result<(), Error> {
     diesel::sql_query("SELECT leasehold.verify($1, $2)")
         .bind::<Text, _>(lock.full_key())

@@ -50,7 +50,7 @@ struct Counts {
     committed: i64,
     /// Committed additions whose lease had already ended.
     late: i64,
-    /// Rolled back, because the lease was over.
+    /// Additions rolled back because the lease was over.
     refused: i64,
 }
 
@@ -107,7 +107,7 @@ async fn work(
     let mut round = number;
     while Instant::now() < until {
         round += 1;
-        // From zero to twice the ttl.
+        // The pause, from zero to twice the ttl.
         let takes = Duration::from_millis(round * 37 % 200);
         let takes = match round % 3 {
             0 => [takes, Duration::ZERO],
@@ -120,8 +120,8 @@ async fn work(
                 counts.late += i64::from(late);
             }
             Err(AddError::LeaseOver) => counts.refused += 1,
-            // Other clerks had the lock all the time, or the machine was slow. The lock was lost
-            // before the body began, or could not be acquired.
+            // The body did not begin. Either other clerks had the lock all the time, or the machine
+            // was too slow to acquire the lock or to begin the body before the lock was lost.
             Err(AddError::Lock(error))
                 if error.is_contention() || error.is_lost() || error.is_unavailable() => {}
             Err(error) => return Err(error.into()),

@@ -1,4 +1,4 @@
-//! Tests the program as people start it, each time on a new PostgreSQL database.
+//! Runs the program as its users do, each time on a new PostgreSQL database.
 
 use std::process::{Command, Output};
 
@@ -16,7 +16,7 @@ fn run(arguments: &[&str]) -> (Output, String) {
     (output, said)
 }
 
-/// Returns the number in front of `what` in the output.
+/// Returns the number before the words `what` in the output.
 fn count(said: &str, what: &str) -> u64 {
     let (before, _) = said.split_once(what).expect(what);
     let number = before.split([' ', ';', ',']).rfind(|word| !word.is_empty());
@@ -33,7 +33,7 @@ fn no_addition_is_lost() {
     assert!(0 < count(&said, " refused"));
 }
 
-/// The same without `verify`. Fails if the test above could not fail.
+/// Runs without `verify`. Fails if the test above would pass even without it.
 #[test]
 fn without_verify_additions_are_lost() {
     let (output, said) = run(&["--without-verify"]);

@@ -1,5 +1,5 @@
-//! The command line. The URL of the locks comes from the environment, `LEASEHOLD_URL`, unless
-//! `--store` puts them and the data into one database.
+//! The command line. The URL of the lock store comes from the environment variable `LEASEHOLD_URL`.
+//! With `--store`, the locks and the data are in one database instead.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -45,8 +45,8 @@ pub(crate) enum ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status = match self {
-            // The key comes from the client's input: an empty id, or one that is far too long. The
-            // error's own text names the key, so it is only for the log.
+            // The key comes from the client's input, such as an empty id or one that is far too
+            // long. The text of the error names the key, so it is only for the log.
             Self::Lock(error @ LockError::InvalidKey { .. }) => {
                 tracing::debug!(%error, "a request without a key");
                 let detail = error.public_message();
@@ -54,7 +54,8 @@ impl IntoResponse for ApiError {
             }
             Self::Lock(error) => return error.into_response(),
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
-            // Like a lost lease. Not 503, because proxies repeat such a request automatically.
+            // The status of a lost lease. 503 would be wrong, because proxies repeat such a request
+            // automatically.
             Self::TooLate => StatusCode::INTERNAL_SERVER_ERROR,
             Self::RoundIsRunning => StatusCode::TOO_MANY_REQUESTS,
             Self::NoSuchRound(_) => StatusCode::UNPROCESSABLE_ENTITY,
@@ -71,7 +72,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Returns a problem document in the format of a `LockError`.
+/// Returns a problem document in the same format as that of a `LockError`.
 fn problem(status: StatusCode, detail: &str) -> Response {
     let body = json!({
         "type": "about:blank",
@@ -89,7 +90,7 @@ fn problem(status: StatusCode, detail: &str) -> Response {
     response
 }
 
-/// A JSON body. Mistakes in it are answered in JSON as well.
+/// A JSON body. If it is malformed, the client gets an error in JSON as well.
 #[derive(Debug)]
 pub(crate) struct Body<T>(pub(crate) T);
 

@@ -39,7 +39,8 @@ struct Request {
 #[derive(Debug, Serialize, Deserialize)]
 struct Made {
     order: Order,
-    /// True if the order was found in the table, and not among the kept results.
+    /// True if the order was found in the table of orders, and not among the results that leasehold
+    /// keeps.
     before: bool,
 }
 
@@ -108,7 +109,7 @@ async fn create_order(shop: Shop, request: Request) -> Result<Made, ApiError> {
 }
 
 impl NewOrder {
-    /// Takes the id from the header, or else from the body.
+    /// Takes the id from the header. If there is none, takes the id from the body.
     fn named_by(self, key: Option<IdempotencyKey>) -> Result<Request, ApiError> {
         let Self { id, sku } = self;
         let id = match (key, id) {

@@ -68,8 +68,8 @@ pub(crate) async fn run(config: Config) -> Result<(), StartError> {
         .with_graceful_shutdown(stop)
         .await?;
 
-    // The engine renews and releases locks. It ends with the process, so it is shut down before
-    // that.
+    // The engine renews and releases locks, and ends with the process. So it is shut down before
+    // the process ends.
     let report = leasehold::shutdown(Duration::from_secs(5)).await;
     println!(
         "stopped: {} locks released, {} still held, {} unconfirmed",
@@ -86,7 +86,7 @@ pub(crate) async fn open_database(config: &Config) -> Result<Db, StartError> {
 pub(crate) fn database_error(config: &Config, source: sqlx::Error) -> StartError {
     let file = config.database.display().to_string();
     StartError::Database {
-        // The URL may contain a password.
+        // Does not show the URL of `--store`, which may contain a password.
         what: config.store.as_ref().map_or(file, |_| "of --store".into()),
         source,
     }

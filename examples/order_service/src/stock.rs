@@ -1,4 +1,4 @@
-//! The stock, which is never oversold.
+//! Sales from the stock, which is never oversold.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,9 +10,10 @@ use crate::error::ApiError;
 /// Sells one item: reads the stock, and records the sale together with the new stock.
 ///
 /// Buyers of one item queue here, in all processes, for up to five seconds. The lease could still
-/// end while this process is paused, for example on a suspended machine. Then another buyer has
-/// been served, and the database refuses the late write. SQLite detects it by the fence in the row,
-/// PostgreSQL by `leasehold.verify` in the transaction. See `db/sqlite.rs` and `db/postgres.rs`.
+/// end while this process is paused, for example on a suspended machine. Then another buyer may
+/// have bought meanwhile, and the database refuses the late write. SQLite detects it by the fence
+/// in the row, PostgreSQL by `leasehold.verify` in the transaction. See `db/sqlite.rs` and
+/// `db/postgres.rs`.
 #[distributed_lock(key = "item:<sku>", ttl = "5s", wait = "5s", guard = lock, on_error = too_busy)]
 pub(crate) async fn sell_one(db: &Db, sku: &str, order_id: &str) -> Result<Order, ApiError> {
     look(db, sku).await?;

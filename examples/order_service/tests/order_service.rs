@@ -17,7 +17,7 @@ use leasehold_tests::wait;
 
 const STOCK: [&str; 2] = ["--items", "kettle=20,cup=1000"];
 
-/// The order of the fields is the order of drops: the services before the parts they use.
+/// The fields are dropped in this order. The services come before the parts that they use.
 struct TwoServices {
     first: Service,
     second: Service,
@@ -72,7 +72,7 @@ fn under_load_each_order_is_made_once_and_nothing_is_oversold() {
     assert!(output.status.success());
 }
 
-/// Shows that the check above can fail: the same services, but with separate locks.
+/// Shows that the check of the test above can fail, by means of two services with separate locks.
 #[test]
 fn the_load_client_notices_services_that_share_no_locks() {
     let scratch = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
@@ -114,7 +114,7 @@ fn a_second_click_on_the_other_service_shows_the_first_order() {
     assert!(cups.body.contains(r#""stock":999"#), "{cups:?}");
 }
 
-/// Fails if a click waits for as long as the first one takes.
+/// Fails if a second click waits until a slow first click has ended.
 #[test]
 fn a_second_click_is_refused_where_the_first_takes_too_long() {
     let shop = TwoServices::start("9000");
@@ -134,7 +134,8 @@ fn a_second_click_is_refused_where_the_first_takes_too_long() {
     assert!(second.body.contains(r#""status":409"#), "{second:?}");
 }
 
-/// Fails if the header does not identify the request, as the IETF draft specifies.
+/// Fails if the header `Idempotency-Key` does not identify the request, as the IETF draft
+/// specifies.
 #[test]
 fn the_header_names_the_request() {
     let shop = TwoServices::start("0");

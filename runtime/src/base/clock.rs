@@ -20,7 +20,7 @@ impl Instant {
         self.0
     }
 
-    /// Returns the time from `earlier` to this. Zero if this is not later.
+    /// Returns the time from `earlier` to this point in time, or zero if this point is not later.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -1,9 +1,9 @@
 //! Stable codes of log events, by which programs and alerts identify them.
 
-/// A lease is over while its call holds it: not renewed in time, taken away, or at its `max_hold`.
+/// A lease ended before its call did: not renewed in time, taken away, or at its `max_hold`.
 pub(crate) const LEASE_LOST: &str = "lease-lost";
 
-/// `force_release` took a lock away from the call that has it. Its lease is then lost.
+/// `force_release` took a lock away from the call that has it. The call's lease is then lost.
 pub(crate) const FORCED_RELEASE: &str = "forced-release";
 
 /// A result of a call with `replay` is not kept: its JSON is longer than the pool keeps.

@@ -22,7 +22,7 @@ static HASHES: Lazy<RandomState> = Lazy::new(RandomState::new);
 pub(crate) struct FullKey {
     text: Arc<str>,
     hash: u64,
-    /// Start of the name that callers specify.
+    /// Position in `text` where the name that callers specify starts.
     name_at: usize,
 }
 
@@ -69,7 +69,7 @@ impl FullKey {
 
     /// The name that callers specify.
     pub(crate) fn name(&self) -> &str {
-        // This is the last part of a key from `new`, and the whole text of any other key.
+        // The name is the last part of a key from `new`, and the whole text of any other key.
         &self.text[self.name_at..]
     }
 }

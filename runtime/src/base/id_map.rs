@@ -8,7 +8,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 pub(crate) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
 
 /// Spreads ids over a map, and keeps sixteen consecutive ids together. Locks requested at the same
-/// time are renewed at the same time. The engine then finds them with fewer cache misses.
+/// time have consecutive ids and are renewed at the same time. So the engine finds them with fewer
+/// cache misses.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Spread(u64);
 

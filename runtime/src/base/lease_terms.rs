@@ -1,9 +1,9 @@
-//! The arithmetic of a lease. It is pure: spans and points in time, but no clock.
+//! The arithmetic of a lease. It calculates with spans and points in time, and reads no clock.
 //!
 //! A lease is counted from `sent`, the moment just before its request was handed to the transport.
-//! The server starts the key's ttl later, so the lease ends here first. `drift` allows for two
-//! errors. The server's clock may run 1 % faster than ours, and the server rounds its ttl to
-//! milliseconds.
+//! The server starts the key's ttl later, so the lease ends in this process before it ends on the
+//! server. `drift` allows for two errors: the server's clock may run 1 % faster than ours, and the
+//! server rounds its ttl to milliseconds.
 
 use std::time::Duration;
 
@@ -68,8 +68,8 @@ impl Terms {
         Duration::from_nanos(margin)
     }
 
-    /// The deadline of a lease confirmed by a request that left at `sent`. After it, the gate does
-    /// not poll the body.
+    /// The deadline of a lease confirmed by a request that was sent at `sent`. After the deadline,
+    /// the gate does not poll the body.
     pub(crate) fn hard(self, sent: Instant) -> Instant {
         sent + Duration::from_nanos(self.nanos.saturating_sub(self.drift()))
     }
@@ -152,8 +152,8 @@ mod tests {
     }
 
     proptest! {
-        /// The lease ends here before it ends on the server, even if the server's clock runs 1 %
-        /// fast. The default renewal, its time-out and a retry all end before `soft`.
+        /// The lease ends in this process before it ends on the server, even if the server's clock
+        /// runs 1 % fast. The default renewal, its time-out and a retry all end before `soft`.
         #[test]
         fn order_of_events(millis in 100_u64..=86_400_000) {
             let terms = terms(millis);

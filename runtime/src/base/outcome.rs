@@ -18,7 +18,7 @@ pub(crate) enum Outcome {
     ShuttingDown,
     /// The kept result belongs to another request.
     Mismatch,
-    /// The future of the call was dropped first.
+    /// The future of the call was dropped before the call had an answer.
     Dropped,
     Other,
 }
@@ -73,7 +73,7 @@ impl Outcome {
 pub(crate) enum End {
     /// The locks were released.
     Released,
-    /// A lease was over first, or the store no longer had the lock.
+    /// A lease ended before the release, or the store no longer had the lock.
     Lost,
     /// The future or the guard was dropped.
     Dropped,

@@ -1,7 +1,7 @@
 //! Seeded bugs: one macro, which is `false` outside of tests.
 
-/// True if a test has switched a bug on: for one core, or without a core for the process. Outside
-/// of tests it is a constant `false`.
+/// True if a test has switched the bug on, in the given core or, without a core, in the process.
+/// Outside of tests the macro is a constant `false`.
 macro_rules! seeded {
     ($bug:ident) => {{
         #[cfg(any(test, all(feature = "__test", debug_assertions)))]

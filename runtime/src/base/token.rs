@@ -13,9 +13,9 @@ pub(crate) struct Token(u128);
 
 /// Random bits that distinguish a pool's tokens from those of every other process.
 ///
-/// `fork` copies a thread's generator. Two processes would then draw the same tokens, and each
-/// would treat the other's locks as its own. A pool does not survive a `fork`, so each pool asks
-/// the system only once.
+/// Without these bits, processes would draw the same tokens after a `fork`, which copies a thread's
+/// generator. Each would treat the other's locks as its own. A pool does not survive a `fork`, so
+/// each pool asks the system for random bits only once.
 #[derive(Clone, Copy)]
 pub(crate) struct Nonce(#[cfg(feature = "__remote")] u128);
 
@@ -23,8 +23,8 @@ impl Nonce {
     #[cfg(feature = "__remote")]
     pub(crate) fn new() -> Self {
         let mut generator = rand::rng();
-        // After an error the generator is unchanged. It still differs between processes without a
-        // `fork`.
+        // If reseeding fails, the generator stays as it is. It still differs between processes,
+        // unless one is a `fork` of the other.
         let _ = generator.reseed();
         Self(rand::Rng::next_u64(&mut generator).into())
     }
@@ -44,7 +44,7 @@ impl Token {
         Self(rand::random::<u128>() ^ nonce.0)
     }
 
-    /// Without a store that processes share, a number that this process uses once is enough.
+    /// In this build no processes share a store, so a number that this process uses once is enough.
     #[cfg(not(feature = "__remote"))]
     pub(crate) fn random(_: Nonce) -> Self {
         use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,8 +53,8 @@ impl Token {
         Self(NEXT.fetch_add(1, Ordering::Relaxed).into())
     }
 
-    /// Returns the token number `at` of those that belong to `hash`. Such tokens need not be hard
-    /// to guess.
+    /// Returns one of the tokens that belong to `hash`, the one with the number `at`. Such tokens
+    /// need not be hard to guess.
     #[cfg(feature = "etcd")]
     pub(crate) fn numbered(hash: u64, at: u64) -> Self {
         Self((u128::from(hash) << 64) | u128::from(at))

@@ -52,7 +52,8 @@ pub(crate) struct LeaseCell {
     /// The task that waits for the grant, polls the body, or waits for the release. The engine only
     /// tries this mutex.
     waker: Mutex<Option<Waker>>,
-    /// True if that task has polled for the end of the release, and not only polled the body.
+    /// True if the task in `waker` has polled for the end of the release, and not only polled the
+    /// body.
     awaits_release: AtomicBool,
     /// Notified once, when the lock is no longer held.
     over: Notify,
@@ -60,7 +61,7 @@ pub(crate) struct LeaseCell {
     watched: AtomicBool,
 }
 
-/// A waker that leaves a lease cell. A waker is the program's code, so it is used only after the
+/// A waker taken from a lease cell. A waker is the program's code, so it is used only after the
 /// engine's mutex has been released.
 #[derive(Debug)]
 pub(super) enum Parting {
@@ -253,12 +254,12 @@ impl LeaseCell {
         }
         self.remember(cx.waker());
         fence(Ordering::SeqCst);
-        // A change before the fence took no waker: see `enter`.
+        // Looks again, because a change before the fence took no waker: see `enter`.
         let Some(found) = look() else {
             return Poll::Pending;
         };
-        // The waker is no longer of use. Without this it would be dropped with the lease cell,
-        // perhaps by the engine.
+        // The waker is no longer of use. Otherwise it would be dropped with the lease cell, perhaps
+        // by the engine.
         drop(self.take_waker());
         Poll::Ready(found)
     }
@@ -344,9 +345,9 @@ impl LeaseCell {
         self.enter(Phase::Held).map(Parting::Wake)
     }
 
-    /// Ends the lease with a loss. The engine must then call [`tell_over`](Self::tell_over), as after
-    /// [`orphan`](Self::orphan). Before any other end the holder has [closed](Self::close) the lease
-    /// cell, which does that.
+    /// Ends the lease with a loss. The engine must then call [`tell_over`](Self::tell_over), as
+    /// after [`orphan`](Self::orphan). Before any other end, the holder has [closed](Self::close)
+    /// the lease cell, and `close` calls `tell_over`.
     pub(super) fn lose(&self) -> Option<Parting> {
         let waker = self.finish(Phase::Lost);
         waker.filter(|_| !seeded!(LossUnheard))

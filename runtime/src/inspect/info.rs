@@ -48,7 +48,8 @@ pub struct LockInfo {
     /// Fence of the latest acquisition that the store still knows. None on a store without fences,
     /// and for another client's lock.
     pub fence: Option<Fence>,
-    /// Time until which `hold` or `at_least` keeps the lock after its section, if it does.
+    /// Time until which `hold` or `at_least` keeps the lock after its section. None if neither
+    /// does.
     #[cfg_attr(feature = "serde", serde(serialize_with = "super::written::time"))]
     pub kept_until: Option<SystemTime>,
     /// Number of nodes that answered, on a quorum (`redlock://`). None on other stores.
@@ -87,8 +88,9 @@ pub enum LockState {
     /// The lock was handed to the process that waited first. The process has one second to ask for
     /// it.
     Handed,
-    /// On PostgreSQL: no call has the lock, and none can take it before the end of the transactions
-    /// that verified the last one. `holders` has one of them, with its session as the owner.
+    /// On PostgreSQL: no call has the lock, but transactions that verified the last holder's lock
+    /// have not ended. No call can take the lock before they end. `holders` has one of these
+    /// transactions, with its session as the owner.
     Pinned,
 }
 
@@ -113,15 +115,15 @@ pub struct Holder {
     /// Process of the holder, and the function that took the lock. None if another client set the
     /// lock, or if the store was not permitted to record its owner.
     ///
-    /// For a [pin](LockState::Pinned) it is the session of the transaction. The host is
-    /// `PostgreSQL`. The number is the `pid` of `pg_stat_activity`, and 0 for a prepared
-    /// transaction.
+    /// For a [pin](LockState::Pinned), the owner is the session of the transaction. The host is
+    /// `PostgreSQL`, and the process id is the `pid` of `pg_stat_activity`. For a prepared
+    /// transaction the process id is 0.
     ///
     /// Calls of one process hand a lock over to each other without the store. So the function is
     /// the one for which the process took the lock.
     pub owner: Option<Owner>,
     /// True if another client set the lock: a shell script, redis-py, another library. Also true of
-    /// a transaction that pins it.
+    /// a transaction that [pins](LockState::Pinned) the lock.
     pub foreign: bool,
     /// Start of the time in which its process has had the lock without a break, on the store's
     /// clock. None if unknown, as on etcd and ZooKeeper.
@@ -139,8 +141,8 @@ pub struct Holder {
     /// the next fences.
     pub fence: Option<Fence>,
     /// True if [`LockPool::force_release`](crate::LockPool::force_release) has taken the lock away
-    /// from it. The lock becomes free once its body has ended. False on etcd and ZooKeeper, which
-    /// do not report it.
+    /// from this holder. The lock becomes free once the holder's body has ended. False on etcd and
+    /// ZooKeeper, which do not report it.
     pub revoked: bool,
     /// Number of nodes that have its key, on a quorum (`redlock://`). None on other stores.
     pub nodes: Option<u32>,

@@ -1,7 +1,7 @@
 //! Patterns of keys, such as `order:*`.
 
 /// A pattern: `*` matches any text, `?` matches one character, and the character after `\` matches
-/// itself. The same on every store.
+/// itself. Patterns match the same keys on every store.
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern(Vec<Part>);
 

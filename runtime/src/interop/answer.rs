@@ -112,7 +112,7 @@ impl LockError {
     /// ```
     pub fn public_message(&self) -> &'static str {
         match self.class() {
-            // A call that should queue may have queued behind another client's request.
+            // A call that queues may have waited for a different request, of another client.
             Class::Contention if !matches!(self, Self::Contended { .. }) => {
                 "busy at the moment; try again later"
             }

@@ -80,13 +80,13 @@ impl Kit {
         running.line.lose_when(key, point);
     }
 
-    /// Makes the store unreachable. Requests fail at once, like those of a refused connection.
-    /// Requests without an answer fail as well, although the store may have carried them out. Held
-    /// locks last until their leases end.
+    /// Makes the store unreachable. New requests fail at once, like over a refused connection.
+    /// Requests sent before, whose answer is missing, fail as well, although the store may have
+    /// carried them out. Held locks last until their leases end.
     ///
-    /// A call that tries once asks again until the pool's `io_timeout`, one second by default, and
-    /// then gets [`LockError::Unavailable`][unavailable]. With paused time this takes no time at
-    /// all. Other holders ([`hold`](Self::hold)) still reach the store.
+    /// A call without `wait` repeats its request until the pool's `io_timeout`, one second by
+    /// default, and then gets [`LockError::Unavailable`][unavailable]. With paused time this takes
+    /// no time at all. Other holders ([`hold`](Self::hold)) still reach the store.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -168,8 +168,8 @@ impl Kit {
         self.running().line.delay(delay);
     }
 
-    /// Returns the history of the locks so far: of those of the kit's pool, and of those of other
-    /// holders.
+    /// Returns the history of the locks so far. It contains the locks of the kit's pool and of the
+    /// other holders.
     ///
     /// ```
     /// # use std::time::Duration;

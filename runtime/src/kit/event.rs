@@ -33,7 +33,7 @@ pub struct Event {
     pub caller: Caller,
     /// Kind of event.
     pub kind: EventKind,
-    /// The end of the lease that the event confirms.
+    /// The end of the lease, for an event by which the store confirms the lease.
     pub(super) until: Option<Duration>,
 }
 
@@ -61,7 +61,8 @@ pub struct Caller {
     /// Number from 1, in the order of the first events. The kit's calls and its other holders are
     /// counted separately.
     pub number: u32,
-    /// True if it is a holder by [`Kit::hold`](super::Kit::hold), which stands for another process.
+    /// True if the caller is a holder by [`Kit::hold`](super::Kit::hold), which stands for another
+    /// process.
     pub other: bool,
     /// Path of the annotated function. Empty for locks taken by hand.
     pub function: &'static str,
@@ -91,22 +92,23 @@ pub enum EventKind {
         /// Fence of the acquisition, if the store has fences.
         fence: Option<Fence>,
     },
-    /// The store has confirmed a renewal. The lease runs its full ttl from the time of that
-    /// request.
+    /// The store has confirmed a renewal. The lease runs its full ttl from the time at which the
+    /// renewal was sent.
     Renewed,
     /// An exclusive lock has become a share.
     Downgraded,
-    /// The lease was lost, and the caller is notified. It was not renewed in time, or was taken
-    /// away.
+    /// The lease was lost, because it was not renewed in time or was taken away. The caller is
+    /// notified.
     Lost,
     /// The caller asks for the release. Nothing runs inside the lock from now on.
     Released,
-    /// The caller's future or guard was dropped while it held the lock, which releases it.
+    /// The caller's future or guard was dropped while it held the lock. The drop releases the lock.
     Dropped,
     /// The holder's process has died ([`Held::expire`](super::Held::expire)). The store keeps the
     /// lock until its ttl is over.
     Died,
-    /// The store no longer had the lock at its release: it had been lost before.
+    /// The store no longer had the lock when its release arrived, because the lock had been lost
+    /// before.
     GoneAtRelease,
     /// The caller did not get the lock.
     Refused(LockError),
@@ -166,7 +168,7 @@ impl fmt::Display for EventKind {
     }
 }
 
-/// Returns the kind of error, without times and numbers that may differ between two runs.
+/// Returns the kind of error, without times and numbers, which may differ between two runs.
 fn reason(error: &LockError) -> &str {
     match error {
         LockError::Contended { .. } => "contended",

@@ -43,7 +43,7 @@ pub struct History {
     events: Vec<Event>,
 }
 
-/// A holder while the events are read.
+/// A holder of a lock, while `overlaps` reads the events in order.
 struct Holder<'a> {
     event: usize,
     caller: &'a Caller,
@@ -65,8 +65,8 @@ impl History {
         Self { events }
     }
 
-    /// True if no two holders that exclude each other had a lock at the same time. Overlaps are a
-    /// second holder of an exclusive lock, a reader beside a writer, and one permit too many.
+    /// True if no two holders that exclude each other had a lock at the same time. An overlap is a
+    /// second holder of an exclusive lock, a reader beside a writer, or one permit too many.
     ///
     /// A holder has its lock from the grant until the release, the loss or the end of its lease,
     /// whichever comes first.
@@ -230,8 +230,8 @@ impl History {
         self.iter().filter(|event| counts(&event.kind)).count()
     }
 
-    /// Returns the grants that conflict with an earlier holder. Maps the index of each grant's
-    /// event to that of the holder's grant.
+    /// Returns the grants that conflict with an earlier holder: the index of each such grant's
+    /// event, mapped to the index of the earlier holder's grant.
     fn overlaps(&self) -> BTreeMap<usize, usize> {
         let mut overlaps = BTreeMap::new();
         let mut held: BTreeMap<&str, Vec<Holder<'_>>> = BTreeMap::new();

@@ -12,7 +12,8 @@ fn caller(number: u32) -> Caller {
     }
 }
 
-/// Returns a history of one key with one event a second: the caller, and what happened.
+/// Returns a history of one key with one event a second. Each event consists of the caller's number
+/// and the kind.
 fn history(events: &[(u32, EventKind)]) -> History {
     let events = events.iter().zip(0..).map(|((number, kind), at)| Event {
         at: Duration::from_secs(at),
@@ -100,7 +101,7 @@ fn modes_share_and_exclude() {
     assert!(downgraded.is_exclusive(), "{downgraded}");
 }
 
-/// Fails if two keys are taken for one, or two callers with the same number.
+/// Fails if the events of two keys are mixed up, or those of two callers with the same number.
 #[test]
 fn other_keys_and_callers_do_not_count() {
     let take = || granted(Mode::Exclusive);
@@ -112,7 +113,8 @@ fn other_keys_and_callers_do_not_count() {
     assert!(!other.is_exclusive(), "{other}");
 }
 
-/// Fails if the history of real calls misses an overlap: this store grants its locks to all.
+/// Fails if the history of real calls misses an overlap, on a store that grants each lock to every
+/// call.
 #[cfg(feature = "__test")]
 #[tokio::test]
 async fn a_store_that_excludes_no_call_is_found_out() {

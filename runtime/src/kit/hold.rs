@@ -97,8 +97,8 @@ impl Hold {
         self
     }
 
-    /// Sets the ttl of the holder's lease, which its watchdog renews. Default 10 s. It matters for
-    /// [`Held::expire`].
+    /// Sets the ttl of the holder's lease, which its watchdog renews. Default 10 s. The ttl matters
+    /// for [`Held::expire`].
     ///
     /// ```
     /// # use std::time::Duration;
@@ -115,7 +115,7 @@ impl Hold {
         self
     }
 
-    /// Queues for the lock for this long. Default zero: the lock must be free.
+    /// Lets the holder queue for the lock for up to this long. Default zero: the lock must be free.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -132,7 +132,7 @@ impl Hold {
         self
     }
 
-    /// Releases the lock automatically this long after the grant. Default: never.
+    /// Releases the lock automatically when this time has passed since the grant. Default: never.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -165,7 +165,8 @@ impl Hold {
         };
         let (guard, line) = match taken.await {
             Ok(taken) => taken,
-            // Documented at `Kit::hold`: a test cannot go on without the lock that it asked for.
+            // `Kit::hold` documents this panic: a test cannot go on without the lock that it asked
+            // for.
             Err::<_, LockError>(error) => panic!(
                 "`kit.hold(\"{key}\")` at {at} did not get the lock: {error}\n{history}",
                 key = self.key,
@@ -250,8 +251,8 @@ impl Held {
         }
     }
 
-    /// Releases the lock. It is free when this returns. Does nothing if the holder has already
-    /// released it automatically.
+    /// Releases the lock. The lock is free when this returns. Does nothing if `releases_after` has
+    /// already released it.
     ///
     /// Cancel safe: after the first poll, the release continues even if this is dropped.
     ///
@@ -270,7 +271,7 @@ impl Held {
             // A lost lease needs no release.
             let _ = guard.release().await;
         } else if let Some(release) = self.release.take() {
-            // A panic of the task would be the kit's own.
+            // Only a bug in the kit could make the task panic.
             let _ = release.await;
         }
     }

@@ -107,8 +107,9 @@ impl Kit {
         Self::with(LockPool::builder())
     }
 
-    /// Like [`new`](Self::new), but with a pool configured like that of the service: its `wait`,
-    /// `io_timeout`, `max_waiters`, `retry_hint`, namespace. Ignores a URL in `builder`.
+    /// Like [`new`](Self::new), but with a pool configured like that of the service, for example
+    /// with its `wait`, `io_timeout`, `max_waiters`, `retry_hint` and namespace. Ignores a URL in
+    /// `builder`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -133,17 +134,20 @@ impl Kit {
         }
     }
 
-    /// Creates a kit on the lock store at `url`, such as a Redis started by the test suite. This
-    /// runs the same test against a real server. With `memory://` this is [`new`](Self::new).
+    /// Creates a kit on the lock store at `url`, such as a Redis started by the test suite, so that
+    /// a test written for [`new`](Self::new) runs against a real server. With `memory://` this is
+    /// [`new`](Self::new).
     ///
     /// Each kit has a separate namespace, so tests run side by side on one server and use their
     /// usual keys. Every other holder has separate connections. An outage or a delay affects only
-    /// the kit's pool: the server does not notice it. [`lose_when`](Self::lose_when) works only
-    /// with [`Point::After`](super::Point::After), which removes the lock from the server. A loss
-    /// at any other point would have to wait for the server's answer, and could not be exact.
+    /// the kit's pool: the server does not notice it.
     ///
-    /// The counter of the fences stays on the server, one key or row for each kit. Use a server
-    /// dedicated to tests.
+    /// [`lose_when`](Self::lose_when) works only with [`Point::After`](super::Point::After), which
+    /// removes the lock from the server. A loss at any other point would have to wait for the
+    /// server's answer, so it would not happen exactly at that point.
+    ///
+    /// The server keeps a counter of fences for each kit, in one key or row, even after the kit has
+    /// ended. So use a server dedicated to tests.
     ///
     /// ```no_run
     /// use leasehold::testing::Kit;
@@ -164,7 +168,7 @@ impl Kit {
     }
 
     /// Like [`on`](Self::on), but with a pool configured like that of the service. The server is
-    /// that of the builder's URL; the namespace is the kit's.
+    /// the one in the builder's URL. The kit replaces the builder's namespace with its own.
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -208,7 +212,7 @@ impl Kit {
         })
     }
 
-    /// Creates a kit whose store excludes no call.
+    /// Creates a kit on a store that grants each lock to every call.
     #[cfg(all(test, feature = "__test"))]
     pub(super) async fn on_nothing() -> Self {
         let (builder, store) = (LockPool::builder(), Target::new(Nothing));
@@ -275,7 +279,8 @@ impl Kit {
         self.running().pool.scope(future)
     }
 
-    /// Returns a pool that stands for another process, with its line.
+    /// Returns a pool that stands for another process, and the line between this pool and the
+    /// store.
     pub(super) async fn other_pool(&self) -> Result<(LockPool, Arc<Line>), LockError> {
         let running = self.running();
         let line = Line::new(Arc::clone(&running.log), true);
@@ -330,7 +335,7 @@ impl fmt::Debug for Kit {
     }
 }
 
-/// Returns the value of a future that does not wait.
+/// Returns the value of a future that is ready at its first poll.
 fn at_once<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -345,9 +350,9 @@ fn time_is_paused() -> bool {
     before.elapsed().is_zero()
 }
 
-/// Returns a namespace that no other kit has, in any process.
+/// Returns a namespace that no other kit has, in this process or any other.
 fn unique_namespace() -> String {
-    // The keys of the hash are random.
+    // `RandomState` hashes with random keys, so the number is random.
     let random = RandomState::new().hash_one(std::process::id());
     format!("kit-{random:016x}")
 }

@@ -1,4 +1,5 @@
-//! One pool's line to the store of a kit, with the test's changes and the engine's events.
+//! The line between one pool and the store of a kit. It passes on the changes requested by the
+//! test, and records the engine's events.
 
 use std::collections::HashMap;
 use std::mem;
@@ -16,8 +17,8 @@ use crate::engine::core::ticket::{Acquire, Removal, Share, TicketId};
 use crate::engine::driver::command::Command;
 use crate::engine::driver::observer::Watch;
 
-/// One pool's line to the store of a kit. The test changes it, the pool's
-/// [`KitStore`](super::store::KitStore) follows, and its engine reports each call to it.
+/// The line between one pool and the store of a kit. A test changes the line, and the pool's
+/// [`KitStore`](super::store::KitStore) obeys it. The pool's engine reports each call to the line.
 pub(crate) struct Line {
     log: Arc<Log>,
     /// True if the pool stands for another process.
@@ -28,7 +29,7 @@ pub(crate) struct Line {
 #[derive(Default)]
 struct State {
     is_down: bool,
-    /// True if the requests without an answer must still fail.
+    /// True if the store must still let the requests without an answer fail.
     is_cut: bool,
     /// True if the engine must still be notified that the store is back.
     is_back: bool,
@@ -56,14 +57,14 @@ pub(super) struct Orders {
     pub(super) next_loss: Option<Instant>,
 }
 
-/// One ticket of the engine.
+/// A call, which is one ticket of the engine.
 struct Call {
     key: FullKey,
     mode: Mode,
     function: &'static str,
-    /// Assigned at its first event.
+    /// The caller, which is assigned at the call's first event.
     caller: Option<Caller>,
-    /// True if a refusal ends the call, and not only its first try.
+    /// True if a refusal ends the call. False if the call asks again after a refusal.
     is_final: bool,
     stage: Stage,
 }
@@ -110,7 +111,7 @@ impl Line {
         self.change(|state| state.rules.add(key, point));
     }
 
-    /// Lets the process of this line die. Nothing from it reaches the store afterwards.
+    /// Lets the process of this line die. After this, none of its requests reaches the store.
     pub(super) fn die(&self, now: Instant) {
         self.change(|state| {
             (state.is_down, state.is_cut) = (true, true);
@@ -121,7 +122,7 @@ impl Line {
         });
     }
 
-    /// Changes the state, and wakes the engine so that it follows.
+    /// Changes the state, and wakes the engine so that it obeys the new state.
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state();
         change(&mut state);
@@ -158,13 +159,13 @@ impl Line {
         self.state().is_down
     }
 
-    /// Returns true if `key` is lost now, at `point`. The loss then counts as done.
+    /// True if `key` must be lost now, at `point`. The loss then counts as done.
     pub(super) fn loses(&self, key: &FullKey, point: Point) -> bool {
         let mut state = self.state();
         state.rules.take(key.name(), |planned| planned == point)
     }
 
-    /// Records that the call no longer holds its lock, if it did.
+    /// Records that the call no longer holds its lock, if the call held one.
     fn ends(&self, state: &mut State, id: TicketId, kind: EventKind, now: Instant) {
         if let Some(call) = state.held_call(id) {
             call.stage = match kind {

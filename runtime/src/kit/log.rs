@@ -1,4 +1,4 @@
-//! The record of a kit: the events of all locks of its store.
+//! The log of a kit: the events of all locks of its store.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,8 +9,9 @@ use crate::base::clock::Instant;
 
 /// Events of all locks of a kit's store, in order.
 ///
-/// Each engine records its events under its mutex: a release before its request is sent, a grant
-/// after its answer has come. So a release precedes the grant that it makes possible.
+/// Each engine records its events while it holds its mutex. It records a release before it sends
+/// the request, and a grant after it has received the answer. So a release precedes the grant that
+/// it makes possible.
 pub(super) struct Log {
     /// Start of the kit.
     start: Instant,

@@ -23,25 +23,25 @@ use crate::base::clock::{Instant, earlier};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Point {
-    /// After this many polls of the body: it is dropped at its next await, and not polled again.
-    /// With 0 the body does not begin. A poll ends where the body waits for something. A body that
-    /// does not wait ends in its first poll, and is not interrupted.
+    /// After this many polls of the body. The body is then dropped instead of being polled again.
+    /// With 0 the body does not begin. A poll ends when the body waits for something. A body that
+    /// never waits ends in its first poll, and is not interrupted.
     ///
-    /// Applies to the bodies of annotated functions and of [`LockRequest::run`], which have polls.
-    /// Does not apply to a [`LockGuard`](crate::LockGuard) taken by hand, nor on a server
-    /// ([`Kit::on`]).
+    /// Applies to the bodies of annotated functions and of [`LockRequest::run`], because only
+    /// bodies are polled. Does not apply to a [`LockGuard`](crate::LockGuard) taken by hand, nor on
+    /// a server ([`Kit::on`]).
     ///
     /// [`LockRequest::run`]: crate::LockRequest::run
     /// [`Kit::on`]: super::Kit::on
     AfterPolls(u32),
     /// This long after the grant. A lock already held for longer is lost at once.
     After(Duration),
-    /// At the next renewal: the store answers that it does not have the lock. Needs a watchdog.
-    /// Not on a server ([`Kit::on`](super::Kit::on)).
+    /// At the next renewal, to which the store answers that it does not have the lock. Needs a
+    /// watchdog. Not available on a server ([`Kit::on`](super::Kit::on)).
     NextRenewal,
-    /// After the body has returned, and before the store receives the release, which finds nothing.
-    /// The function's result stays as it is, and [`LockGuard::release`] returns `Lost`. Not on a
-    /// server ([`Kit::on`](super::Kit::on)).
+    /// After the body has returned, and before the store receives the release. So the release does
+    /// not find the lock. The function's result stays as it is, and [`LockGuard::release`] returns
+    /// `Lost`. Not available on a server ([`Kit::on`](super::Kit::on)).
     ///
     /// [`LockGuard::release`]: crate::LockGuard::release
     BeforeRelease,
@@ -53,7 +53,7 @@ pub(super) struct Rules(Vec<Rule>);
 
 #[derive(Debug)]
 struct Rule {
-    /// As given by callers, without the namespace.
+    /// The key as given by the caller, without the namespace.
     key: String,
     point: Point,
 }
@@ -64,7 +64,8 @@ impl Rules {
         self.0.push(Rule { key, point });
     }
 
-    /// Removes a loss of `key` that happens now. Returns true if there was one.
+    /// Removes the first loss of `key` for whose point `now` returns true. Returns true if there
+    /// was one.
     pub(super) fn take(&mut self, key: &str, now: impl Fn(Point) -> bool) -> bool {
         let due = |rule: &Rule| rule.key == key && now(rule.point);
         let found = self.0.iter().position(due);

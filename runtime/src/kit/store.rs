@@ -1,4 +1,4 @@
-//! The store of a kit's pool: another store, with the test's interventions on the way to it.
+//! The store of a kit's pool. It wraps another store, and carries out the test's interventions.
 
 use std::collections::{HashSet, VecDeque};
 use std::pin::Pin;
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The kit's requests are numbered downwards from here, and the engine's upwards from 1.
 const LAST_OP: u64 = u64::MAX;
 
-/// Another store, with the test's interventions on the way to it.
+/// A store that wraps another one, and carries out the test's interventions.
 pub(crate) struct KitStore {
     inner: Box<dyn LockStore>,
     line: Arc<Line>,
@@ -55,8 +55,8 @@ impl KitStore {
         }
     }
 
-    /// Records the keys that this pool holds after the request. First takes away the locks that
-    /// must be lost just before it.
+    /// Records the keys that this pool will hold after the request. Before that, takes away the
+    /// locks that the test wants to lose just before this request.
     fn look_at(&mut self, op: &Op) {
         match op {
             Op::Acquire { key, token, .. }
@@ -96,7 +96,7 @@ impl KitStore {
         }
     }
 
-    /// Removes what this pool holds of `key`, as if the store had lost it.
+    /// Removes the locks and shares of `key` that this pool holds, as if the store had lost them.
     fn take_away(&mut self, key: &FullKey) {
         for token in self.tokens.remove(key).unwrap_or_default() {
             self.remove(key, token);
@@ -116,7 +116,7 @@ impl KitStore {
         self.inner.submit(&mut vec![Request { id, op, patience }]);
     }
 
-    /// True if the request is one of the kit's, and not the engine's.
+    /// True if the request was sent by the kit itself, and not by the engine.
     fn is_own(&self, id: OpId) -> bool {
         LAST_OP - self.own_requests < id.0
     }
@@ -168,7 +168,7 @@ impl KitStore {
         Poll::Ready(event)
     }
 
-    /// Sets the timer to `at`. Returns true if it has gone off.
+    /// Sets the timer to `at`. Returns true if that time has come.
     fn timer_is_over(&mut self, at: Option<Instant>, now: Instant, cx: &mut Context<'_>) -> bool {
         let Some(at) = at else {
             self.timer = None;
@@ -242,8 +242,8 @@ impl LockStore for KitStore {
     }
 }
 
-/// Returns the answer to a request while the store cannot be reached. `executed` is true if the
-/// store may have carried it out.
+/// Returns the failure of a request while the store cannot be reached. `executed` is true if the
+/// store may have carried the request out.
 fn failed(id: OpId, executed: bool) -> StoreEvent {
     let failure = Failure {
         error: LockError::unavailable("io", "the test kit has cut the line to the store"),

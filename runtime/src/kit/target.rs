@@ -1,4 +1,4 @@
-//! The target of a kit's pool: the store, and a line to it.
+//! The connection target of a kit's pool: the store, and the line between the pool and the store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) enum SharedStore {
 }
 
 impl SharedStore {
-    /// Returns the clock of all its pools.
+    /// Returns the clock that all pools of this store use.
     pub(super) fn clock(&self) -> Clock {
         match self {
             Self::Memory { clock, .. } => *clock,

@@ -30,8 +30,8 @@ use crate::pool::LockPool;
 ///
 /// Cancel safety: dropping this gives up every lock that the call got or requested.
 pub(crate) struct Acquisition {
-    /// For nearly every call: its only lock, already requested, which no enclosing call holds. For
-    /// other calls: empty until `others` is ready.
+    /// Nearly every call has one key, which no enclosing call holds. This is then the requested
+    /// lock of that key. For every other call it is empty until `others` is ready.
     held: HeldLocks,
     /// The future that takes the locks of every other call. They are then moved into `held`.
     others: Option<Taken>,
@@ -156,7 +156,7 @@ impl Acquisition {
         Poll::Ready(taken.map(drop))
     }
 
-    /// Returns the current time, if it is known.
+    /// Polls the request of the locks. Ready with the current time, if it is known.
     fn poll_asking(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Instant>, LockError>> {
         let now = match &mut self.others {
             None => ready!(self.held.poll_taken(cx))?,

@@ -76,7 +76,7 @@ impl LockPool {
     ///
     /// One request to the store checks that the lock is still the handed-over one, gives it a new
     /// token, and renews it. So if two calls adopt the same baggage, one of them is refused. The
-    /// pool must have the same store and namespace as that of the first process.
+    /// pool must have the same store and namespace as the pool of the first process.
     ///
     /// Takes at most the pool's `io_timeout`. Cancel safe: a dropped future leaves no lock. If
     /// nothing was sent yet, the lock stays as it was.

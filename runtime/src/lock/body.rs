@@ -18,8 +18,8 @@ pub(crate) trait Body {
     /// Drops the body, but not its returned value.
     fn clear(&mut self);
 
-    /// Takes the JSON of the value, for the store to keep. Only a call with `replay` has one, and
-    /// returns it once.
+    /// Takes the JSON of the value, for the store to keep. Only a call with `replay` has JSON, and
+    /// this returns it once.
     #[cfg(feature = "replay")]
     fn take_json(&mut self) -> Option<slot::Json> {
         None

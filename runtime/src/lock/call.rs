@@ -48,8 +48,8 @@ pub struct Call(HiddenSection);
 
 /// A call that runs its body.
 ///
-/// Both stay in the caller's frame, with the body declared after the call. So if the caller's
-/// future is dropped, the body is dropped before the locks are released.
+/// The call and the body stay in the caller's frame, and the body is declared after the call. So if
+/// the caller's future is dropped, the body is dropped before the locks are released.
 struct Run<'a, F, T> {
     call: &'a mut Call,
     body: Framed<'a, F, T>,
@@ -100,89 +100,90 @@ impl Call {
         &mut self.0.section_mut().settings
     }
 
-    /// `watchdog`
+    /// Sets the option `watchdog`.
     #[must_use]
     pub fn watchdog(mut self) -> Self {
         self.settings().watchdog = Some(Beat::Default);
         self
     }
 
-    /// `watchdog = "3s"`
+    /// Sets the option `watchdog = "3s"`.
     #[must_use]
     pub fn watchdog_every(mut self, interval: Duration) -> Self {
         self.settings().watchdog = Some(Beat::Every(interval));
         self
     }
 
-    /// `max_hold = "60s"`
+    /// Sets the option `max_hold = "60s"`.
     #[must_use]
     pub fn max_hold(mut self, limit: Duration) -> Self {
         self.settings().max_hold = Some(limit);
         self
     }
 
-    /// `wait = "2s"`
+    /// Sets the option `wait = "2s"`.
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.settings().wait = Some(wait);
         self
     }
 
-    /// `reentrant`
+    /// Sets the option `reentrant`.
     #[must_use]
     pub fn reentrant(mut self) -> Self {
         self.settings().reentrant = true;
         self
     }
 
-    /// `shared`
+    /// Sets the option `shared`.
     #[must_use]
     pub fn shared(mut self) -> Self {
         self.settings().share = Some(Share::Reader);
         self
     }
 
-    /// `permits = 3`
+    /// Sets the option `permits = 3`.
     #[must_use]
     pub fn permits(mut self, permits: u32) -> Self {
         self.settings().share = Some(Share::Permit(permits));
         self
     }
 
-    /// `on_lost = "continue"`
+    /// Sets the option `on_lost = "continue"`.
     #[must_use]
     pub fn continue_on_lost(mut self) -> Self {
         self.settings().on_lost = OnLost::Continue;
         self
     }
 
-    /// `pool = "inventory"`
+    /// Sets the option `pool = "inventory"`.
     #[must_use]
     pub fn pool_named(mut self, name: &'static str) -> Self {
         self.0.section_mut().set_pool(installed::named(name));
         self
     }
 
-    /// `pool = self.locks`; an `&Arc<LockPool>` coerces.
+    /// Sets the option `pool = self.locks`; an `&Arc<LockPool>` coerces.
     #[must_use]
     pub fn pool(mut self, pool: &LockPool) -> Self {
         self.0.section_mut().set_pool(Ok(pool.clone()));
         self
     }
 
-    /// `guard = lock`. The handle has its leases once the locks are granted.
+    /// Returns the handle for the option `guard = lock`. It has its leases once the locks are
+    /// granted.
     pub fn handle(&self) -> LockHandle {
         LockHandle::new(self.0.section().locks().clone())
     }
 
-    /// `at_least = "30s"`
+    /// Sets the option `at_least = "30s"`.
     #[must_use]
     pub fn at_least(mut self, at_least: Duration) -> Self {
         self.settings().at_least = Some(at_least);
         self
     }
 
-    /// `hold = "3s"`; with [`run_holding`](Self::run_holding) or
+    /// Sets the option `hold = "3s"`, for [`run_holding`](Self::run_holding) or
     /// [`run_detached_holding`](Self::run_detached_holding).
     #[must_use]
     pub fn hold(mut self, hold: Duration) -> Self {
@@ -211,8 +212,8 @@ impl Call {
         self.run_keeping(body, Some(Outcome::is_ok))
     }
 
-    /// `detach`: takes the lock, and runs the body inside it to its end, even if the caller's
-    /// future is dropped.
+    /// Runs a call with the option `detach`: takes the lock, and runs the body inside it to its
+    /// end, even if the caller's future is dropped.
     pub fn run_detached<F>(self, body: F) -> Detached<F::Output>
     where
         F: Future + Send + 'static,
@@ -263,7 +264,7 @@ impl Call {
 /// Calls with `replay`.
 #[cfg(feature = "replay")]
 impl Call {
-    /// `replay = "24h"`; with [`run_replaying`](Self::run_replaying) or
+    /// Sets the option `replay = "24h"`, for [`run_replaying`](Self::run_replaying) or
     /// [`run_detached_replaying`](Self::run_detached_replaying).
     #[must_use]
     pub fn replay(mut self, replay: Duration) -> Self {
@@ -271,7 +272,7 @@ impl Call {
         self
     }
 
-    /// `fingerprint = cart`
+    /// Sets the option `fingerprint = cart`.
     #[must_use]
     pub fn fingerprint(mut self, value: &(impl serde::Serialize + ?Sized)) -> Self {
         self.settings().fingerprint = Some(super::replay::fingerprint(value));

@@ -14,9 +14,10 @@ use crate::error::LockError;
 
 /// Polls the body of a call that holds its locks.
 ///
-/// The clock is read before each poll. A time-out or a `select!` around the body misses the
-/// deadline after a pause. Measured with 100 pauses past the end of the lease: with `timeout` the
-/// body continued 100 times, with a biased `select!` 10 times, and with this gate never.
+/// The clock is read before each poll. Without that, a body would be polled past its deadline after
+/// the process was suspended, even inside a time-out or a `select!`. Measured with 100 suspensions
+/// past the end of the lease: with `timeout` the body continued 100 times, with a biased `select!`
+/// 10 times, and with this gate never.
 pub(crate) struct Gate {
     held: HeldLocks,
     on_lost: OnLost,

@@ -306,10 +306,10 @@ macro_rules! lease_view {
                 self.locks().full_keys()
             }
 
-            /// The fence of this acquisition. A later holder of the key has a greater one. It
-            /// belongs to the acquisition and never changes. `None` if the store promises no fence.
-            /// Also `None` for a lock of several keys, each of which has its own: see
-            /// [`fences`](Self::fences) and [`fence_of`](Self::fence_of).
+            /// The fence of this acquisition, which never changes. A later holder of the key has a
+            /// greater fence. `None` if the store promises no fence. Also `None` for a lock of
+            /// several keys, because each key has its own fence: see [`fences`](Self::fences) and
+            /// [`fence_of`](Self::fence_of).
             ///
             /// On PostgreSQL, read it while the call holds the lock. A handle that reads it for the
             /// first time afterwards gets `None`, because another call of the process may already

@@ -204,8 +204,8 @@ impl HeldLocks {
     /// Returns a future that ends when an entered lease is over. None if the call has entered no
     /// lock.
     ///
-    /// A lease cell wakes only the task of the enclosing call. Another task may poll this call, for
-    /// example in a `FuturesUnordered`.
+    /// A lease cell wakes only the task of the enclosing call. The future is needed because another
+    /// task may poll this call, for example in a `FuturesUnordered`.
     pub(crate) fn entered_over(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         if !self.is_nested() {
             return None;
@@ -248,7 +248,8 @@ impl HeldLocks {
         PendingLock::begin_release_all(own, keep);
     }
 
-    /// Requests the release of a call's only lock, and stores its result.
+    /// Requests the release of a call's only lock. The store keeps the call's result beside the
+    /// lock.
     pub(crate) fn begin_release_with(&mut self, keep: Option<Duration>, record: Arc<Record>) {
         self.ends(End::Released);
         match self.held.first_mut() {
@@ -268,7 +269,8 @@ impl HeldLocks {
         }
     }
 
-    /// Returns the kept result that answers the call. Its only lock was then not taken.
+    /// Returns the kept result that answers the call. If there is one, the call's only lock was not
+    /// taken.
     pub(crate) fn kept(&self) -> Option<Arc<Kept>> {
         match self.held.first()? {
             HeldLock::Held(lock) => lock.cell().kept().cloned(),
@@ -283,8 +285,8 @@ impl HeldLocks {
     }
 
     /// Ready when the store has answered the requested releases. Waits at most a tenth of the ttl
-    /// and at most 1 s. If the store no longer had a lock, its lease was lost: the engine logs and
-    /// counts it. This returns the first such lock.
+    /// and at most 1 s. If the store no longer had a lock, its lease was lost. The engine then logs
+    /// and counts the loss, and this returns the first lost lock.
     pub(crate) fn poll_released(&mut self, cx: &Context<'_>) -> Poll<Option<Arc<LeaseCell>>> {
         let mut gone = None;
         for lock in self.own() {

@@ -64,7 +64,7 @@ impl LockPool {
 /// The first argument is the key: a `&str`, a `String`, or any other `AsRef<str>`. A panic message
 /// may follow, as in [`assert!`]. See [`is_held`](crate::is_held()) for the exact condition.
 ///
-/// Write values into the key like the attribute does: [`encode`](crate::encode) those that may
+/// Write values into the key like the attribute does: [`encode`](crate::encode) each value that may
 /// contain `:`, `%`, braces or white space.
 ///
 /// ```

@@ -25,12 +25,13 @@ pub(crate) fn checked<T: Serialize + DeserializeOwned>(value: &T) -> Result<Stri
 /// A value read from its JSON.
 pub(crate) struct Reading<T> {
     pub(crate) value: T,
-    /// True if its JSON is the same again.
+    /// True if the JSON of the read value equals the JSON that was read.
     is_same: bool,
 }
 
-/// Reads a value. With `arbitrary_precision`, an untagged enum and a flattened field can take a
-/// number from a `Value`, but not from a text. A 128-bit integer can be read only from a text.
+/// Reads a value, from the text and if necessary from a `Value`. With `arbitrary_precision`, an
+/// untagged enum and a flattened field can take a number only from a `Value`. A 128-bit integer can
+/// be read only from a text.
 pub(crate) fn read<T: Serialize + DeserializeOwned>(json: &str) -> Result<Reading<T>, Error> {
     let read = |value: T| Reading {
         is_same: portable(&value).is_ok_and(|again| is_same(&again, json)),
@@ -99,7 +100,7 @@ pub(crate) fn canonical(json: &str) -> String {
 #[derive(Clone, Copy)]
 struct Rules {
     sorts_lists: bool,
-    /// True if the double `1.0` is not the integer `1`.
+    /// True if `1.0` and `1` count as different numbers.
     doubles_differ: bool,
 }
 

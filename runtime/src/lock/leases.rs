@@ -23,14 +23,15 @@ use crate::pool::PoolId;
 /// Maximum number of keys of one call. The attribute has the same limit.
 const MAX_KEYS: usize = 16;
 
-/// The keys of one call: sorted, each once, at least one. Clones share the leases.
+/// The keys of one call, at least one: sorted and without repeats. Clones share the leases.
 #[derive(Clone)]
 pub(crate) struct Locks(Arc<[Lock]>);
 
 /// One key of a call.
 pub(crate) struct Lock {
     name: String,
-    /// Set when the call has requested its only key, or holds all of several.
+    /// Set when a call with one key has requested it, or a call with several keys holds all of
+    /// them.
     lease: OnceLock<LeaseRef>,
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn standing(pool: PoolId, key: &FullKey) -> Standing {
 }
 
 /// Records that the running code waits at `at` for keys that the spawner of its task holds. If the
-/// spawner's body awaits the task, it waits for its own lock.
+/// spawner's body awaits the task, the body waits for its own lock.
 pub(crate) fn waits_in_task<'a>(pool: PoolId, keys: impl Iterator<Item = &'a FullKey>, at: At) {
     // Only a task spawned by `leasehold::spawn` has such a path.
     let _ = SPAWNED_ON.try_with(|path| {
@@ -84,13 +84,13 @@ fn look(path: &[Locks], pool: PoolId, key: &FullKey) -> Standing {
     lost.map_or(Standing::Outside, Standing::Lost)
 }
 
-/// Position of the running code relative to the locks of a name.
+/// Position of the running code relative to the locks with a given name.
 pub(crate) enum Inside {
-    /// Inside such a lock, and the lease lasts.
+    /// Inside a lock of this name, and the lease lasts.
     Held,
-    /// Inside such a lock, but the lease is over.
+    /// Inside a lock of this name, but the lease is over.
     Lost,
-    /// Outside, with the names of the locks around the code.
+    /// Outside of the locks of this name. Has the names of the locks around the code.
     Outside(Vec<String>),
 }
 

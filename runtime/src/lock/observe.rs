@@ -55,7 +55,7 @@ pub async fn watch_replays<F: Future>(future: F) -> (F::Output, bool) {
     (output, replayed)
 }
 
-/// One poll of a watching future. A kept result counts for the watching future around it, too.
+/// One poll of a watching future. A kept result also counts for the watching futures around it.
 struct Watch {
     outer: bool,
 }

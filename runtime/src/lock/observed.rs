@@ -6,8 +6,8 @@
 //! subscriber delays only its caller. A panicking subscriber ends at most the call that it
 //! observes, and the locks of that call are released.
 //!
-//! Metrics are added to atomics. The [reporter thread](crate::base::reporter) collects them from
-//! there.
+//! Metrics are added to atomics. The [reporter thread](crate::base::reporter) collects the metrics
+//! from the atomics.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;

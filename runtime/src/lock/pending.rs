@@ -17,13 +17,14 @@ use crate::error::LockError;
 use crate::pool::{LockPool, PoolId};
 use crate::store::kept::Record;
 
-/// A ticket in the engine, from before anything is sent until the release. Dropping it at any time
-/// gives up its content: a place in the queue, a running acquire, or a lock.
+/// One lock of one call. Its ticket exists in the engine from before anything is sent until the
+/// release. Dropping this at any time gives up what the ticket has: a place in the queue, a running
+/// acquire, or a lock.
 pub(crate) struct PendingLock {
     pool: LockPool,
     id: TicketId,
     cell: Arc<LeaseCell>,
-    /// The token in the lock's acquire.
+    /// The token that the acquire of this lock sends.
     token: Token,
     let_go: bool,
 }
@@ -58,7 +59,8 @@ impl PendingLock {
         Ok(lock)
     }
 
-    /// Leaves the lock at the store, where it is no longer renewed or released. Returns its token.
+    /// Leaves the lock at the store. This process no longer renews or releases it. Returns its
+    /// token.
     pub(crate) fn give_away(mut self) -> Result<Token, LockError> {
         let token = self.cell.inherited().unwrap_or(self.token);
         if !seeded!(RenewedAfterHandOver) {
@@ -76,9 +78,9 @@ impl PendingLock {
     /// Ready when the requested lock is held, cannot be taken, or has a kept result
     /// ([`LeaseCell::kept`]). For a held lock, the result is the current time.
     ///
-    /// Cancel safety: the ticket exists before the engine gets the request. So a lock dropped at
-    /// any point leaves no orphan. The engine waits for the pending answer, and removes what the
-    /// request set.
+    /// Cancel safety: the ticket exists before the engine gets the request. So a value dropped at
+    /// any point leaves no lock behind: the engine waits for the pending answer, and removes what
+    /// the request set.
     pub(crate) fn poll_taken(
         &mut self,
         cx: &mut Context<'_>,
@@ -95,7 +97,7 @@ impl PendingLock {
     }
 
     /// Takes the locks of one call in one request, without queueing. With a `wait`, this try lasts
-    /// at most that long. The call then queues for the locks individually.
+    /// at most that long. After a failed try, the call queues for the locks individually.
     ///
     /// Returns none if the locks can only be taken individually.
     ///
@@ -132,8 +134,8 @@ impl PendingLock {
     }
 
     /// Polls the engine's answer to the request. Sometimes this first lets other tasks of the
-    /// runtime run, even if the answer is there: a task that takes one lock after the other may
-    /// never wait.
+    /// runtime run, even if the answer is there. Otherwise a task that takes one lock after the
+    /// other might never wait.
     fn poll_granted(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
         let budget = ready!(coop::poll_proceed(cx));
         let granted = ready!(self.cell.poll_granted(cx));

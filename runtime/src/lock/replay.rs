@@ -175,7 +175,7 @@ mod tests {
         }
     }
 
-    /// Fails if two requests have one fingerprint.
+    /// Fails if two different requests have the same fingerprint.
     #[test]
     fn what_differs_has_another_fingerprint() {
         let texts = [

@@ -54,13 +54,13 @@ impl LockPool {
     /// - calls for shares, and calls that enter one key as [`reentrant`](LockRequest::reentrant)
     /// - calls for a key that other calls of this process want
     ///
-    /// `wait` is one budget for all keys. All keys have one guard. Its lease is over when the first
-    /// of their leases is, and then the body is dropped. Every key has its own
+    /// `wait` is one budget for all keys. One guard holds all keys. Its lease is over when the
+    /// lease of one of the keys is over, and then the body is dropped. Every key has its own
     /// [fence](crate::LockGuard::fences).
     ///
     /// Without a watchdog, the engine does not renew the first leases while the call waits for the
-    /// other keys. The body must begin with at least half a ttl left. So if the first lease gets
-    /// older than that, the call starts again, as long as its `wait` lasts.
+    /// other keys. The body must begin with at least half a ttl left. So if less than half a ttl of
+    /// the first lease is left, the call starts again, as long as its `wait` lasts.
     #[track_caller]
     pub fn lock_all<K: Into<String>>(&self, keys: impl IntoIterator<Item = K>) -> LockRequest {
         let keys = keys.into_iter().map(K::into).collect();
@@ -180,20 +180,21 @@ impl LockRequest {
     ///
     /// The lease and the guard end as usual. In the remaining time, other calls are refused or
     /// wait, including those of this process. With several keys, the time begins when the call has
-    /// all of them. A call that gives up before that keeps none. Shares and permits stay as well.
+    /// all of them. A call that gives up before then keeps no lock. Shares and permits stay as
+    /// well.
     ///
-    /// With a watchdog, this may be longer than the ttl. If the process then dies, the lock is free
-    /// after the ttl. If the lease is lost, the lock stays only if no other holder has it already.
-    /// A call that enters a lock as [`reentrant`](Self::reentrant) does not keep it. On
+    /// With a watchdog, this time may be longer than the ttl. If the process then dies, the lock is
+    /// free after the ttl. If the lease is lost, the lock stays only if no other holder has it
+    /// already. A call that enters a lock as [`reentrant`](Self::reentrant) does not keep it. On
     /// `zookeeper://` each call is refused with [`LockError::Config`](crate::LockError::Config).
     pub fn at_least(mut self, at_least: Duration) -> Self {
         self.settings.at_least = Some(at_least);
         self
     }
 
-    /// Takes a share of the lock. The lock is held by many readers, or by one call without this
-    /// option, the writer. A reader that comes while a writer queues, queues behind the writer.
-    /// Each reader has a separate lease. Default: exclusive.
+    /// Takes a share of the lock, as a reader. Many readers can hold the lock together, or one call
+    /// without this option, the writer. A reader that comes while a writer queues, queues behind
+    /// the writer. Each reader has a separate lease. Default: exclusive.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -256,7 +257,7 @@ impl LockRequest {
     }
 
     /// Enters the lock of the enclosing body, if this call is nested in a body that holds the key.
-    /// Without this, such a call is refused with
+    /// Without this option, such a call is refused with
     /// [`LockError::WouldDeadlock`](crate::LockError::WouldDeadlock). Entering costs no round trip.
     /// The call runs on the body's lease, with its deadline and fence, regardless of the call's own
     /// `ttl`, `watchdog` and `max_hold`. A call that is not nested takes the lock like any other.

@@ -14,8 +14,8 @@ use crate::error::LockError;
 impl LockRequest {
     /// Sets the fingerprint of this call's parameters, such as the cart of an order. Used by
     /// [`run_replayed`](Self::run_replayed): a kept result answers only a call with the same
-    /// fingerprint. A call with another one is refused with [`LockError::Mismatch`]. Default: none,
-    /// and only the key counts.
+    /// fingerprint. A call with another fingerprint is refused with [`LockError::Mismatch`].
+    /// Default: none, so that only the key counts.
     ///
     /// The fingerprint is the SHA-256 of the value's JSON. The order of a map is ignored, and `1.0`
     /// equals `1`. The order of a list counts, so a `HashSet` has no fixed fingerprint: sort it
@@ -44,8 +44,8 @@ impl LockRequest {
 
     /// Like [`run`](Self::run), but keeps the value of `Ok` beside the lock for `replay`, from 1 ms
     /// to 30 days. A later call of this method for the key gets `Ok` with the same value, in the
-    /// round trip of its acquire. Its body does not run. While the first call runs, a second is
-    /// refused, or waits and then gets the value.
+    /// round trip of its acquire. The later call's body does not run. While the first call runs, a
+    /// second call is refused, or waits and then gets the value.
     ///
     /// The value is stored as JSON in the step that releases the lock, and only if the store still
     /// has the lock. Nothing is kept after `Err`, a panic or a loss, or if this future is dropped.

@@ -8,7 +8,7 @@ use super::nesting;
 use crate::pool::scope;
 
 /// Like [`tokio::spawn`], but the task uses the pool of the [`scope`](crate::LockPool::scope) in
-/// which this is called. Outside of a scope it uses the installed pool, like every task.
+/// which this is called. Outside of a scope the task uses the installed pool.
 ///
 /// ```
 /// use leasehold::{LockError, LockPool, distributed_lock};

@@ -19,10 +19,11 @@ const DEFAULT_IO_TIMEOUT: Duration = Duration::from_secs(1);
 const DEFAULT_MAX_WAITERS: usize = 1000;
 const DEFAULT_MAX_PASSES: u32 = 16;
 const DEFAULT_MAKE_WAY_AFTER: Duration = Duration::from_secs(1);
-/// Maximum length of a result, in bytes. The content of a page is far smaller.
+/// Default maximum length of a kept result, in bytes. The content of a web page is far smaller.
 #[cfg(feature = "replay")]
 const DEFAULT_REPLAY_LIMIT: usize = 64 * 1024;
-/// A server answers this many requests within a few dozen milliseconds.
+/// Number of requests under way at which the engine asks for no further lock. A server answers this
+/// many requests within a few dozen milliseconds.
 const IN_FLIGHT: usize = 4096;
 
 impl LockPool {
@@ -133,10 +134,10 @@ impl LockPoolBuilder {
     ///
     /// Each [`connect`](Self::connect) with `memory://` creates a pool with separate locks, which
     /// its clones share. So tests can use the same keys side by side. A `name` consists of ASCII
-    /// letters, digits, `-`, `_` and `.`. Its locks are forgotten when its last pool is gone and
-    /// their leases are over. Both forms protect only one process.
+    /// letters, digits, `-`, `_` and `.`. The locks of a name are forgotten when its last pool is
+    /// gone and their leases are over. Both forms of `memory://` protect only one process.
     ///
-    /// With Sentinels, the credentials are the master's. Those of the Sentinels are
+    /// With Sentinels, the credentials are the master's. The Sentinels' own credentials are
     /// `?sentinel_user=…&sentinel_password=…`. TLS covers the Sentinels and the servers that they
     /// name. For a cluster, the hosts are some of its nodes, and the credentials are those of all
     /// nodes. Redlock is a quorum over independent masters, and gives no fences.
@@ -171,8 +172,8 @@ impl LockPoolBuilder {
     /// Sets the maximum time to queue, for calls that set no `wait` themselves. Default: zero,
     /// which tries once.
     ///
-    /// Trying once is the safe default. A second click that queues runs the order again when the
-    /// first is done.
+    /// Trying once is the safe default: if a second click queued, it would run the order again
+    /// after the first.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -202,10 +203,11 @@ impl LockPoolBuilder {
     /// here takes precedence.
     ///
     /// The server waits for the replicas (`WAIT`), for at most an eighth of the
-    /// [`io_timeout`](Self::io_timeout). If too few confirm, an acquisition is removed. It ends
-    /// with [`LockError::Unavailable`] and the code `replicas` when the call's time is over. A
-    /// renewal that too few confirm does not count. This narrows the gap of a fail-over but does
-    /// not close it: a replica without the lock can still be promoted, unless all have it.
+    /// [`io_timeout`](Self::io_timeout). If too few confirm an acquisition, the lock is removed
+    /// again. The call ends with [`LockError::Unavailable`] and the code `replicas` when its time
+    /// is over. A renewal that too few confirm does not count. With this option a fail-over loses
+    /// locks less often, but still can: a replica without the lock may be promoted, unless all
+    /// replicas have it.
     ///
     /// ```
     /// # use leasehold::{LockPool, Replicas};
@@ -270,8 +272,9 @@ impl LockPoolBuilder {
     }
 
     /// Sets how many times calls of this process may hand a lock over to each other while other
-    /// processes queue for it. Then the other processes get it. Zero: never. Default: 16. There is
-    /// no limit while no other process waits.
+    /// processes queue for it. After that, the other processes get the lock. With zero, each
+    /// release gives the lock to another process. Default: 16. There is no limit while no other
+    /// process waits.
     ///
     /// Handing over costs no round trip. A larger number gives more throughput on a hot key, and
     /// longer waits in other processes.

@@ -13,7 +13,8 @@ use super::scope::scoped;
 use crate::engine::core::drain::ShutdownReport;
 use crate::error::LockError;
 
-/// Set once. The pool in it is replaced when it no longer gives locks.
+/// The pool of calls that name no pool. The cell is set once. The pool in it is replaced when that
+/// pool no longer gives locks.
 static INSTALLED: OnceCell<RwLock<LockPool>> = OnceCell::new();
 static NAMED: Mutex<BTreeMap<String, LockPool>> = Mutex::new(BTreeMap::new());
 
@@ -175,7 +176,7 @@ pub async fn shutdown(limit: Duration) -> ShutdownReport {
 ///
 /// # Errors
 ///
-/// [`LockError::NotInstalled`] if there is neither.
+/// [`LockError::NotInstalled`] if there is neither a scope nor an installed pool.
 pub fn pool() -> Result<LockPool, LockError> {
     current()
 }

@@ -49,10 +49,11 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// thread reads them after about 40 ms.
 ///
 /// A call may block on the engine's mutex: usually for some 10 µs, and longer if the system
-/// preempts its holder. On Linux, a thread of a higher nice value than the engine's never takes the
-/// mutex, so that it delays no renewal. It leaves its requests to the engine's thread. A thread's
-/// nice value is read when it first uses a pool. The engine's thread has the nice value of the
-/// thread that connects the pool. Scheduling classes, such as `SCHED_IDLE`, are ignored.
+/// preempts the thread that has the mutex. On Linux, a thread of a higher nice value than the
+/// engine's never takes the mutex, so that it delays no renewal. Such a thread leaves its requests
+/// to the engine's thread. A thread's nice value is read when it first uses a pool. The engine's
+/// thread has the nice value of the thread that connects the pool. Scheduling classes, such as
+/// `SCHED_IDLE`, are ignored.
 ///
 /// A pool does not survive `fork`: the child has its sockets, but not the engine's thread. Connect
 /// a separate pool in the child after the `fork`.
@@ -91,11 +92,11 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// | `lock:%leasehold:result:lock:order:42` | the results that calls with `replay` kept; it expires |
 /// | `lock:%leasehold:check:…` | a key on which a pool tries its scripts when it connects; it expires soon |
 ///
-/// In a cluster, a hash tag in the keys with `%leasehold` puts each beside its lock. Each slot has
-/// one counter of fences. A quorum (`redlock://`) has only the lock, on each node. A process is
-/// notified of its turn on the channel `lock:%leasehold:turn:` with a random name behind it. In a
-/// value inserted into a template, `%`, `:`, `{`, `}`, white space and control characters are
-/// percent-encoded: see [`encode`](crate::encode).
+/// In a cluster, the keys with `%leasehold` have a hash tag that puts each key beside its lock.
+/// Each slot has one counter of fences. A quorum (`redlock://`) has only the lock's key, on each
+/// node. A process is notified of its turn on the channel `lock:%leasehold:turn:` followed by a
+/// random name. In a value inserted into a template, `%`, `:`, `{`, `}`, white space and control
+/// characters are percent-encoded: see [`encode`](crate::encode).
 ///
 /// # Metrics
 ///
@@ -316,7 +317,8 @@ impl LockPool {
         self.inner.replay_limit
     }
 
-    /// Refuses to keep locks after their release, if a lock cannot outlast its process.
+    /// Refuses to keep locks after their release, if the store's locks cannot outlast their
+    /// process.
     pub(crate) fn can_keep(&self) -> Result<(), LockError> {
         self.inner.target.can_keep()
     }

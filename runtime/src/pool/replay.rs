@@ -15,9 +15,9 @@ use crate::key;
 
 impl LockPoolBuilder {
     /// Sets the maximum length of a result that calls with `replay` keep, in bytes of JSON. A
-    /// longer one is returned to its caller but not kept. The log then has a warning
-    /// (`result-too-large`), and the next call runs its body again. Zero keeps none. Default: 64
-    /// KiB.
+    /// longer result is returned to its caller but not kept. The log then has a warning
+    /// (`result-too-large`), and the next call runs its body again. With zero, no result is kept.
+    /// Default: 64 KiB.
     ///
     /// Every result stays in the store's memory for the time of its `replay`. A server that runs
     /// out of memory refuses new locks.

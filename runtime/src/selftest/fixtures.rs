@@ -14,7 +14,7 @@ impl Wake for Count {
     }
 }
 
-/// Returns a waker, and a function that returns the number of its wake-ups.
+/// Returns a waker, and a function that returns how often this waker was woken.
 pub(crate) fn counting() -> (Waker, impl Fn() -> usize) {
     let count = Arc::new(Count::default());
     let waker = Waker::from(Arc::clone(&count));

@@ -21,7 +21,7 @@ const BATCH: u64 = 128;
 pub struct Counts {
     /// All requests.
     pub requests: u64,
-    /// Requests that met another client's lock.
+    /// Requests for a lock that another client had.
     pub foreign: u64,
 }
 
@@ -57,7 +57,7 @@ pub(crate) async fn run(
 }
 
 impl Model {
-    /// Sends one pipeline. The store must answer as if its requests came one after the other.
+    /// Sends one pipeline. The store must answer as if it had received the requests one by one.
     async fn batch(&mut self, store: &mut dyn LockStore) -> Result<(), String> {
         let mut asked = HashMap::new();
         let mut order = Vec::new();
@@ -130,7 +130,8 @@ impl Model {
         }
     }
 
-    /// True if the model gives the same answer. The model then applies the request.
+    /// Compares the reply with the model's answer, and returns true if they are the same. Then also
+    /// applies the request to the model.
     fn agrees(&mut self, op: &Op, reply: &Reply, key: usize, client: usize) -> bool {
         let owner = self.owners.get(&key).copied();
         let mine = owner.is_some_and(|(owner, _)| owner == client);

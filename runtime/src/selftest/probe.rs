@@ -69,7 +69,8 @@ pub async fn conformance_of_queues(url: &str) {
     .await;
 }
 
-/// Asks for both `keys`. The store knows both on one node, and `moves` moves the second to another.
+/// Asks for both `keys` after `moves` has moved the second one to another node. The store still
+/// believes both to be on one node.
 ///
 /// # Panics
 ///
@@ -80,8 +81,8 @@ pub async fn sent_on(url: &str, keys: [&str; 2], moves: impl FnOnce()) {
     conformance::sent_on(one, two, keys).await;
 }
 
-/// Asks the nodes for `key` after `met`. One node gives it, and the other nodes do not. See
-/// `given_back` of the suite.
+/// Calls `met` and then asks the nodes for `key`. One node grants the lock and the others refuse
+/// it. See `given_back` of the suite.
 ///
 /// # Panics
 ///
@@ -98,11 +99,12 @@ pub async fn given_back(
     conformance::given_back(store, key, given, decides).await;
 }
 
-/// Lets a request that creates a node in the cluster at `url` arrive after the removal of the node.
+/// Sends the request that creates a node, so that it reaches the cluster at `url` only after the
+/// removal of this node.
 ///
 /// # Panics
 ///
-/// If the request creates the node, or the cluster does not answer.
+/// If the late request creates the node, or the cluster does not answer.
 #[cfg(feature = "etcd")]
 pub async fn etcd_seals(url: &str) {
     use crate::store::etcd;
@@ -112,7 +114,8 @@ pub async fn etcd_seals(url: &str) {
     etcd::service::Etcd::seals(address, &options).await;
 }
 
-/// Gives up a request to the cluster at `url`, whose transaction is then answered by another epoch.
+/// Gives up a request to the cluster at `url`, after which the answer to its transaction shows
+/// another epoch.
 ///
 /// # Panics
 ///
@@ -140,7 +143,7 @@ pub async fn etcd_sees_the_gone(url: &str) {
     etcd::service::Etcd::sees_the_gone(address, &options).await;
 }
 
-/// Renews three shares. The store refuses that of `key` after the call of `spoiled`.
+/// Renews three shares. After the call of `spoiled`, the store refuses to renew the share of `key`.
 ///
 /// # Panics
 ///
@@ -180,11 +183,11 @@ async fn open(url: &str) -> Box<dyn LockStore> {
 /// If the engine's thread does not start.
 pub async fn pool_of_nothing() -> LockPool {
     let connecting = LockPool::builder().connect_to(Target::new(Nothing));
-    // This repository's benchmarks use this, and cannot go on without it.
+    // This repository's benchmarks need the pool, and cannot go on without it.
     connecting.await.expect("nothing is connected to")
 }
 
-/// Returns when everything that the engines have reported has been logged and counted. Also works
+/// Waits until all events that the engines have reported so far are logged and counted. Also works
 /// in async code.
 ///
 /// # Panics
@@ -252,7 +255,7 @@ pub fn permissions_in_cluster() -> String {
     format!("{} {}", acl::rule(), acl::FOR_CLUSTER)
 }
 
-/// Returns the finished key, if the runtime accepts it.
+/// Returns the text of the finished key, if the runtime accepts the key.
 pub fn finished(key: crate::key::Key) -> Option<String> {
     key.finish().ok()
 }

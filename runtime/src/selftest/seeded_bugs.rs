@@ -21,6 +21,9 @@ pub(crate) fn active() -> Option<Bug> {
 macro_rules! bugs {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// A bug that a distributed lock could have.
+        ///
+        /// "To hand over" means to pass a lock on directly: to a waiting call of the same process,
+        /// or to the next process in the queue.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum Bug {
             $($(#[$doc])* $name,)*
@@ -37,17 +40,18 @@ bugs! {
     CountedFromReply,
     /// A renewal refused with "not yours" is treated as a transient error.
     LossIgnored,
-    /// A renewal without a known outcome prolongs the lease.
+    /// A renewal whose outcome is unknown prolongs the lease.
     UnknownIsSuccess,
-    /// An abandoned acquire is forgotten instead of removed.
+    /// The lock that an abandoned acquire may have set is forgotten instead of removed.
     OrphanForgotten,
-    /// One removal counts as settling an acquire without a known outcome.
+    /// One confirmed removal counts as the end of an acquire whose outcome is unknown, although the
+    /// acquire may still arrive later.
     RemovalBelieved,
-    /// The lease is given up at the end of the key's ttl instead of before.
+    /// The lease is given up only when the ttl of its key ends, instead of a margin earlier.
     NoMargin,
-    /// The budget of a waiting call is ten times too long.
+    /// A call waits ten times as long as its `wait` allows.
     BudgetIgnored,
-    /// The gate polls the body even without a live lease.
+    /// The body is polled even if its lease is over.
     NoGate,
     /// The lock is released before the body is dropped.
     ReleasedBeforeDrop,
@@ -57,9 +61,9 @@ bugs! {
     RenewWithoutCompare,
     /// A renewal sets the key, and so creates it again.
     RenewBySet,
-    /// An acquire that finds its own token is refused.
+    /// An acquire that finds its own token in the key is refused.
     NotIdempotent,
-    /// The fence is a counter that starts again with an empty server.
+    /// The fences come from a counter, which starts again on an empty server.
     FenceFromCounter,
     /// The watchdog does not renew.
     WatchdogAsleep,
@@ -67,27 +71,30 @@ bugs! {
     QuorumOfAnswers,
     /// A node restarted without its data votes at once.
     NoQuarantine,
-    /// A lock handed over inside the process counts as newly acquired, and so outlives its lease.
+    /// A lock handed over inside the process counts as newly acquired, so it outlives its lease.
     HandedOverWithoutEnd,
-    /// A lock is handed over inside the process although a transaction of its holder may be under
-    /// way.
+    /// A lock is handed over inside the process although a transaction of its holder may still run.
     PinsUnminded,
-    /// A row locked by another transaction fails the requests for other rows, again and again.
+    /// While another transaction has locked one row, the requests for other rows fail too, again
+    /// and again.
     LockedRowFailsAll,
     /// A handed-over lock keeps the fence of its previous holder.
     FenceHandedOver,
-    /// A process queued at the store asks again only when the store notifies it, or when the lease
-    /// of the holder ends.
+    /// A process in the store's queue asks again only when the store notifies it or the holder's
+    /// lease ends.
     MessageBelieved,
-    /// A lock handed to a process stays with it although the process does not ask for it.
+    /// A lock handed over to a process stays reserved for it, although the process does not ask for
+    /// it.
     HandOverBelieved,
-    /// The claim of a lock handed to a process has a form that the previous version does not know.
+    /// The store marks a lock that is handed over to a process in a form that the previous version
+    /// of leasehold does not know.
     ClaimReworded,
-    /// A process that does not ask for the key handed to it keeps its place in the queue.
+    /// A process keeps its place in the queue although a lock was handed over to it and it did not
+    /// ask for the lock.
     DeadWaiterKept,
-    /// A reader takes a share of a lock that another client holds alone.
+    /// A reader gets a share of a lock that another client holds exclusively.
     WriterUnseen,
-    /// A writer takes a lock although readers have shares of it.
+    /// A writer gets a lock although readers have shares of it.
     ReadersUnseen,
     /// The lock's key ends with the share taken last, and not with the share that lasts longest.
     ShareShortened,
@@ -95,14 +102,16 @@ bugs! {
     DeadShareKept,
     /// A reader does not queue behind waiting writers.
     WritersPassed,
-    /// A call with permits has room up to the greatest limit in use instead of its own limit.
+    /// A call with permits is granted up to the greatest limit that any call uses, instead of up to
+    /// its own limit.
     GreatestNumberCounts,
-    /// The bound of a lock with permits is not checked.
+    /// Permits are granted without a check of their limit.
     PermitsUncounted,
-    /// A queued process counts as alive until the time of its last sign of life, although the
-    /// server's clock was set back from that time.
+    /// A queued process counts as alive until the time of its last sign of life. After the server's
+    /// clock was set back, this time is in the future.
     FutureBelieved,
-    /// A claim lasts until its key expires, although the server's clock was set back since.
+    /// After the server's clock was set back, the claim of the process whose turn it is lasts until
+    /// its key expires.
     OldClaimBelieved,
     /// A lock kept after its release still carries its token, so a late renewal prolongs it.
     KeptTokenStays,
@@ -112,17 +121,19 @@ bugs! {
     ShareShortenedByRenewal,
     /// A renewal of a share begins with a command that needs memory.
     ShareNeedsMemory,
-    /// A process keeps handing a lock over to its own calls, although other clients wait.
+    /// A process keeps handing a lock over to its own calls, although other processes wait for it.
     WayNotMade,
-    /// The first process in the queue takes a lock left free for other clients.
+    /// The first process in the queue takes a lock during the pause that leaves it to other
+    /// clients.
     PauseSkipped,
-    /// The server forgets the start of an unbroken series of hand-overs between processes.
+    /// The server forgets when an unbroken series of hand-overs between processes began.
     MarkLost,
     /// A release that finds the lock gone counts as a release that removed it.
     GoneIsReleased,
-    /// In a cluster, unanswered leases count as renewed when another node has renewed its leases.
+    /// In a cluster, a renewal without an answer counts as done when another node has answered its
+    /// own.
     SilenceIsKept,
-    /// In a cluster, the answer to a renewal counts for the next key of the batch.
+    /// In a cluster, the answer to the renewal of one key counts for the next key of the batch.
     AnswersMixed,
     /// A quorum's lease is renewed when one node has renewed it.
     RenewedByOne,
@@ -130,29 +141,32 @@ bugs! {
     OnlyFirstKeyWakes,
     /// The body is polled as long as one of its keys is held.
     AnyKeyIsEnough,
-    /// The reported remaining time of several leases is that of the lease that ends last.
+    /// The remaining time reported for several leases is that of the lease that ends last.
     LatestEndTold,
-    /// A call for several keys queues for each of them with the whole budget.
+    /// A call for several keys waits for each of them as long as its `wait` allows, instead of for
+    /// all together.
     BudgetPerKey,
     /// An abandoned acquire of several keys removes only the first.
     SecondKeyOrphaned,
     /// The release of several keys releases only the first.
     SecondKeyKept,
-    /// Several keys acquired again with the same tokens keep the rest of their old ttl.
+    /// Several keys acquired again with the same tokens keep the remaining time of the first
+    /// acquire.
     RepeatShortened,
-    /// The end of a nested call ends the lease of its holder.
+    /// The end of a nested call ends the lease of the call around it.
     InnerEndReleases,
-    /// Nested calls of one body do not take turns.
+    /// Nested calls of one body run at the same time instead of one after another.
     TurnsIgnored,
-    /// The locks of a body stay on the call path of its thread after its poll has ended.
+    /// After a poll of a body has ended, its thread still counts as being inside the body's locks.
     PathLeaks,
-    /// A nested call that needs the exclusive lock enters a share of it.
+    /// A nested call that needs the exclusive lock runs inside a share that the call around it
+    /// holds.
     ShareEntered,
     /// A downgrade removes the bound of `max_hold`.
     MaxHoldForgotten,
     /// A lock is kept for its `hold` even after an error.
     KeptAfterErr,
-    /// A lock that must stay taken is handed over inside the process.
+    /// A lock that must stay locked after its call is handed over inside the process.
     KeptHandedOver,
     /// A lock is released at the end of its body, although its `at_least` has not passed.
     AtLeastForgotten,
@@ -160,17 +174,17 @@ bugs! {
     KeptShareStays,
     /// A share is given back at once instead of being kept.
     ShareNotKept,
-    /// A reader that gives up its share removes all other shares.
+    /// A reader that releases its share removes the shares of all readers.
     ShareReleasesAll,
-    /// Renewals sent together are given each other's answers.
+    /// In a batch of renewals, each one receives the answer of another.
     WrongLeaseExtended,
     /// The lease of a handed-over lock is not renewed.
     HandedOverNotRenewed,
-    /// A removal does not specify which acquires it must follow.
+    /// A removal is sent without the list of acquires that the server must execute before it.
     OrderForgotten,
-    /// The end of a connection counts as the answer to the releases on it.
+    /// The end of a connection counts as the answer to the releases sent on it.
     CutIsAnswer,
-    /// A wake-up of the store waker is forgotten while a thread polls the store.
+    /// A wake-up of the store's waker is forgotten while a thread polls the store.
     WakeUpForgotten,
     /// The keeper is not woken when a listener has ended.
     ListenerEndUnheard,
@@ -180,9 +194,10 @@ bugs! {
     KeeperSleeps,
     /// The keeper does not take over from a late listener.
     NoTakeOver,
-    /// Requests gathered after several callers were woken are not sent once those callers have run.
+    /// While several woken callers run, requests are collected to be sent together. They are not
+    /// sent after the callers have run.
     GatheredForever,
-    /// A command overtakes the commands that its task deferred earlier.
+    /// A command is executed before the commands that its task deferred earlier.
     DeferredOvertaken,
     /// The keeper is not woken for a deferred command.
     DeferredUnheard,
@@ -192,7 +207,8 @@ bugs! {
     LossUnheard,
     /// A dropped guard, or a future dropped inside its lock, does not release.
     DropForgotten,
-    /// The last waiting call of a process is dropped, but the process keeps its place in the queue.
+    /// The last waiting call of a process is dropped, but the process keeps its place in the
+    /// store's queue.
     DroppedCallKeepsItsPlace,
     /// The handle of a dropped call stays valid until the end of the lease.
     HandleOutlivesItsCall,
@@ -202,13 +218,13 @@ bugs! {
     RevocationUnseen,
     /// A lock is taken away by force although its holder's session could not be notified.
     RemovedUntold,
-    /// A failure counts as the end of a holder whose lock is taken away by force.
+    /// A failed request counts as a sign that a holder whose lock is taken away by force is gone.
     FailureIsGone,
-    /// A new watch does not see that its key is already gone.
+    /// A new watch does not notice that its key is already gone.
     GoneUnseen,
     /// A lock taken away by force is free before its holder's body has ended.
     RevokedIsFree,
-    /// A shutdown does not wait for releases that are under way.
+    /// A shutdown does not wait for unanswered releases.
     ShutdownHurries,
     /// All acquisitions have the same token.
     TokensRepeat,
@@ -216,9 +232,10 @@ bugs! {
     FenceUntold,
     /// The end of a session is not reported to the holders of its locks.
     LostSessionUntold,
-    /// The end of a session is reported only after a heartbeat has found it too.
+    /// The end of a session is reported only after a heartbeat has confirmed it.
     EndOfSessionDoubted,
-    /// A lock is granted or renewed for longer than heartbeats have confirmed its session.
+    /// A lock is granted or renewed beyond the time for which heartbeats have confirmed its
+    /// session.
     SessionUnconfirmed,
     /// A heartbeat counts at once, although a replaced leader may have answered it.
     HeartbeatBelieved,
@@ -226,32 +243,35 @@ bugs! {
     OldTokenKept,
     /// A request that a full etcd database refuses counts as not carried out.
     FullIsRefused,
-    /// An error in the middle of a Redis script counts as if the script had changed nothing.
+    /// A Redis script that fails in the middle counts as a script that changed nothing.
     ScriptsAreWhole,
     /// The session time granted by one server counts although the next server grants less.
     GrantedTimeReadOnce,
     /// The end of a connection does not wake the tasks that watch on it.
     WatchesForgotten,
-    /// With all replicas, only the connected ones count, and not all that the Sentinels know.
+    /// If all replicas must answer, only the connected replicas count, instead of all that the
+    /// Sentinels know.
     ReplicasAwayForgotten,
-    /// A pool on PostgreSQL or etcd sends each request alone, however many calls are under way.
+    /// A pool on PostgreSQL or etcd sends each request at once and alone, although many requests
+    /// are unanswered.
     CallsPileUp,
-    /// Sessions on PostgreSQL run functions and operators of other roles.
+    /// Sessions on PostgreSQL run functions and operators that other roles have created.
     SearchPathTrusted,
-    /// A request that waits for running calls does not bring their deadline forward.
+    /// A request that is collected behind running ones does not make their answers due earlier.
     GatheredPatiently,
-    /// A connection counts as silent although unread bytes lie on its socket, unnoticed by a
-    /// listener.
+    /// A connection counts as silent although unread bytes, which a late listener has missed, lie
+    /// on its socket.
     SilenceUnread,
     /// An unrenewed lease lasts as long as the process.
     LeaseNeverEnds,
-    /// A process takes the node of another session for its own.
+    /// A process takes the server's node of another session for its own.
     NodesOfAnySession,
-    /// A given-up place in the queue is requested again by its token, while it is being removed.
+    /// A place in the queue that was given up is requested again by its token, while it is being
+    /// removed.
     PlaceGivenTwice,
-    /// A revocation counts for a node of that name in any session.
+    /// A revocation of a node also counts for the node of the same name in another session.
     RevocationOfAnySession,
-    /// A place taken away by force is granted to the call whose turn it was.
+    /// A place in the queue that was taken away by force is granted to the call whose turn it was.
     RevokedPlaceKept,
     /// An ended watch continues at etcd for seconds.
     WatchesLeft,
@@ -259,11 +279,12 @@ bugs! {
     NamesUsedOnce,
     /// A request to etcd is sent again with the next epoch although its caller has given it up.
     GivenUpSentAgain,
-    /// A place stays for the next token while a token that asked with it is being released.
+    /// A place in the queue stays available to the next token while the token that asked with it is
+    /// being released.
     ReleasedPlaceKept,
-    /// The name of a node is reused while a request for the node may still be carried out.
+    /// The name of a node is reused while the server may still execute a request for that node.
     NamesGivenEarly,
-    /// A node is removed although an earlier request may still create it.
+    /// A node is removed although an earlier request may still arrive and create it again.
     NeverSealed,
     /// A `:` in a value of a key template is not encoded.
     ColonUnencoded,
@@ -277,13 +298,14 @@ bugs! {
     AnswerForAllFunctions,
     /// A result is kept without a check that it reads back as the same value.
     KeptUnread,
-    /// An error is kept as if it were a result.
+    /// An error is stored as if it were a result.
     RecordedAfterErr,
-    /// A call that a kept result would answer receives a lock handed over inside the process.
+    /// A call that a kept result would answer is handed the lock inside the process instead.
     ReplayHandedOver,
     /// An adopted lock keeps its token, so it can be adopted again.
     AdoptedTwice,
-    /// A kept lock is adopted with the constant that stands for a token in its value.
+    /// A kept lock has a constant instead of a token in its value. A call adopts the lock with this
+    /// constant.
     ConstantAdopted,
     /// The fence of an adopted lock is taken from its baggage, which may have been altered.
     BaggageBelieved,
@@ -291,7 +313,7 @@ bugs! {
     SpoiltCounterKept,
     /// Fences continue beyond the range in which the numbers of scripts are exact.
     FencesInexact,
-    /// Leases whose renewals were refused together are renewed together again, at once.
+    /// After a batch of renewals was refused, its leases are renewed in one batch again, at once.
     RetriedTogether,
     /// A lock handed over to another process is still renewed and released by the first process.
     RenewedAfterHandOver,
@@ -342,7 +364,7 @@ pub(crate) fn assert_found(bug: &str, test: &str) {
 
 #[cfg(test)]
 mod tests {
-    /// Bugs that a unit test of this crate must detect.
+    /// Bugs that a unit test of this crate must detect, each with the name of the test.
     const IN_UNIT_TESTS: [(&str, &str); 11] = [
         (
             "RevocationOfAnySession",

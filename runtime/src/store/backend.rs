@@ -1,4 +1,5 @@
-//! A store before it is connected. [`schemes`](super::schemes) reads URLs.
+//! The parsed address of a store, before the store is connected. [`schemes`](super::schemes) parses
+//! URLs.
 
 use std::fmt;
 use std::future::Future;
@@ -27,12 +28,13 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
         Ok(())
     }
 
-    /// Refuses to hand locks over, if the store cannot replace a lock's token in one step.
+    /// Fails if the store cannot replace a lock's token in one step, as a hand-over of a lock to
+    /// another process requires.
     fn can_hand_over(&self) -> Result<(), LockError> {
         Ok(())
     }
 
-    /// True if taking a lock away waits for its holder.
+    /// True if taking a lock away by force waits until its holder has ended.
     fn waits_for_holders(&self) -> bool {
         false
     }
@@ -42,7 +44,7 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
         false
     }
 
-    /// Returns the clock for the leases of a pool: `own`, unless the store has one.
+    /// Returns the clock for the leases of a pool: `own`, unless the store has another clock.
     fn clock(&self, own: Clock) -> Clock {
         own
     }
@@ -53,7 +55,7 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
     /// Checks the store over separate connections, not those of a pool.
     fn check(&self, options: Options) -> Checking;
 
-    /// Returns a source, which opens no connection before it is asked for a lock.
+    /// Returns a source. It opens its first connection when it is asked about a lock.
     fn source(&self, options: Options) -> Result<Box<dyn Source>, LockError>;
 
     /// Returns the name in `memory://name`, which is empty in `memory://`. None for other stores.
@@ -67,7 +69,7 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
 #[derive(Clone)]
 pub(crate) struct Target(Arc<dyn Backend>);
 
-/// A panic leaves a backend whole: its state that changes is behind mutexes.
+/// A panic cannot leave a backend half changed, because its mutable state is behind mutexes.
 impl UnwindSafe for Target {}
 impl RefUnwindSafe for Target {}
 

@@ -1,4 +1,4 @@
-//! Runs a check apart from the caller's runtime.
+//! Runs a check on a separate thread.
 
 use std::future::Future;
 
@@ -16,7 +16,7 @@ pub(super) fn check<F>(future: F) -> Checking
 where
     F: Future<Output = Result<CheckReport, LockError>> + Send + 'static,
 {
-    // Some checks are large, and each caller's future would be as large.
+    // Boxed because some checks are large futures, and the caller's future would be as large.
     let future = Box::pin(future);
     Box::pin(async move {
         let (sender, receiver) = oneshot::channel();

@@ -9,9 +9,9 @@
 //! - `redlock` asks several independent masters and counts their votes, over `redis`.
 //! - `postgres` keeps locks in a table of a PostgreSQL database.
 //! - `session` keeps locks at servers with sessions: `etcd` and `zookeeper`.
-//! - `link` replaces a connection, and `socket` is its socket, which any thread may read. [`source`]
-//!   looks at locks apart from the engine. [`kept`] is a result that a store keeps beside a lock.
-//! - [`options`] apply to each store. `url_options` reads those of a URL. `background` checks apart.
+//! - `link` replaces a broken connection. `socket` is a socket that any thread may read. [`source`]
+//!   inspects locks without the engine. [`kept`] is a result that a store keeps beside a lock.
+//! - [`options`] apply to each store, and `url_options` reads a URL's. `background` runs a check.
 
 use std::future::Future;
 use std::io;
@@ -79,9 +79,9 @@ pub(crate) mod zookeeper;
 ///   until the result expires or [`Op::Forget`] removes it.
 ///
 /// A store may offer a queue of processes for each key, first come first served. The store then
-/// answers [`Reply::Held`] with `queued`. It hands a freed key to the first process in the queue
-/// for a short time ([`CLAIM`]), and notifies that process with [`StoreEvent::Turn`]. The process
-/// confirms by asking again. The store skips a process that has not asked again for [`FORGOTTEN`].
+/// answers [`Reply::Held`] with `queued`. It *hands* a freed key to the first process: for a short
+/// time ([`CLAIM`]), only this process can take the key. [`StoreEvent::Turn`] notifies the process,
+/// which confirms by asking again. The store skips a process that has not asked for [`FORGOTTEN`].
 pub(crate) trait LockStore: Send {
     /// Takes all requests out of `batch`, in order. The engine calls
     /// [`poll_event`](Self::poll_event) next, so the store may wait for that call before it sends
@@ -104,15 +104,15 @@ pub(crate) trait LockStore: Send {
         None
     }
 
-    /// True if a transaction can hold a lock by its fence (`leasehold.verify`). Once the program
-    /// has read the fence, such a transaction may exist. Then only the store can give the lock to
-    /// the next call.
+    /// True if a database transaction can hold a lock by checking its fence (`leasehold.verify`).
+    /// Such a transaction may exist once the program has read the fence. From then on, only the
+    /// store can give the lock to the next call.
     fn verifies(&self) -> bool {
         false
     }
 
-    /// Returns the locks of a store in this process. A [`Source`](source::Source) looks at the
-    /// locks of all other stores.
+    /// Returns the locks, if the store keeps them in this process. A [`Source`](source::Source)
+    /// inspects the locks of other stores.
     fn local(&self) -> Option<Arc<Space>> {
         None
     }
@@ -128,12 +128,12 @@ pub(crate) trait Socket: Send + Sync {
     /// driver.
     fn listen(&self) -> io::Result<Box<dyn Listen>>;
 
-    /// With `listener`, a listener waits for answers from now on instead of the engine's runtime.
-    /// Without it, the engine's runtime waits again.
+    /// If `listener` is true, a listener waits for answers from now on. Otherwise the engine's
+    /// runtime waits for them.
     fn leave_to_listener(&self, listener: bool);
 
-    /// Records that a listener saw that bytes may have arrived. The thread that polls the store
-    /// next reads them. While a listener waits, no thread reads before this call.
+    /// Records that bytes may have arrived, as a listener has seen. The next thread that polls the
+    /// store reads them. While a listener waits, no thread reads before this call.
     fn heard(&self);
 }
 
@@ -170,8 +170,8 @@ pub(crate) enum Op {
         function: &'static str,
         /// True if the store queues this process when another process has the key.
         queue: bool,
-        /// Number of fences that the store reserves after the first, for calls of this process that
-        /// the key is handed over to.
+        /// Number of fences that the store reserves after the first. With them, this process can
+        /// give the key to its next calls without a request.
         reserved_fences: u32,
     },
     /// Takes all of these keys or none, each like [`Op::Acquire`] but without a queue and without
@@ -195,7 +195,7 @@ pub(crate) enum Op {
         /// True if the key must stay free for [`PAUSE`] although processes queue for it, so that
         /// clients that know no queue can take it.
         makes_way: bool,
-        /// Acquires with this token and without a known outcome; see [`Reply::Released::ordered`].
+        /// Acquires with this token whose outcome is unknown; see [`Reply::Released::ordered`].
         after: Vec<OpId>,
     },
     /// Takes a share of `key`, or succeeds again if `token` has one. A share is available if the
@@ -222,7 +222,7 @@ pub(crate) enum Op {
         /// Lets the share, or the whole lock, end after this long instead of now, regardless of its
         /// remaining lease. The token no longer has it.
         keep: Option<Duration>,
-        /// Joins with this token and without a known outcome; see [`Reply::Released::ordered`].
+        /// Joins with this token whose outcome is unknown; see [`Reply::Released::ordered`].
         after: Vec<OpId>,
     },
     /// Removes this process from the queue of `key`. If the key was handed to this process, the
@@ -250,9 +250,9 @@ pub(crate) enum Op {
     },
     /// Removes all results kept for `key`, of every function.
     Forget { key: FullKey },
-    /// Gives `key` the token `token` instead of `from`, and its full ttl, if it carries one of the
-    /// two. Its fence stays. The answer is [`Reply::Acquired`] or [`Reply::Gone`], or
-    /// [`Reply::Held`] while a transaction pins the lock.
+    /// Replaces the token `from` of `key` by `token`, and renews the full ttl, if the key carries
+    /// either token. The fence stays the same. The answer is [`Reply::Acquired`] or
+    /// [`Reply::Gone`], or [`Reply::Held`] while a transaction pins the lock.
     Adopt {
         key: FullKey,
         from: Token,
@@ -301,7 +301,7 @@ pub(crate) struct Conditions {
 }
 
 /// Time for which the store leaves a key free for clients that know no queue. A client that tries
-/// every 250 ms finds the key free, with 50 ms to spare for the way to the server.
+/// every 250 ms finds the key free, with 50 ms to spare for the network.
 pub(crate) const PAUSE: Duration = Duration::from_millis(300);
 
 /// Time in which a process must confirm a key that the store handed to it.
@@ -310,8 +310,8 @@ pub(crate) const CLAIM: Duration = Duration::from_secs(1);
 /// After this long without a request, the store skips a process in a queue.
 pub(crate) const FORGOTTEN: Duration = Duration::from_secs(3);
 
-/// Longest time that a lock stays taken after it was taken away by force. In this time the holder's
-/// body can end before another begins.
+/// Longest time that a lock taken away by force stays unavailable, so that the holder's body can
+/// end before another body begins.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
 /// One key of a batch of renewals.
@@ -335,7 +335,7 @@ pub(crate) enum Reply {
     },
     /// Another token has the key.
     Held {
-        /// Longest remaining time, if known.
+        /// Longest time until the lock ends, if known.
         left: Option<Duration>,
         /// True if this process is in the key's queue, and gets a [`StoreEvent::Turn`] later.
         queued: bool,
@@ -344,7 +344,7 @@ pub(crate) enum Reply {
     },
     /// All keys were taken: a [`Reply::Acquired`] for each, in their order.
     AcquiredAll(Vec<Reply>),
-    /// Nothing was taken, because another token has the key at index `at`, or gets it first.
+    /// Nothing was taken, because another token has the key at index `at`, or must get it first.
     HeldAmong {
         at: usize,
         /// See [`Reply::Held`].
@@ -360,11 +360,11 @@ pub(crate) enum Reply {
     RenewedInPart(Vec<Option<bool>>),
     /// The key does not carry the token now.
     Released {
-        /// True if the key carried the token, or may have. False is certain. For a quorum it means
-        /// that so many nodes did not have the key that no majority can have had it.
+        /// True if the key carried the token, or may have. False means that it certainly did not:
+        /// for a quorum, that the nodes that can have had the key are no majority.
         found: bool,
-        /// True if every acquire in `after` went before this release on the same connection. Then
-        /// none of them can still take the key.
+        /// True if every acquire in `after` went before this release on the same connection, so
+        /// that none of them can still take the key.
         ordered: bool,
     },
     /// The process is not in the queue now.
@@ -418,7 +418,7 @@ impl Failure {
     }
 }
 
-/// The time for another try of a failed request.
+/// The time to retry a failed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Retry {
     /// At once: the cause of the failure is gone.
@@ -437,7 +437,7 @@ pub(crate) enum StoreEvent {
     /// The store can be reached again. Requests that wait for a retry can go out at once.
     Connected,
     /// The key was handed to this process for [`CLAIM`]. Or the key's state has changed, and this
-    /// process is the first in the queue to ask again.
+    /// process, the first in the queue, must repeat its request.
     Turn(FullKey),
     /// Another process has begun to queue for a key that this process holds.
     Wanted(FullKey),

@@ -18,7 +18,7 @@ pub(crate) struct Options {
     /// Duration of unbroken use after which the store leaves a key free for clients that know no
     /// queue; zero for never.
     pub(crate) make_way_after: Duration,
-    /// The builder's setting. A URL can specify it too.
+    /// The builder's setting for `replicas`, which a URL can specify too.
     pub(crate) replicas: Option<Replicas>,
     /// The most replicas that the store has ever seen at once.
     pub(crate) replicas_seen: Arc<AtomicU32>,
@@ -39,7 +39,7 @@ impl Options {
         }
     }
 
-    /// Refuses `replicas` with `advice`, for a store without replicas.
+    /// Fails with `advice` if `replicas` is set, for a store without replicas.
     pub(crate) fn refuse_replicas(&self, advice: &str) -> Result<(), LockError> {
         match self.replicas {
             Some(_) => Err(LockError::config(advice)),

@@ -20,30 +20,30 @@ pub(crate) type Asking<'a, T> = Pin<Box<dyn Future<Output = Result<T, LockError>
 
 /// Looks at the locks of a store over separate connections, which it opens when it needs them.
 ///
-/// Cancel safe: a dropped question leaves a connection that serves the next one, or none.
+/// Cancel safe: after a dropped call, the next call reuses the connection or opens a new one.
 pub(crate) trait Source: Send {
     /// Returns the information on one lock. Changes nothing.
     fn look<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo>;
 
-    /// Returns some of the matching locks, from `place` on. None of them is free.
+    /// Returns one page of the matching locks that are not free, starting at `place`.
     fn page<'a>(&'a mut self, pattern: &'a Pattern, place: Place) -> Asking<'a, Page>;
 
     /// Takes a lock away from its holders. Returns the information from before.
     ///
-    /// If a holder can be notified, it is notified. It then keeps the key from other clients until
-    /// its body has ended, for at most [`GRACE`](crate::store::GRACE). Otherwise the key is free at
-    /// once.
+    /// Notifies a holder if possible. A notified holder keeps the key from other clients until its
+    /// body has ended, for at most [`GRACE`](crate::store::GRACE). Without a notified holder, the
+    /// key is free at once.
     fn take_away<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo>;
 
-    /// Returns the extra time for `take_away` compared to the other questions, because it may wait
-    /// for the holder.
+    /// Returns the time that `take_away` may take in addition to the time of other calls, because
+    /// it may wait for the holder.
     fn grace(&self) -> Duration {
         Duration::ZERO
     }
 }
 
-/// Returns the error of a store whose locks are in this process. They are looked at without a
-/// source.
+/// Returns the error of a store whose locks are in this process, because such locks are inspected
+/// without a source.
 pub(crate) fn no_server() -> LockError {
     LockError::config("the locks of this store are in this process; there is no server to look at")
 }

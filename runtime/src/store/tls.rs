@@ -1,4 +1,4 @@
-//! The certificates that a pool trusts and shows, for every store with TLS.
+//! The certificates that a pool trusts and presents, for every store with TLS.
 
 use std::fmt;
 #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
@@ -19,16 +19,17 @@ mod config;
 #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
 pub(crate) use self::config::Proof;
 
-/// The authorities to trust and the certificate to show, from the builder. `Debug` shows none of
-/// them.
+/// The authorities to trust and the certificate to present, from the builder. `Debug` shows
+/// neither.
 #[derive(Clone, Default)]
 pub(crate) struct Tls {
     /// Trusted instead of the system's authorities.
     pub(crate) ca: Option<Vec<u8>>,
     /// Certificate and key.
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
-    /// Made by the first connection, because reading the system's authorities takes long. A pool
-    /// opens that connection before it has an engine. The certificates do not change after that.
+    /// The TLS configuration. The first connection builds it, because reading the system's
+    /// authorities takes long. A pool opens that connection before it has an engine. The
+    /// certificates do not change after that.
     #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
     config: Arc<OnceLock<Arc<ClientConfig>>>,
 }
@@ -38,8 +39,8 @@ impl Tls {
         self.ca.is_none() && self.client.is_none()
     }
 
-    /// Refuses certificates for a store without TLS. With them the user would believe in a
-    /// protection that does not exist.
+    /// Refuses certificates for a store without TLS. Otherwise the user would rely on a protection
+    /// that does not exist.
     pub(crate) fn refuse(&self) -> Result<(), LockError> {
         if self.is_default() {
             return Ok(());
@@ -82,7 +83,8 @@ impl Tls {
 
 #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
 impl Tls {
-    /// Returns the configuration of all connections. A store asks for the same `proof` each time.
+    /// Returns the TLS configuration of all connections. Only the first call builds it, so a store
+    /// must pass the same `proof` each time.
     pub(crate) fn config(&self, proof: Proof) -> io::Result<Arc<ClientConfig>> {
         if let Some(config) = self.config.get() {
             return Ok(Arc::clone(config));

@@ -2,7 +2,7 @@
 
 use crate::error::LockError;
 
-/// The options of a URL that remain to be taken. Values are percent-encoded, as in the URL.
+/// The options of a URL that `take` has not removed yet. Values are percent-encoded, as in the URL.
 #[derive(Debug, Clone)]
 pub(crate) struct UrlOptions<'a> {
     pairs: Vec<(&'a str, &'a str)>,

@@ -20,8 +20,9 @@ use leasehold_tests::oracle;
 #[global_allocator]
 static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Injects faults into real servers and processes while an oracle watches. Runs every requirement
-/// of docs/reliability/results.md with its full numbers. Exit code 1: a promise was broken.
+/// Injects faults into real servers and processes while an oracle checks every note that they
+/// write. Runs all requirements of docs/reliability/results.md at full size. Exit code 1: a promise
+/// was broken.
 #[derive(Parser)]
 #[command(name = "chaos", args_conflicts_with_subcommands = true)]
 struct Command {
@@ -33,14 +34,14 @@ struct Command {
 
 #[derive(Subcommand)]
 enum Other {
-    /// Checks the history of an earlier run again.
+    /// Checks the recorded history of an earlier run again.
     Check {
         /// The path of a `history.jsonl`.
         file: PathBuf,
     },
     /// Plays the scenario of each seeded bug, with the bug and without.
     Bugs,
-    /// Runs a job; for the harness itself.
+    /// Runs the job of one worker process; only the harness itself uses this command.
     #[command(hide = true)]
     Worker {
         /// The job, as JSON.
@@ -63,11 +64,11 @@ struct Full {
     /// Runs only these requirements, such as `1,5,6`; 28 runs only if it is named here.
     #[arg(long, value_delimiter = ',')]
     requirement: Vec<u8>,
-    /// Runs only on this store, one of the two without several servers.
+    /// Runs only on this store. For other deployments, see `--deployment`.
     #[arg(long)]
     store: Option<Only>,
-    /// Runs only the requirements of another deployment: `postgres`, or with several servers
-    /// `sentinel`, `redlock`, `replicas`, `cluster`, `etcd` or `zookeeper`.
+    /// Runs only the requirements of another deployment: `postgres`, or one of several servers
+    /// (`sentinel`, `redlock`, `replicas`, `cluster`, `etcd`, `zookeeper`).
     #[arg(long, value_parser = deployment, conflicts_with = "store")]
     deployment: Option<Store>,
     /// Number of requirements that run at a time; most of them wait most of the time.
@@ -183,8 +184,8 @@ fn bug(case: &seeded::Case, folder: &Path) -> (bool, String) {
     (caught, row)
 }
 
-/// The groups of a run: the soak beside everything else, most requirements with some at a time, and
-/// the exclusion last.
+/// The groups of a run. The soak runs beside everything else. Most requirements run a few at a
+/// time, and the exclusion run comes last.
 struct Plan {
     beside: Vec<Part>,
     first: Mutex<VecDeque<Part>>,
@@ -230,7 +231,7 @@ impl Plan {
         plan
     }
 
-    /// A requested requirement that is not planned.
+    /// Returns a requested requirement that this plan does not contain.
     fn unplanned<'a>(&self, asked: &'a [u8]) -> Option<&'a u8> {
         let first = self.first.lock().expect("no panic in a thread");
         let mut planned = self.beside.iter().chain(first.iter()).chain(&self.last);
@@ -277,7 +278,8 @@ impl Plan {
                 rows.extend(lane.join().expect("no panic"));
             }
             for (number, (requirement, store)) in (1..).zip(&self.last) {
-                // The first of the two has more to do.
+                // If the exclusion run has two stores, the first one gets three quarters of the
+                // time, because it must reach more sections.
                 let rest = rest();
                 let share = if number < self.last.len() {
                     rest * 3 / 4

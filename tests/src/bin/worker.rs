@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 static JOB: OnceLock<Job> = OnceLock::new();
 
-/// Start of the present poll of the task.
+/// Start of the current poll of the task that holds the lock.
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 
 /// Interval at which a holding body wakes up.
@@ -57,8 +57,8 @@ fn main() {
     }
 }
 
-/// Lets the body return for each line of standard input. The end of the input means that the test
-/// is gone.
+/// Lets one body return for each line of standard input. At the end of the input the test is gone,
+/// so the process exits.
 fn listen(leave: &Notify) {
     for _ in std::io::stdin().lock().lines().map_while(Result::ok) {
         leave.notify_one();

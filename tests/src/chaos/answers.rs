@@ -14,10 +14,10 @@ use crate::oracle::Note;
 /// The result of a body, which later calls get as well.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Answer {
-    /// The body that returned it.
+    /// Number of the body that returned this answer.
     ran: u64,
-    /// The body that made the order. Equals `ran`, unless a unique key kept the order of an earlier
-    /// body.
+    /// Number of the body that made the order. Equals `ran`, unless a unique key kept the order of
+    /// an earlier body.
     from: u64,
     /// Fingerprint of the request.
     print: u64,
@@ -39,7 +39,8 @@ pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError
         }
     };
     let (answer, replayed) = watch_replays(call).await;
-    // `None` only for a kept error, which no call may get.
+    // The answer is `None` only for a kept error. No call may get a kept error, so the note then
+    // names body 0.
     let answer = answer?.unwrap_or(Answer {
         ran: 0,
         from: 0,
@@ -57,8 +58,8 @@ pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError
     Ok(())
 }
 
-/// Calls without a watchdog. A result belongs to the path of a function, which consists of its
-/// module and its name. So [`Renewed`] shares the results.
+/// Makes calls without a watchdog. A kept result belongs to the path of a function, which here
+/// consists of the module and the function's name. So [`Renewed`] shares the results.
 struct Plain;
 
 impl Plain {
@@ -71,7 +72,7 @@ impl Plain {
     }
 }
 
-/// Calls with a watchdog.
+/// Makes calls with a watchdog.
 struct Renewed;
 
 impl Renewed {

@@ -19,18 +19,18 @@ use crate::wait;
 /// Number of keys.
 pub(super) const KEYS: u64 = 2;
 
-/// Time after which an unanswered transaction is given up.
+/// Time after which a client abandons an unanswered transaction.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(30);
 
-/// One transaction.
+/// The parameters of one transaction.
 #[derive(Debug, Clone)]
 pub(super) struct Deal {
     pub(super) key: i64,
     pub(super) lock: String,
     pub(super) fence: i64,
     pub(super) isolation: IsolationLevel,
-    /// True if it begins with `verify`; otherwise `verify` is its last statement.
+    /// True if the transaction begins with `verify`. Otherwise `verify` is its last statement.
     pub(super) verifies_first: bool,
     /// Pause between reading and writing, and before the second phase of a two-phase commit.
     pub(super) pause: Duration,
@@ -162,8 +162,8 @@ impl Bank {
         self.counts.unanswered.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Commits the prepared transactions that no client is left to commit, and ends all other open
-    /// ones.
+    /// Commits the prepared transactions whose clients are gone, and ends all other open
+    /// transactions.
     pub(super) fn finish(&self) {
         let probe = self.probe();
         wait::until("all transactions have ended", LONG, || {
@@ -200,8 +200,8 @@ impl Bank {
     }
 }
 
-/// Starts the second phase of a commit on drop, so it runs even if the caller of the first phase
-/// goes away.
+/// Starts the second phase of a commit on drop, so that it runs even if the caller of the first
+/// phase goes away.
 struct SecondPhase {
     bank: Arc<Bank>,
     id: String,

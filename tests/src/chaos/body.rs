@@ -29,7 +29,7 @@ async fn nested(errand: Errand) -> Result<(), LockError> {
     inside(&errand, lock).await
 }
 
-/// The body of every call except downgrading ones.
+/// Runs the body of every call, except for downgrading calls.
 pub(super) async fn inside(errand: &Errand, lock: LockHandle) -> Result<(), LockError> {
     ran(errand, lock).await.map(drop)
 }
@@ -48,7 +48,7 @@ pub(super) async fn ran(errand: &Errand, lock: LockHandle) -> Result<(u64, u64),
     Ok((body.holder, body.made_by.load(Ordering::Relaxed)))
 }
 
-/// The body of a call that downgrades its lock after its first work.
+/// Runs the body of a call that downgrades its lock after its first work.
 pub(super) async fn downgraded(errand: &Errand, guard: &mut LockGuard) -> Result<(), LockError> {
     let body = Body::enter(errand, guard.handle());
     body.work().await;
@@ -72,11 +72,11 @@ struct Body<'a> {
     errand: &'a Errand,
     lock: LockHandle,
     holder: u64,
-    /// The lease on each of its keys.
+    /// The leases of the body, one for each key.
     stakes: Vec<Stake>,
     /// True once the body has ended with `Ok`.
     good: AtomicBool,
-    /// The body that made the order.
+    /// Number of the body that made the order.
     made_by: AtomicU64,
 }
 
@@ -145,7 +145,8 @@ impl<'a> Body<'a> {
         self.errand.desk.history.note(note);
     }
 
-    /// Notes a poll that the gate should have prevented.
+    /// Notes the poll if it began after a lease had ended, because the gate should have prevented
+    /// it.
     fn polled(&self) {
         let began = self.errand.began.load(Ordering::Relaxed);
         for stake in &self.stakes {
@@ -168,7 +169,7 @@ impl<'a> Body<'a> {
             self.nest().await;
         }
         if self.errand.fails {
-            // Any error will do.
+            // Any error will do, because the test only needs a failing body.
             return Err(LockError::NotInstalled);
         }
         self.good.store(true, Ordering::Relaxed);
@@ -180,7 +181,8 @@ impl<'a> Body<'a> {
         let nested = || Box::pin(nested(self.errand.nested_in(self.holder)));
         // After a refused or lost call the body goes on, and the gate notices the loss.
         let _ = tokio::join!(nested(), nested());
-        // Both may have ended in one poll. The gate checks the lease before the next one.
+        // Both calls may have ended in one poll of this body. The yield lets the gate check the
+        // lease before the next poll.
         tokio::task::yield_now().await;
     }
 

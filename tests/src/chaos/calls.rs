@@ -16,7 +16,7 @@ use super::job::Form;
 use super::span::nanos;
 use crate::oracle::{Mode, Note};
 
-/// Number of places, as in the attribute of [`place`].
+/// Number of permits. Must equal the number in the attribute of [`place`].
 pub(super) const PLACES: u32 = 3;
 
 /// Makes the call and notes how it ended.
@@ -35,7 +35,7 @@ pub(super) async fn run(errand: Errand, watchdog: bool, wait: Duration) {
             wait: nanos(wait),
         }),
         Ok(()) => {}
-        // The store does not answer. The pause gives it some time when calls run in a loop.
+        // The store does not answer. The sleep gives it some time, because calls may run in a loop.
         Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
     }
 }
@@ -173,8 +173,8 @@ async fn by_hand(errand: Errand) -> Result<(), LockError> {
     ended.and(guard.release().await)
 }
 
-/// Takes the lock by a guard, since only a guard can be downgraded. It has no gate, so the body
-/// checks the lease itself.
+/// Takes the lock as a guard, since only a guard can be downgraded. A guard has no gate, so the
+/// body checks the lease itself.
 async fn downgrading(errand: Errand, watchdog: bool) -> Result<(), LockError> {
     let mut request = errand.pool.lock(errand.key()).ttl(errand.ttl);
     if watchdog {

@@ -8,11 +8,11 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata};
 
-/// The whole collected texts.
+/// All texts collected so far.
 static HEARD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 const KEPT: usize = 1_000_000;
 
-/// Starts collecting, in the whole process.
+/// Starts to collect the texts of the whole process.
 pub(super) fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -12,7 +12,7 @@ use crate::oracle::{self, History, Note, Reader, Report};
 use crate::process::Leashed;
 use crate::wait;
 
-/// Time limit for a worker to end after a request, network faults included.
+/// Time limit for a worker to end after it was asked to, network faults included.
 const END: Duration = Duration::from_secs(25);
 
 /// Settings of glibc's allocator for a process whose resident pages are measured. Freed memory
@@ -77,7 +77,7 @@ impl Crew {
         }
     }
 
-    /// Starts a process for a job, with a seeded bug if one is named.
+    /// Starts a process for a job. `bug` names a seeded bug for it, if any.
     ///
     /// # Panics
     ///
@@ -107,7 +107,8 @@ impl Crew {
         }
     }
 
-    /// Starts a process, and calls `prepare` between its connecting and its first call.
+    /// Starts a process, and calls `prepare` after the process has connected and before its first
+    /// call.
     ///
     /// # Panics
     ///
@@ -136,7 +137,7 @@ impl Crew {
         });
     }
 
-    /// Follows the history from its start.
+    /// Returns a reader that follows the history from its start.
     ///
     /// # Panics
     ///
@@ -201,8 +202,8 @@ impl Hand {
         self.input = None;
     }
 
-    /// Asks the process to end and waits for that, and kills it if that takes too long. Returns
-    /// true if it ended successfully.
+    /// Asks the process to end, waits for its end, and kills it after a time limit. Returns true if
+    /// the process ended successfully.
     pub fn finish(&mut self) -> bool {
         self.ask_to_end();
         let ended = wait::try_until(END, || self.has_ended()).is_some();
@@ -219,7 +220,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Returns the next note, or `None` if there is none yet.
+    /// Returns the next note, or `None` if the history has no further note yet.
     ///
     /// # Panics
     ///

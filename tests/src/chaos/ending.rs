@@ -23,7 +23,7 @@ pub(super) fn end_all(sheet: &Sheet, mut hands: Vec<Hand>) {
     }
 }
 
-/// Checks that no holder is left: all keys must be free after a ttl.
+/// Checks that no lock is held: all keys must become free within a ttl.
 pub(super) fn all_free(crew: &Crew, probe: &RedisProbe, ttl: Duration) {
     free_after(crew, ttl, || {
         let mut keys = probe.keys("lock:*");
@@ -32,7 +32,7 @@ pub(super) fn all_free(crew: &Crew, probe: &RedisProbe, ttl: Duration) {
     });
 }
 
-/// Waits for up to a ttl and 200 ms until no locked key is `left`, and notes the result.
+/// Waits until `left` returns no locked key, for at most a ttl and 200 ms. Notes the result.
 pub(super) fn free_after(crew: &Crew, ttl: Duration, left: impl Fn() -> Option<String>) {
     let due = now();
     let within = ttl + Duration::from_millis(200);

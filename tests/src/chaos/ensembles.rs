@@ -14,7 +14,7 @@ use crate::zookeeper::{Network, Settings, Zookeeper};
 /// Prefix of all locks.
 const PREFIX: &str = "chaos";
 
-/// The longest session of ZooKeeper, enough for the longest ttls of the requirements.
+/// The longest session that ZooKeeper allows, enough for the longest ttls of the requirements.
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// A cluster whose members can be made to fail.
@@ -29,14 +29,15 @@ pub(super) enum Ensemble {
 pub(super) struct Times {
     /// Duration of the session for a ttl of four seconds.
     pub(super) session: Duration,
-    /// Delay until the leader notices the end of a session.
+    /// Time between the end of a session and the moment when the leader notices it.
     pub(super) noticed: Duration,
-    /// The longest life of an orphan with a ttl of one second while its network fails.
+    /// The longest time for which a lock may stay without a call, with a ttl of one second and a
+    /// failing network.
     pub(super) orphan: Duration,
 }
 
 impl Ensemble {
-    /// Starts a cluster of this many members, with a network between each two of them.
+    /// Starts a cluster of this many members, with a network for faults between each two members.
     pub(super) fn start(store: Store, members: usize) -> Self {
         match (store, members) {
             (Store::Zookeeper, 1) => {
@@ -57,15 +58,17 @@ impl Ensemble {
             Self::Etcd(_) => Times {
                 session: Duration::from_secs(6),
                 noticed: Duration::from_secs(1),
-                // The session lasts 2 s, and its end is noticed within a second. A session that
-                // goes on has a connection, over which the removal is tried each second.
+                // The session lasts 2 s, and the leader notices its end within a second. If the
+                // session goes on instead, its client has a connection and tries the removal each
+                // second.
                 orphan: Duration::from_millis(4_200),
             },
             Self::Zookeeper(..) => Times {
                 session: Duration::from_secs(8),
                 noticed: Duration::from_secs(1),
-                // The session lasts 2.5 s, and its end is noticed within half a second. A session
-                // that goes on has another connection after a second of silence.
+                // The session lasts 2.5 s, and the leader notices its end within half a second. If
+                // the session goes on instead, its client opens another connection after a second
+                // of silence.
                 orphan: Duration::from_secs(6),
             },
         }
@@ -78,7 +81,7 @@ impl Ensemble {
         }
     }
 
-    /// Starts a network between one client and each member.
+    /// Starts one pipe to each member, for the traffic of one client.
     pub(super) fn pipes(&self) -> Vec<Pipe> {
         let members = 0..self.members();
         members
@@ -93,7 +96,7 @@ impl Ensemble {
         }
     }
 
-    /// Returns the URL of the locks over these networks.
+    /// Returns the URL of the locks through these pipes.
     pub(super) fn url_over(&self, pipes: &[Pipe]) -> String {
         let addresses = pipes.iter().map(Pipe::address);
         match self {
@@ -118,7 +121,7 @@ impl Ensemble {
         }
     }
 
-    /// Returns the remaining nodes of all locks.
+    /// Returns the nodes that are left of all locks.
     pub(super) fn left(&self) -> Vec<String> {
         match self {
             Self::Etcd(servers) => servers[0].probe(PREFIX, "lock:").left(),
@@ -169,7 +172,7 @@ impl Ensemble {
         }
     }
 
-    /// Drops everything that the other members send to this one, so it answers none of their
+    /// Drops everything that the other members send to this member, so it answers none of their
     /// requests. Clients still reach it.
     pub(super) fn cut_off(&self, member: usize) {
         match self {
@@ -181,7 +184,7 @@ impl Ensemble {
         }
     }
 
-    /// Lets the other members reach this one again.
+    /// Lets the other members reach this member again.
     pub(super) fn heal(&self, member: usize) {
         match self {
             Self::Etcd(servers) => {

@@ -36,9 +36,9 @@ pub(super) struct Errand {
     pub(super) fails: bool,
     pub(super) block: Option<Duration>,
     pub(super) asked: u64,
-    /// Start of the current poll of the whole call, before it reached the lock's gate.
+    /// Start of the current poll of the whole call. It is read before the lock's gate.
     pub(super) began: Arc<AtomicU64>,
-    /// The body whose lock this call enters.
+    /// Number of the body whose lock this nested call enters.
     pub(super) within: Option<u64>,
     /// Fingerprint of the request, for a call with `replay`.
     pub(super) print: u64,
@@ -54,7 +54,7 @@ impl Errand {
         &self.keys[1]
     }
 
-    /// Returns the time for which the key stays locked after the body's end.
+    /// Returns the time for which the key stays locked after the end of the body.
     pub(super) fn hold(&self) -> Duration {
         match self.form {
             Form::Kept { ms } => Duration::from_millis(ms),

@@ -14,10 +14,10 @@ use crate::server::Server;
 /// A worker process, and the networks between it and the store's servers, if any.
 pub(super) struct Lane<'a> {
     pub(super) crew: &'a Crew,
-    /// One for each server. A network fault hits one of them.
+    /// One proxy for each server. A network fault hits one of them.
     pub(super) proxies: &'a [Proxy],
     pub(super) spans: Spans,
-    /// The ttl of its locks. Some faults are shorter than this, others longer.
+    /// The ttl of the process's locks. Some faults are shorter than the ttl, others longer.
     pub(super) ttl: Duration,
     /// The longest pause between two faults.
     pub(super) pause: Duration,
@@ -54,7 +54,7 @@ const KILL: u64 = 2;
 const TO_BOTH: u64 = 14;
 
 impl<'a> Lane<'a> {
-    /// Injects one fault after another, with pauses.
+    /// Injects one fault after another, with pauses, until `over`.
     pub(super) fn run(&mut self, mut hand: Hand, mut respawn: impl FnMut() -> Hand) -> Hand {
         while !self.over.load(Ordering::Relaxed) {
             std::thread::sleep(self.spans.up_to(self.pause));
@@ -76,8 +76,8 @@ impl<'a> Lane<'a> {
         hand
     }
 
-    /// Injects every fault except the kill once, each for as long as it may last. That includes a
-    /// stop beyond all leases.
+    /// Injects every fault except the kill once, each for as long as it may last. One of them stops
+    /// the process for longer than all its leases.
     pub(super) fn each(&mut self, hand: &mut Hand) {
         self.spans.longest = true;
         for kind in (0..self.kinds()).filter(|kind| *kind != KILL) {
@@ -251,6 +251,6 @@ pub(super) fn kill_clients(server: &Server) {
 
 fn tell(server: &Server, command: &redis::Cmd) {
     let probe = RedisProbe::connect(&server.url());
-    // The command may close its own connection.
+    // The connection of this command may be among the killed ones.
     let _ = probe.try_run::<redis::Value>(command);
 }

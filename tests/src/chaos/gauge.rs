@@ -18,7 +18,7 @@ pub(super) struct Reading {
     pub(super) sections: u64,
 }
 
-/// Starts a thread that writes the current reading to a file again and again.
+/// Starts a thread that keeps writing the current reading to a file.
 pub(super) fn tell(file: PathBuf, heap: fn() -> usize) {
     std::thread::spawn(move || {
         let part = file.with_extension("part");
@@ -28,8 +28,8 @@ pub(super) fn tell(file: PathBuf, heap: fn() -> usize) {
                 sections: body::begun(),
             };
             let text = serde_json::to_string(&reading).expect("a reading is JSON");
-            // The file appears whole or not at all. Without it the reader has no readings, and
-            // reports that.
+            // The file is renamed into place, so that it appears whole or not at all. Without a
+            // file the reader reports missing readings.
             let _ = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, &file));
             std::thread::sleep(STEP);
         }

@@ -25,7 +25,7 @@ use crate::wait;
 pub enum Size {
     /// The numbers of the requirements.
     Full,
-    /// A part of them that the test suite can afford.
+    /// A part of these numbers that the test suite can afford.
     Small,
 }
 
@@ -36,11 +36,11 @@ pub struct Ground {
     pub program: PathBuf,
     /// The folder of the histories.
     pub folder: PathBuf,
-    /// The seed.
+    /// The seed of all random choices.
     pub seed: u64,
     /// The store.
     pub store: Store,
-    /// The size.
+    /// The size of the run.
     pub size: Size,
     /// Time limit of the open-ended requirements (exclusion, soak).
     pub time: Duration,
@@ -61,9 +61,9 @@ pub struct Requirement {
     pub run: fn(&Ground, &Sheet),
 }
 
-/// For requirements that Redis and memory have in common.
+/// Stores of requirements that hold on Redis and in memory.
 pub(super) const BOTH: &[Store] = &[Store::Redis, Store::Memory];
-/// For requirements that hold in sessions as well.
+/// Stores of requirements that hold for sessions as well.
 pub(super) const EVERYWHERE: &[Store] = &[
     Store::Redis,
     Store::Memory,
@@ -71,14 +71,14 @@ pub(super) const EVERYWHERE: &[Store] = &[
     Store::Etcd,
     Store::Zookeeper,
 ];
-/// For requirements about servers and networks.
+/// Stores of requirements about servers and networks.
 pub(super) const REDIS: &[Store] = &[Store::Redis];
-/// For requirements that PostgreSQL has in common with Redis and memory.
+/// Stores of requirements that hold on Redis, in memory and on PostgreSQL.
 pub(super) const ALL: &[Store] = &[Store::Redis, Store::Memory, Store::Postgres];
 pub(super) const SERVERS: &[Store] = &[Store::Redis, Store::Postgres];
 
 impl Requirement {
-    /// Runs the requirement; a panic is a failure.
+    /// Runs the requirement. A panic counts as a failure.
     pub fn outcome(&self, ground: &Ground) -> Outcome {
         lateness::start();
         let sheet = Sheet::new();
@@ -198,7 +198,7 @@ pub(super) fn on_threads(
             .collect();
         for lane in lanes {
             if let Err(panic) = lane.join() {
-                // The scope's own panic would lose the text.
+                // The panic is resumed here, because the scope's own panic would lose its text.
                 resume_unwind(panic);
             }
         }

@@ -11,7 +11,7 @@ use crate::oracle::Mode;
 pub struct Job {
     /// The URL of the store.
     pub url: String,
-    /// The history for the notes of its bodies.
+    /// The file to which the bodies write their notes.
     pub history: PathBuf,
     /// The folder of the counters.
     pub ledger: PathBuf,
@@ -19,12 +19,12 @@ pub struct Job {
     pub seed: u64,
     /// Time limit of one request, in milliseconds.
     pub io_timeout_ms: u64,
-    /// Milliseconds of unbroken use after which its pools leave a key free for other clients.
-    /// `None` for the default.
+    /// Milliseconds of unbroken use after which its pools leave a key free, so that other clients
+    /// can take it. `None` for the default.
     #[serde(default)]
     pub make_way_ms: Option<u64>,
-    /// After connecting, the process creates this file with the ending `ready`, and waits for the
-    /// one with `go`.
+    /// Base path of two files. After connecting, the process creates the file with the ending
+    /// `ready`, and waits for the file with the ending `go`.
     pub gate: Option<PathBuf>,
     /// The file to which the process writes the size of its heap.
     pub gauge: Option<PathBuf>,
@@ -35,7 +35,7 @@ pub struct Job {
     /// True if all lanes share the pool of the first.
     #[serde(default)]
     pub one_pool: bool,
-    /// A fault of its log or its metrics.
+    /// A fault of the process's log or of its metrics.
     pub telemetry: Option<Telemetry>,
     /// The lanes, which run side by side.
     pub lanes: Vec<Lane>,
@@ -52,7 +52,7 @@ pub struct Telemetry {
     pub after_ms: u64,
 }
 
-/// The target of the engine's events.
+/// The receiver of the engine's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outlet {
     /// A subscriber of `tracing`.
@@ -64,9 +64,9 @@ pub enum Outlet {
 /// A fault of the log or the recorder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trouble {
-    /// It writes to a full pipe, which has no reader for some time.
+    /// It writes to a full pipe, which nobody reads for some time.
     Blocks {
-        /// The time without a reader, in milliseconds.
+        /// The time for which nobody reads the pipe, in milliseconds.
         for_ms: u64,
     },
     /// It panics once.
@@ -90,11 +90,11 @@ impl Telemetry {
 /// Calls of an annotated function, one after the other, over the lane's pool.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Lane {
-    /// The keys. Each call takes one at random, unless `in_turn`.
+    /// The keys. Each call takes a random one, unless `in_turn`.
     pub keys: Vec<String>,
     /// True if each copy has a fixed key: the first copy the first key, and so on.
     pub in_turn: bool,
-    /// Number of tasks that do the same, over one pool.
+    /// Number of tasks that make these calls concurrently, over one pool.
     pub copies: u32,
     /// The ttl, in milliseconds.
     pub ttl_ms: u64,
@@ -102,9 +102,9 @@ pub struct Lane {
     pub wait_ms: u64,
     /// True if the lease is renewed.
     pub watchdog: bool,
-    /// The mode of the lock. With `Place` there are three places.
+    /// The mode of the lock. With `Place` there are three permits.
     pub mode: Mode,
-    /// Further options of each call.
+    /// The form of each call, such as two keys at once.
     pub form: Form,
     /// True if the bodies return an error.
     pub fails: bool,
@@ -112,14 +112,14 @@ pub struct Lane {
     pub work: Work,
     /// Number of calls of each copy; 0 for as long as the process lives.
     pub times: u64,
-    /// One in this many calls is dropped within 20 ms; 0 for none.
+    /// One in this many calls is dropped within 20 ms; 0 means that no call is dropped.
     pub drop_one_in: u64,
-    /// One in this many bodies blocks its thread for up to 30 ms; 0 for none.
+    /// One in this many bodies blocks its thread for up to 30 ms; 0 means that no body blocks.
     pub block_one_in: u64,
 }
 
 impl Lane {
-    /// Returns a lane with one task that stays inside `key`.
+    /// Returns a lane with one task whose body stays inside the lock of `key`.
     pub fn stays(key: &str, ttl_ms: u64, stay_ms: u64) -> Self {
         Self {
             keys: vec![key.to_owned()],
@@ -156,7 +156,7 @@ impl Lane {
         Self { mode, ..self }
     }
 
-    /// Returns the lane with further options of each call.
+    /// Returns the lane with another form of its calls.
     #[must_use]
     pub fn as_form(self, form: Form) -> Self {
         Self { form, ..self }
@@ -190,19 +190,19 @@ pub enum Form {
         /// Time for which it stays locked, in milliseconds.
         ms: u64,
     },
-    /// The body makes two `reentrant` calls for its key at once.
+    /// The body makes two concurrent `reentrant` calls for its key.
     Nesting,
-    /// The result is kept, and answers later calls.
+    /// The result is kept, and later calls get it as their answer.
     Replayed {
         /// Time for which the result is kept, in milliseconds.
         ms: u64,
         /// Number of different requests for a key. Each call makes one at random.
         requests: u64,
     },
-    /// The lock is taken by a guard, which is released by hand.
+    /// The call takes the lock as a guard, and releases the guard explicitly.
     ByHand,
-    /// The lock is taken by a guard, and downgraded to a share after the first work. Then the key
-    /// is read twice.
+    /// The call takes the lock as a guard, and downgrades it to a shared lock after the first work.
+    /// Then it reads the key twice.
     Downgrading {
         /// The guard's `max_hold`, in milliseconds; 0 for none.
         max_hold_ms: u64,
@@ -222,20 +222,20 @@ pub enum Work {
         /// The longest sleep, in microseconds.
         pause_us: u64,
     },
-    /// Stays, and is polled every millisecond.
+    /// Stays inside the lock, and is polled every millisecond.
     Stay {
         /// Duration of the stay, in milliseconds.
         ms: u64,
         /// Duration of the body's destructor, in milliseconds.
         slow_drop_ms: u64,
     },
-    /// Waits. It is polled only at the end of the wait or after a loss.
+    /// Waits inside the lock. The body is polled only at the end of the wait or after a loss.
     Wait {
         /// Duration of the wait, in milliseconds.
         ms: u64,
     },
     /// Sells one item from the shop and stays forever. After the end of the lease, a task spawned
-    /// by the body writes too.
+    /// by the body tries to sell another item.
     Sell {
         /// True if the shop compares fences.
         checked: bool,

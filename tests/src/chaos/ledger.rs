@@ -2,8 +2,9 @@
 //!
 //! A read and a write are two steps with time in between, so two concurrent bodies lose an update.
 //! Each step holds a file lock. The file keeps the greatest fence that it has seen, and refuses a
-//! writer with an older one. It also refuses a writer after the end of its lease. A poll that was
-//! running when its process was stopped may come so late, and no lock can prevent that.
+//! writer with an older fence. It also refuses a writer after the end of the writer's lease. The
+//! reason is a process that stops during a poll: it finishes the poll after it resumes, and no lock
+//! can prevent that.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -32,7 +33,8 @@ impl Ledger {
         Self(folder.to_owned())
     }
 
-    /// Reads the counter of `key`. From now on, a body with an older fence may not write.
+    /// Reads the counter of `key` and records the fence. After this, a body with an older fence may
+    /// not write.
     pub(super) fn read(&self, key: &str, fence: u64) -> u64 {
         let file = self.lock(key);
         let (count, newest) = record(&file);
@@ -75,7 +77,7 @@ impl Ledger {
 
 fn record(file: &File) -> (u64, u64) {
     let mut bytes = [0; LENGTH];
-    // A new counter has no record yet.
+    // A new file is empty.
     if file.read_exact_at(&mut bytes, 0).is_err() {
         return (0, 0);
     }

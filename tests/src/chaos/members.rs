@@ -10,7 +10,7 @@ use crate::pipe::{Flow, Pipe};
 use crate::random::Random;
 use crate::wait;
 
-/// Time in which a cluster must have a leader after its faults are over.
+/// Time limit for a cluster to elect a leader after its faults are over.
 const ELECTION: Duration = Duration::from_secs(60);
 
 /// A cluster whose members can be made to fail.
@@ -26,9 +26,9 @@ pub(super) struct Members<'a> {
 const KINDS: u64 = 7;
 
 impl Members<'_> {
-    /// Injects one fault after another, each healed before the next, while `goes_on` returns true.
-    /// Its argument is the number of times that another member became the leader. Returns that
-    /// number.
+    /// Injects one fault after another while `goes_on` returns true. Each fault is healed before
+    /// the next one. The argument of `goes_on` is the number of times that another member became
+    /// the leader. Returns that number.
     pub(super) fn run(&mut self, pause: Duration, mut goes_on: impl FnMut(u64) -> bool) -> u64 {
         let (mut changes, mut kind) = (0, 0);
         let mut leader = self.leader();
@@ -85,7 +85,8 @@ impl Members<'_> {
         self.servers.restart(members);
     }
 
-    /// Stops members for a while, and if requested until another one leads.
+    /// Stops members for a while. With `until_another_leads`, also waits until another member
+    /// leads.
     fn stop(&mut self, fault: &str, members: &[usize], until_another_leads: bool) {
         self.crew.fault(fault);
         for member in members {
@@ -134,7 +135,7 @@ impl Wires<'_> {
                 2 => ("black hole", Some(Flow::BlackHole)),
                 _ => ("replies swallowed", Some(Flow::LoseAnswers)),
             };
-            // The network to one member fails, or the networks to all.
+            // The fault hits the network to one member, or the networks to all members.
             let count = u64::try_from(self.pipes.len()).unwrap_or(u64::MAX);
             let one = usize::try_from(self.random.below(count * 2)).unwrap_or(0);
             let struck = match self.pipes.get(one) {

@@ -110,8 +110,8 @@ pub mod worker;
 
 use ground::Requirement;
 
-/// Requirements that run only when named. Their spinning threads leave this machine no time, so the
-/// time bounds of the other requirements would break.
+/// Requirements that run only when named. Their spinning threads would use up the processors, so
+/// the time bounds of the other requirements would break.
 pub const ONLY_BY_NAME: &[u8] = &[28];
 
 /// All requirements of the harness.

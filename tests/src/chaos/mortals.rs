@@ -17,7 +17,7 @@ const PROCESSES: usize = 4;
 /// The longest time from one kill of a process to the next.
 const LIFE: Duration = Duration::from_secs(10);
 
-/// Runs `lanes` for `time` in four processes. Each is killed now and then, and replaced.
+/// Runs `lanes` for `time` in four processes. Each process is killed at random times and replaced.
 pub(super) fn live(
     crew: &Crew,
     url: &str,
@@ -57,7 +57,8 @@ pub(super) fn live(
     })
 }
 
-/// Notes that no call may wait for `key` longer than `within` plus the delay of this machine.
+/// Makes the oracle check that no call waits for `key` longer than `within` plus the delay of this
+/// machine.
 pub(super) fn must_be_fair(crew: &Crew, key: &str, within: Duration, excuse: Excuse) {
     crew.note(&Note::Fair {
         key: key.to_owned(),
@@ -79,7 +80,7 @@ pub(super) fn tell(sheet: &Sheet, report: &Report) {
     });
 }
 
-/// Runs forty rounds on one server, four at a time, each with new workers. A small run has fewer.
+/// Runs forty rounds (fewer in a small run) on one server, four at a time, each with new workers.
 /// Returns the number of rounds.
 pub(super) fn rounds(
     ground: &Ground,

@@ -1,9 +1,9 @@
 //! Requirement 1: no two leases of one key overlap, under any fault.
 //!
-//! Worker processes increment counters. Each has a separate network to a Redis that has every write
-//! on disk before it answers. (No promise covers a server that loses acknowledged writes.) With
-//! `memory://` the locks belong to one process, which is stopped and killed. Each such process
-//! begins with new keys.
+//! Worker processes increment counters. Each process has a separate network to a Redis that has
+//! every write on disk before it answers. (No promise covers a server that loses acknowledged
+//! writes.) With `memory://` the locks belong to one process, which is stopped and killed. Its
+//! replacement uses new keys.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("exclusion");
-    // Each section of PostgreSQL is two commits.
+    // Each section on PostgreSQL needs two commits.
     let sections = match ground.store {
         Store::Postgres => ground.sections / 20,
         _ => ground.sections,
@@ -69,8 +69,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Returns a job with lanes that count, in short and in long sections, with many callers and few
-/// keys.
+/// Returns a job whose lanes increment counters. Some sections are short and some long, and many
+/// callers share few keys.
 pub(super) fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     let count = |kind: &str, keys: u32, copies, watchdog, pause_us| Lane {
         keys: (0..keys)

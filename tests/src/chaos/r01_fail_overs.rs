@@ -1,7 +1,7 @@
-//! Requirement 1 while masters fail. Counts pairs of holders of one lock, for each number of
-//! replicas that must have the lock.
+//! Requirement 1 while masters fail. Counts overlapping holders of one lock, for each value of
+//! `replicas` (the number of replicas that must have a lock).
 //!
-//! Replication is asynchronous. If no replica has a lock yet, it is lost with its master, and
+//! Replication is asynchronous. If no replica has a lock yet, the lock is lost with its master, and
 //! another call gets it. Such overlaps are counted. With `replicas=all` there must be none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const WORKERS: usize = 3;
-/// Long enough that a lease outlives the fail-over that forgets it.
+/// Long enough that a lease is still valid when the fail-over has lost its lock.
 pub(super) const TTL: Duration = Duration::from_secs(6);
 const SECTIONS: u64 = 20_000;
 const FAIL_OVERS: u64 = 15;
@@ -135,7 +135,8 @@ pub(super) fn under_load<D: Failing>(
     fail_overs
 }
 
-/// Ends the schedule, even if a fault could not be injected: the scope waits for its threads.
+/// Ends the schedule on drop, even if a fault could not be injected. Otherwise the scope would wait
+/// for its threads forever.
 struct EndOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {
@@ -157,7 +158,7 @@ fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     };
     let lanes = vec![
         count(short, 4, false, 20_000),
-        // These bodies stay for longer than a fail-over.
+        // These bodies stay inside for longer than a fail-over takes.
         count(long, 12, false, 5_000_000),
         count(long, 4, true, 8_000_000),
     ];

@@ -1,8 +1,8 @@
 //! Requirement 1 on independent masters: no two leases overlap while nodes are killed, restarted
 //! empty, stopped and cut off.
 //!
-//! Each worker process has a separate network to each node, so each may see a different minority
-//! fail. A node restarted empty has forgotten its votes.
+//! Each worker process has a separate network to each node, so a different minority of the nodes
+//! may fail for each process. A node restarted empty has forgotten its votes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -28,9 +28,10 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const FAULTS: u64 = 500;
 const SECTIONS: u64 = 50_000;
-/// No call has a longer lease. So a restarted node does not vote for this long plus two seconds.
+/// Sets the longest lease. For this time plus two seconds, a restarted node does not vote.
 const OPTIONS: &str = "max_ttl=1s";
-/// The longest pause between two faults of one node. At times two of three nodes are away.
+/// The longest pause between two faults of one node. It is short enough that two of three nodes are
+/// sometimes away together.
 const PAUSE: Duration = Duration::from_secs(8);
 
 fn run(ground: &Ground, sheet: &Sheet) {

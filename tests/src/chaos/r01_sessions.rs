@@ -1,8 +1,8 @@
 //! Requirement 1 in a cluster of etcd or ZooKeeper. No two leases of one key overlap while leaders
-//! are killed, stopped and cut off. The loss of any member loses no lock.
+//! are killed, stopped and cut off. The loss of any one member loses no lock.
 //!
 //! Each worker process has a separate network to each member. A stopped process loses its sessions.
-//! A killed one leaves its sessions behind until they end.
+//! The sessions of a killed process remain until they end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ const SECTIONS: u64 = 20_000;
 const FAULTS: u64 = 300;
 const LEADERS: u64 = 12;
 
-/// The ttls. Some faults are shorter than these and their sessions, others longer.
+/// The ttls. Some faults are shorter than these ttls and their sessions, others longer.
 const SHORT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(4);
 
@@ -131,7 +131,8 @@ fn on_members(ground: &Ground, random: &mut Random, sheet: &Sheet, crew: &Crew) 
     leaders
 }
 
-/// Ends the schedule, even if a fault could not be injected: the scope waits for its threads.
+/// Ends the schedule on drop, even if a fault could not be injected. Otherwise the scope would wait
+/// for its threads forever.
 struct EndOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {
@@ -140,8 +141,8 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// Returns the lanes of one server with two ttls, each with a session. A key is in one lane of each
-/// ttl.
+/// Returns lanes on one server, for two ttls. Each ttl has its own session. For each ttl, exactly
+/// one lane uses a given key.
 fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     let mut job = r01_exclusion::job(crew, url, "k", seed);
     for (number, lane) in job.lanes.iter_mut().enumerate() {
@@ -155,7 +156,7 @@ fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     job
 }
 
-/// Checks that no holder is left: all keys must be free once the sessions of killed processes have
+/// Checks that no lock is left. All keys must be free after the sessions of killed processes have
 /// ended.
 fn all_free(crew: &Crew, servers: &Ensemble, times: Times) {
     let due = now();

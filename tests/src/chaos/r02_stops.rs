@@ -45,7 +45,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 std::thread::sleep(TTL + random.duration(TTL));
                 hand.process().resume();
                 stops += 1;
-                // Both leases are over; both keys are taken again.
+                // After the stop both leases are over, so the process must take both keys again.
                 inside = watch.entered(LIMIT, 2);
             }
             sheet.check(inside, || {

@@ -1,5 +1,4 @@
-//! Requirement 3: a lease counts from the moment before its request left, even if the reply is
-//! late.
+//! Requirement 3: a lease starts before its request is sent, even if the reply is late.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -39,7 +38,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 .block_on(request.wait(TTL).acquire())
                 .expect("it is free");
             let end = deadline(&guard.handle());
-            // The request was in flight already when the proxy saw it.
+            // The client sent the request before the proxy saw it.
             let arrived = proxy.last_command();
             let sent = end - lease(TTL);
             let error = sent.saturating_sub(arrived).max(asked.saturating_sub(sent));

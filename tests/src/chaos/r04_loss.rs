@@ -1,5 +1,6 @@
-//! Requirement 4: with the store black-holed, the loss is signalled by S. With every worker of the
-//! user's runtime blocked as well, it is still signalled before D.
+//! Requirement 4: when the store no longer answers, a loss is signalled at the time S, a margin
+//! before the end D of the lease. If every worker of the user's runtime is also blocked, the loss
+//! is still signalled before D.
 
 use std::time::Duration;
 
@@ -23,10 +24,11 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const TTL: Duration = Duration::from_millis(1_200);
-/// Time from S to D: max(50 ms, ttl/20).
+/// The margin from S to D: max(50 ms, ttl/20).
 const MARGIN: Duration = Duration::from_millis(60);
 const LATE: Duration = Duration::from_millis(20);
-/// The bound in the test suite, beside other tests: still before the lease ends.
+/// The bound in the test suite, where other tests run at the same time. Even this bound is before
+/// the end of the lease.
 const LATE_BESIDE_OTHERS: Duration = MARGIN;
 const WORKERS: usize = 2;
 
@@ -77,7 +79,8 @@ fn observe(ground: &Ground, sheet: &Sheet, runtime: &Runtime, handle: &LockHandl
         runtime.block_on(told).expect("no panic")
     };
     let late = Duration::from_nanos(told.saturating_sub(last - nanos(MARGIN)));
-    // Two threads must wake up, each at most this late: the keeper, and the one that sees the loss.
+    // Two threads must wake up, each at most this late: the renewing thread, and the one that
+    // observes the loss.
     let busy = excuse.longest() * 2;
     sheet.signal(late);
     if blocked {

@@ -1,4 +1,5 @@
-//! Requirement 6: a call is not refused because of the lock that its own first try has set.
+//! Requirement 6: a retried call is not refused because of the lock that its own first try has
+//! taken.
 
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 fn run(ground: &Ground, sheet: &Sheet) {
-    // A connection to PostgreSQL is a process, and each lost reply costs one.
+    // Each lost reply costs a connection, and each connection to PostgreSQL is a process. So there
+    // are fewer of them.
     let (wanted, threads) = match ground.store {
         Store::Postgres => (2_000, 4),
         _ => (10_000, 16),

@@ -1,4 +1,4 @@
-//! Requirement 7 in etcd and ZooKeeper: an acquisition leaves no node when its call is gone,
+//! Requirement 7 in etcd and ZooKeeper: a dropped or refused call leaves no node on the server,
 //! although its session goes on.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// Time after which a reachable server must be free of orphans.
+/// Time after which a reachable server must have no nodes of dropped calls.
 const SOON: Duration = Duration::from_millis(500);
 
 #[distributed_lock(key = "<key>", ttl = "1s", pool = pool)]

@@ -1,8 +1,8 @@
-//! Requirement 10: a table that checks fences refuses writes of holders that slept through their
-//! leases.
+//! Requirement 10: a table that checks fences refuses writes of holders that were stopped beyond
+//! their leases.
 //!
-//! Processes hold all keys in turn. The holder is stopped until its leases are over and another
-//! process has written. Then it goes on, and tasks spawned by its bodies write too.
+//! The processes take turns to hold all keys. The holder is stopped until its leases are over and
+//! another process has written. Then it resumes, and tasks spawned by its bodies write too.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const TTL_MS: u64 = 800;
 const TTL: Duration = Duration::from_millis(TTL_MS);
-/// Number of holders that stop together.
+/// Number of holders that are stopped together.
 const KEYS: u64 = 20;
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -52,7 +52,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("resumed holders", resumed.into_inner(), 1_000);
 }
 
-/// The processes that hold all keys in turn.
+/// The processes that take turns to hold all keys.
 pub(super) struct Shifts {
     _server: Option<Server>,
     hands: Vec<Hand>,
@@ -63,8 +63,8 @@ pub(super) struct Shifts {
 }
 
 impl Shifts {
-    /// Starts two processes with one Redis, or one process with the in-process store, where two
-    /// calls queue for each key.
+    /// Starts two processes with one Redis, or one process with the in-process store. In one
+    /// process, two calls queue for each key.
     pub(super) fn start(crew: &Crew, store: Store, checked: bool) -> Self {
         let server = (store == Store::Redis).then(Server::start);
         let url = server
@@ -93,8 +93,9 @@ impl Shifts {
         shifts
     }
 
-    /// Stops the holding process for longer than its leases last. It goes on when another process,
-    /// if there is one, holds the keys. Waits until its late writes have been tried.
+    /// Stops the holding process for longer than its leases last. If there is another process,
+    /// resumes the stopped one after the other holds the keys. Waits until the resumed process has
+    /// tried its late writes.
     pub(super) fn change(&mut self) {
         let stopped = self.holder;
         self.holder = (stopped + 1) % self.hands.len();

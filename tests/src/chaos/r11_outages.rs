@@ -17,8 +17,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// Returns a ttl long enough for the next renewal after an outage to reach the server within the
-/// lease. PostgreSQL starts a process for the new connection, and commits to the disk.
+/// Returns a ttl that is long enough to renew a lease after an outage. PostgreSQL needs more time,
+/// because it starts a process for the new connection and commits to the disk.
 fn ttl(store: Store) -> Duration {
     match store {
         Store::Postgres => Duration::from_secs(4),
@@ -59,7 +59,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 sheet.faults(&format!("outage: {kind}"), 1);
                 std::thread::sleep(ttl * 2 / 5);
                 proxy.pass();
-                // Long enough that a lost lease shows.
+                // By the end of this sleep, a lost lease has been noted.
                 std::thread::sleep(ttl);
                 let released = runtime.block_on(guard.release());
                 if released.is_err() && spare < excuse.so_far() {

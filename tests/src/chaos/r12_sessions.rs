@@ -1,4 +1,5 @@
-//! Requirement 12 in etcd and ZooKeeper: a killed holder's lock is free when its session has ended.
+//! Requirement 12 in etcd and ZooKeeper: a killed holder's lock is free after its session has
+//! ended.
 
 use std::time::Duration;
 
@@ -20,9 +21,9 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// A ttl of 1 s has a session of 2 s in etcd. Its leader looks every half second for ended leases,
-/// and revokes them with a write. In ZooKeeper, with a tick of half a second, the session has 2.5 s
-/// and ends with a tick.
+/// Bound for a ttl of 1 s. In etcd the session has 2 s. The leader looks for ended leases every
+/// half second, and revokes them with a write. In ZooKeeper, with a tick of half a second, the
+/// session has 2.5 s and ends at a tick.
 const WITHIN: Duration = Duration::from_millis(3_500);
 
 fn run(ground: &Ground, sheet: &Sheet) {

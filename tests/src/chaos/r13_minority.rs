@@ -1,5 +1,5 @@
-//! Requirement 13: with a minority of the nodes down or hung, every lock can be taken. That takes
-//! at most one node time-out longer.
+//! Requirement 13: with a minority of the nodes down or hung, every lock can be taken. Each
+//! acquisition takes at most one node time-out longer.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const TTL: Duration = Duration::from_secs(1);
-/// The default time for which the pool waits for a node.
+/// The default time for which the pool waits for the answer of one node.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Copy)]
@@ -57,8 +57,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.remark(format!("added p99 at most {worst:.1?}"));
 }
 
-/// Takes locks with all nodes and then with a minority away. Returns the increase of the 99th
-/// percentile.
+/// Takes locks with all nodes, and then without a minority of them. Returns the increase of the
+/// 99th percentile of the durations.
 fn without(count: usize, away: Away, each: u64, sheet: &Sheet) -> Duration {
     let mut nodes = Quorum::older_than(count, TTL);
     let proxies = nodes.proxies();
@@ -82,7 +82,7 @@ fn without(count: usize, away: Away, each: u64, sheet: &Sheet) -> Duration {
     added
 }
 
-/// Returns the 99th percentile of the time to take a lock.
+/// Takes locks, and returns the 99th percentile of the durations.
 async fn take(pool: &LockPool, name: &str, times: u64, sheet: &Sheet) -> Duration {
     let mut took = Vec::new();
     for number in 0..times {

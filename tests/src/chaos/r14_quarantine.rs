@@ -1,5 +1,5 @@
-//! Requirement 14: a node restarted empty during a hold does not give the held lock to another
-//! call.
+//! Requirement 14: a node that is restarted empty while a lock is held does not help another call
+//! to get this lock.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Requirement 15: a call that gets a minority of the nodes leaves nothing there.
+//! Requirement 15: a call that gets only a minority of the nodes leaves nothing on them.
 
 use std::time::Duration;
 
@@ -31,7 +31,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
         let probes = nodes.probes();
         let mut pools = Vec::new();
         for _ in 0..CONTENDERS {
-            // Each contender has its own pool, so that no queue inside a process decides.
+            // Each contender has its own pool. Otherwise the queue inside the process would decide
+            // who gets the lock.
             pools.push(runtime.block_on(connect(&nodes.url())));
         }
         for round in 0..rounds {

@@ -25,7 +25,7 @@ const TTL: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_millis(800);
 
-/// The server's answer, the code that callers see, and true if another try makes sense.
+/// For each answer of a server: the code that callers see, and true if another try makes sense.
 const ANSWERS: [(&str, &str, bool); 16] = [
     (
         "NOSCRIPT No matching script. Please use EVAL.",
@@ -97,7 +97,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
         for proxy in proxies {
             proxy.lose_replies("EVALSHA", 0, After::Error(answer));
         }
-        // The pool's remaining clean-up must not be counted with the next answer.
+        // The pool must not send its remaining clean-up while the next answer is tested.
         runtime.block_on(pool.shutdown(TTL));
         drop(pool);
         wait_until_quiet(proxies);
@@ -124,18 +124,18 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("classes", 18, 18);
 }
 
-/// Networks that all answer with the same error.
+/// Proxies that all answer with the same error.
 struct Front {
     url: String,
     proxies: Vec<Proxy>,
     servers: Servers,
 }
 
-/// The servers behind the networks.
+/// The servers behind the proxies.
 enum Servers {
     One(Server),
     Several(Quorum),
-    /// The nodes direct their clients to the networks.
+    /// The nodes of a cluster, which direct their clients to the proxies.
     Nodes(Cluster),
 }
 
@@ -167,9 +167,9 @@ impl Front {
         }
     }
 
-    /// Returns the code that callers see, and true if another try makes sense. In a cluster a
-    /// redirect is followed, here to a port without a listener. A server without the script gets
-    /// its source, so callers get the lock.
+    /// Returns the code that callers see, and true if another try makes sense. A Cluster client
+    /// follows a redirect, here to a port without a listener. A server without the script gets its
+    /// source, so callers get the lock.
     fn expected(&self, code: &'static str, again: bool) -> (&'static str, bool) {
         match (&self.servers, code) {
             (Servers::Nodes(_), "MOVED" | "ASK") => ("io", true),
@@ -183,8 +183,8 @@ fn commands(proxies: &[Proxy]) -> u64 {
     proxies.iter().map(|proxy| proxy.counts().commands).sum()
 }
 
-/// Waits until no command has come for a while. A dropped pool sends its remaining commands, and
-/// then nothing.
+/// Waits until no command has come for a while. After a pool is dropped, it first sends its
+/// remaining commands.
 fn wait_until_quiet(proxies: &[Proxy]) {
     let quiet = |proxy: &Proxy| {
         let last = Duration::from_nanos(proxy.last_command());
@@ -198,13 +198,13 @@ async fn refusal(pool: &LockPool, key: &str, wait: Duration) -> (String, Duratio
     let ended = pool.lock(key).ttl(TTL).wait(wait).acquire().await;
     let code = match ended {
         Ok(_) => "nothing".to_owned(),
-        // The text of a quorum's error names the nodes' errors.
+        // A quorum reports one error, whose text contains the errors of the nodes.
         Err(LockError::Unavailable { source })
             if source.code() == "quorum" && source.to_string().contains(key) =>
         {
             key.to_owned()
         }
-        // The wait has ended during the last try.
+        // The waiting time has ended during the last try.
         Err(LockError::Unavailable { source })
             if source.code() == "quorum" && source.to_string().contains("no answer in time") =>
         {

@@ -1,5 +1,5 @@
-//! Requirement 19: a lock that too few replicas have is always an error, and leaves no key. That
-//! holds during a fail-over too.
+//! Requirement 19: if too few replicas have a lock, the call always gets an error, and no key is
+//! left. The requirement holds during a fail-over, too.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
 
 /// A master with replicas that go away.
 trait Master {
-    /// Number of its replicas, as the value of `replicas`.
+    /// Number of the master's replicas, as the value of the option `replicas`.
     const REPLICAS: &str;
 
     fn start() -> Self;
@@ -175,9 +175,9 @@ impl Master for Watched {
 /// One master of a cluster, with its slots.
 struct Part {
     cluster: Cluster,
-    /// A hash tag of keys in a slot of this master.
+    /// A hash tag that puts keys into a slot of this master.
     tag: String,
-    /// Its replica, which takes over.
+    /// Index of the replica that takes over.
     successor: usize,
     master: usize,
 }

@@ -1,5 +1,5 @@
-//! Requirement 20: a shutdown releases the locks that their holders have dropped, and counts the
-//! rest.
+//! Requirement 20: a shutdown releases the locks that their holders have dropped, and returns the
+//! number of the remaining locks.
 
 use std::time::{Duration, Instant};
 

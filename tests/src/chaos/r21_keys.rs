@@ -15,7 +15,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// Characters with a meaning in a key, and those that its encoding uses.
+/// Characters with a special meaning in a key, and characters that the encoding of a key uses.
 const ALPHABET: [char; 14] = [
     ':', '%', '{', '}', '2', '5', '3', 'A', 'a', ' ', '\n', '\u{a0}', '日', '-',
 ];
@@ -32,7 +32,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
         key.literal(":{");
         key_part(&mut key, "id", &pair[1]);
         key.literal("}");
-        // Compared by `Debug` text, which shows the whole key and quotes it.
+        // The `Debug` texts are compared, because they show the whole key in quotes.
         let known = keys
             .entry(format!("{key:?}"))
             .or_insert_with(|| pair.clone());

@@ -1,4 +1,4 @@
-//! Requirement 22: no password and no token in any text.
+//! Requirement 22: no text that leasehold shows contains a password or a token.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -63,7 +63,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.remark(format!("{} secrets", words.len()));
 }
 
-/// Uses one pool from start to end, with all kinds of trouble. Collects every text that it shows.
+/// Uses one pool from start to end, with all kinds of faults. Collects every text that the pool
+/// shows.
 async fn round(
     url: &str,
     proxy: &Proxy,

@@ -18,7 +18,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// The smallest set of permissions, without the one that renewals need.
+/// The smallest set of permissions, except for the permission that renewals need.
 const TOO_FEW: &[&str] = &[
     "ACL",
     "SETUSER",
@@ -97,7 +97,7 @@ fn permission(sheet: &Sheet) {
     });
 }
 
-/// True if connecting fails with a text that has `word`, or logs such a text.
+/// True if connecting fails with a text that contains `word`, or logs such a text.
 fn told(url: &str, word: &str) -> bool {
     let address = url
         .rsplit('@')

@@ -115,8 +115,8 @@ fn evicting() -> redis::Cmd {
     set
 }
 
-/// Counts the reported mistakes. Each must be reported, and a warning must name the address
-/// `about`.
+/// Returns the number of reported mistakes. Each mistake must be reported, and a warning must name
+/// the address `about`.
 fn count(cases: &[(&str, String, &str)], about: &str, sheet: &Sheet) -> u64 {
     let mut count = 0;
     for (what, url, word) in cases {
@@ -127,7 +127,8 @@ fn count(cases: &[(&str, String, &str)], about: &str, sheet: &Sheet) -> u64 {
     count
 }
 
-/// True if connecting fails with a text that has `word`, or logs such a warning.
+/// True if connecting fails with a text that contains `word`, or logs such a warning about the
+/// address `about`.
 fn told(url: &str, about: &str, word: &str) -> bool {
     if let Err(error) = local_runtime().block_on(LockPool::connect(url)) {
         return error.to_string().contains(word);

@@ -1,5 +1,5 @@
-//! Requirement 24, permits: never more holders than places, no call starves, and the places of
-//! killed processes come back.
+//! Requirement 24 for permits: there are never more holders than permits, and no call starves. The
+//! permits of killed processes become free again.
 
 use std::time::Duration;
 
@@ -51,8 +51,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Returns the lanes of one of four processes, with short and long leases. Together they have
-/// twenty holders.
+/// Returns the lanes of one of four processes, with short and long leases. All four processes
+/// together have twenty holders.
 fn lanes() -> Vec<Lane> {
     let lane = |copies, ttl_ms, pause_us| Lane {
         copies,
@@ -70,7 +70,8 @@ fn lanes() -> Vec<Lane> {
     ]
 }
 
-/// Takes all places once the leases of the dead are over. A further call must be refused.
+/// Takes all permits once the leases of the killed processes are over. A further call must be
+/// refused.
 async fn places(pool: &LockPool) -> Result<(), LockError> {
     let place = || pool.lock(KEY).ttl(TTL * 5).permits(PLACES);
     let mut all = Vec::new();

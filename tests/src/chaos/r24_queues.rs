@@ -1,4 +1,4 @@
-//! Requirement 24, queues: processes that die in the queue do not keep the next one waiting for
+//! Requirement 24 for queues: processes that die in the queue do not delay the next process for
 //! long.
 
 use std::time::Duration;
@@ -31,8 +31,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("dead waiters", DEAD * total, 200);
 }
 
-/// Lets processes queue behind a guard, and die. The process behind them must be served soon after
-/// the guard's release.
+/// Lets processes queue behind a guard, and kills or stops them. The process behind them must get
+/// the lock soon after the guard's release.
 fn round(crew: &Crew, site: &Site, sheet: &Sheet, number: u64) {
     let key = format!("queue-{number}");
     let queued = site.queues();
@@ -52,7 +52,8 @@ fn round(crew: &Crew, site: &Site, sheet: &Sheet, number: u64) {
             crew.fault("SIGKILL of a waiter");
             waiter.process().kill();
         } else {
-            // Its connection stays open, so for the server the process still listens.
+            // The connection of the stopped process stays open, so the server still sends it
+            // messages.
             crew.fault("SIGSTOP of a waiter");
             waiter.process().pause();
         }

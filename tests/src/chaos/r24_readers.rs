@@ -1,5 +1,5 @@
-//! Requirement 24, readers and writers: a writer is always alone, and no call starves. Dead
-//! processes delay the rest for no longer than their own leases.
+//! Requirement 24 for readers and writers: a writer is always alone, and no call starves. Dead
+//! processes delay the others for no longer than their own leases.
 
 use std::time::Duration;
 
@@ -78,8 +78,8 @@ fn lanes() -> Vec<Lane> {
     ]
 }
 
-/// Kills readers inside the lock. The writer behind them must be inside when the last of their
-/// leases is over.
+/// Kills readers inside the lock. A writer waits behind them, and must be inside when the last of
+/// their leases is over.
 fn round(crew: &Crew, site: &Site, sheet: &Sheet, number: u64) {
     let key = format!("read-{number}");
     let queued = site.queues();
@@ -108,7 +108,7 @@ fn round(crew: &Crew, site: &Site, sheet: &Sheet, number: u64) {
     let at = now();
     sheet.sections(1);
     sheet.check(guard.is_ok(), || format!("{key}: {guard:?}"));
-    // A waiting writer looks again once a second.
+    // A waiting writer checks the lock again once a second.
     let within = TTL + Duration::from_millis(1_200) + excuse.so_far();
     crew.note(&Note::Free {
         key,

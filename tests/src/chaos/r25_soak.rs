@@ -1,10 +1,10 @@
 //! Requirement 25: memory does not grow.
 //!
 //! A separate process takes and releases locks on many keys while faults strike now and then. Some
-//! of its calls are dropped on the way. In the warm-up all faults last as long as they may, and
-//! those of the server coincide with those of the process. Buffers and maps keep the size of their
-//! fullest moment, so that moment must come before the measurement. Memory is measured while
-//! nothing strikes, after the warm-up and at the end.
+//! of its calls are dropped before they end. In the warm-up all faults last as long as they may,
+//! and the faults of the server coincide with those of the process. Buffers and maps keep the size
+//! that their fullest moment needed, so that moment must come before the measurement. Memory is
+//! measured without faults, after the warm-up and at the end.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,15 +32,16 @@ const WANTED: u64 = 30;
 /// Tolerated growth of the heap, in KiB. A leak of 16 bytes in each thousand sections is 10 KiB in
 /// 15 minutes.
 const HEAP_SLACK: usize = 8;
-/// Tolerated growth of the pages, in KiB. In four runs they grew by 148 to 388 KiB, and the heap by
-/// 2 KiB at most. The allocator keeps a page in which one piece is in use.
+/// Tolerated growth of the resident pages, in KiB. In four runs they grew by 148 to 388 KiB, and
+/// the heap by 2 KiB at most. The allocator keeps a whole page as long as any piece of it is in
+/// use.
 const PAGES_SLACK: usize = 512;
 const TTL: Duration = Duration::from_millis(400);
 /// The longest pause between two faults.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Longer than a request of a worker may take.
+/// Longer than the time limit of a worker's request.
 const SILENCE: Duration = Duration::from_millis(2_500);
-/// Time in which the warm-up strikes like the measured part, before the worst faults come again.
+/// Duration of usual faults in the warm-up, before the worst faults are repeated.
 const CALM: Duration = Duration::from_secs(15);
 
 fn run(ground: &Ground, sheet: &Sheet) {
@@ -108,7 +109,7 @@ fn job(crew: &Crew, url: &str, file: &Path) -> Job {
     }
 }
 
-/// A process, and the parts that faults strike.
+/// A process, and its surroundings that faults strike.
 struct Soak<'a> {
     crew: &'a Crew,
     ground: &'a Ground,
@@ -125,7 +126,8 @@ impl Soak<'_> {
         let tenth = self.ground.time / 10;
         let (warming, quiet, striking) = match self.ground.size {
             Size::Full => (2 * tenth, tenth, 6 * tenth),
-            // For some seconds after a fault the store removes the locks of dropped calls.
+            // Each phase is longer than this pause, because after a fault the store still removes
+            // the locks of dropped calls for some seconds.
             Size::Small => (Duration::ZERO, Duration::from_secs(4), tenth),
         };
         self.warm_up(warming);
@@ -173,8 +175,8 @@ impl Soak<'_> {
         self.hand = Some(hand);
     }
 
-    /// Answers nothing for longer than a request may take. Then as many connection attempts hang as
-    /// ever will. They take the most memory that the process ever uses.
+    /// Answers nothing for longer than a request may take. Then as many connection attempts hang at
+    /// once as ever will. Hanging attempts take the most memory that the process ever uses.
     fn silence(&self) {
         for proxy in self.proxies {
             for mode in [Mode::BlackHole, Mode::Stall] {
@@ -229,7 +231,7 @@ impl Soak<'_> {
         })
     }
 
-    /// Injects no fault for `time`, and measures in the second half of it.
+    /// Injects no fault for `time`, and measures the memory in the second half of this time.
     fn quiet(&mut self, time: Duration) -> Memory {
         std::thread::sleep(time / 2);
         let process = self.hand.as_mut().map_or(0, |hand| hand.process().id());
@@ -253,8 +255,8 @@ struct Memory {
     resident: Option<usize>,
 }
 
-/// Returns the size of the pages that belong to the process alone, in KiB. The pages of its program
-/// file would grow with the first run of each code path.
+/// Returns the size of the pages that belong to the process alone, in KiB. Pages of its program
+/// file do not count, because they would grow with the first run of each code path.
 fn resident(process: u32) -> Option<usize> {
     let path = format!("/proc/{process}/status");
     let status = std::fs::read_to_string(Path::new(&path)).ok()?;
@@ -285,7 +287,8 @@ fn judge(
     });
 }
 
-/// Returns the memory in use with few requests in flight: a tenth of the samples are lower.
+/// Returns the memory that is in use with few requests in flight: the tenth percentile of the
+/// samples.
 fn floor(mut samples: Vec<usize>) -> Option<usize> {
     samples.sort_unstable();
     samples.get(samples.len() / 10).copied()

@@ -1,5 +1,5 @@
-//! Other clients than leasehold: the programs of `benches/peers`, with their protocol, and the
-//! crate rslock.
+//! Clients other than leasehold: the programs of `benches/peers`, with the protocol of that folder,
+//! and the crate rslock.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -20,17 +20,17 @@ use crate::python;
 
 /// Time limit for a client to connect.
 const START: Duration = Duration::from_secs(60);
-/// The time from `go` to the start, in nanoseconds.
+/// The time from the command `go` to the start of the work, in nanoseconds.
 const LEAD: u64 = 50_000_000;
-/// Time limit for a client to report its sections, beyond its patience.
+/// Time limit for a client to report its sections after its last wait for the lock.
 const END: Duration = Duration::from_secs(30);
-/// Number of fields of a record: task, asked, entered, left, released.
+/// Number of fields in a client's record of a section: task, asked, entered, left, released.
 const FIELDS: usize = 5;
 
 /// The program of a client.
 pub(super) struct Program {
     name: &'static str,
-    /// The program and its first argument; empty for a client that runs in this process.
+    /// The program and its first argument. Empty for rslock, which runs in this process.
     words: Vec<PathBuf>,
 }
 
@@ -207,7 +207,7 @@ impl Section {
 /// Returns all arguments except the file.
 fn arguments(visit: &Visit) -> [String; 9] {
     let millis = |span: Duration| span.as_millis().to_string();
-    // The client waits for its last section for as long as that may take.
+    // The longest time that a client waits for its last section.
     let patience = visit.time + END;
     [
         visit.url.clone(),
@@ -222,7 +222,7 @@ fn arguments(visit: &Visit) -> [String; 9] {
     ]
 }
 
-/// Returns the lines of a pipe as they come.
+/// Returns a channel that receives each line of a pipe.
 fn lines(pipe: impl BufRead + Send + 'static) -> Receiver<String> {
     let (send, receive) = channel();
     std::thread::spawn(move || {
@@ -235,8 +235,8 @@ fn lines(pipe: impl BufRead + Send + 'static) -> Receiver<String> {
     receive
 }
 
-/// Returns the lead of the history's clock over the clock that every language can read. Takes the
-/// fastest of several readings.
+/// Returns the lead of the history's clock over `CLOCK_MONOTONIC`, which every language can read.
+/// Uses the fastest of several readings.
 fn ahead() -> u64 {
     let readings = (0..1_000).map(|_| {
         let (before, ours, after) = (monotonic(), leasehold::__test::now(), monotonic());

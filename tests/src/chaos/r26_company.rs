@@ -23,9 +23,9 @@ const BOUND: Duration = Duration::from_secs(5);
 /// The clients to which [`BOUND`] applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Judged {
-    /// Each of them, and each call of leasehold.
+    /// Each other client, and each call of leasehold.
     Each,
-    /// All other clients as if they were one, since they keep each other out.
+    /// All other clients as if they were one, because they exclude each other for long times.
     AsOne,
 }
 
@@ -106,7 +106,7 @@ impl Company<'_> {
         visits
     }
 
-    /// Writes each client's sections on the sheet. Returns the number of leasehold's sections.
+    /// Writes the sections of each client on the sheet. Returns the number of leasehold's sections.
     fn tell(
         &self,
         sheet: &Sheet,
@@ -167,7 +167,8 @@ impl Served {
     }
 }
 
-/// Returns the longest time in which no other client began a section although at least one asked.
+/// Returns the longest time in which no other client began a section, although at least one was
+/// waiting.
 fn longest_gap(served: &[Served]) -> u64 {
     let sections = served.iter().flat_map(|served| &served.sections);
     let mut entered: Vec<u64> = sections.clone().map(|of| of.entered).collect();
@@ -177,8 +178,8 @@ fn longest_gap(served: &[Served]) -> u64 {
     gaps.max().unwrap_or_default()
 }
 
-/// Notes a section of another client. It has no fence, and its lease counts from its request at the
-/// earliest.
+/// Notes a section of another client. The section has no fence, and its lease starts at its request
+/// at the earliest.
 fn note(crew: &Crew, section: &Section, number: u64) {
     let deadline = section.entered + nanos(TTL);
     crew.note(&Note::Enter {

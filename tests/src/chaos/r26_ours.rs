@@ -1,4 +1,4 @@
-//! Leasehold's callers, which meet other clients.
+//! Leasehold's callers, which share a key with other clients.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::r26_visit::{STAY, TTL};
 
 pub(super) const KEY: &str = "hot";
 
-/// Tasks in one or more processes, which ask again and again.
+/// Tasks in one or more processes, which take the key again and again.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ours {
     pub(super) name: &'static str,

@@ -1,14 +1,14 @@
-//! The work of another client, the same for all of them.
+//! The work of a client other than leasehold, the same for all such clients.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The ttl of every lock here, ours included.
+/// The ttl of every lock in these runs, including leasehold's locks.
 pub(super) const TTL: Duration = Duration::from_secs(10);
 /// The duration of a section.
 pub(super) const STAY: Duration = Duration::from_millis(3);
 
-/// One section of another client, in stamps of `leasehold::__test::now`.
+/// One section of such a client. The times are from `leasehold::__test::now`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Section {
     pub(super) asked: u64,

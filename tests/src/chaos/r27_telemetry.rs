@@ -1,9 +1,10 @@
-//! Requirement 27: a log or a metrics recorder that blocks, or panics once, costs no lease and no
-//! budget.
+//! Requirement 27: a log or a metrics recorder may block, or panic once. Even then no lease is
+//! lost, and no call exceeds its time limit.
 //!
-//! Both are user code that the engine calls. A process holds many locks while its log, or its
-//! recorder, writes to a full pipe. Further calls come and go, and some queue for a lock that stays
-//! held. Meanwhile the server ends the connections, so that there is something to log.
+//! The log and the recorder are user code that the engine calls. A process holds many locks while
+//! its log or its recorder writes to a full pipe. Further calls come and go, and some queue for a
+//! lock that stays held. Meanwhile the server ends the connections, so that there is something to
+//! log.
 
 use std::time::Duration;
 
@@ -25,10 +26,10 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const TTL_MS: u64 = 2_000;
-/// Another client has this key all the time.
+/// The key that another client holds all the time.
 const HELD: &str = "held";
 const WAIT_MS: u64 = 1_000;
-/// Delay of the trouble after the first calls.
+/// Delay of the fault after the first calls.
 const AFTER_MS: u64 = 1_500;
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -89,7 +90,7 @@ fn kept(telemetry: Telemetry) -> &'static str {
     }
 }
 
-/// Starts holders of many locks, calls that come and go, and calls that queue in vain.
+/// Starts holders of many locks, calls that come and go, and calls that wait for `HELD` in vain.
 fn start(crew: &Crew, server: &Server, telemetry: Telemetry, leases: u64, lasts: u64) -> Hand {
     let keys = |kind: &str, count: u64| -> Vec<String> {
         (0..count).map(|number| format!("{kind}{number}")).collect()
@@ -119,7 +120,7 @@ fn start(crew: &Crew, server: &Server, telemetry: Telemetry, leases: u64, lasts:
         });
     }
     let mut job = crew.job(&server.url(), vec![holders, busy, refused]);
-    // More threads than the lanes can block with their own log lines.
+    // There must be more threads than the lanes can block with their own log lines.
     job.threads = 12;
     job.telemetry = Some(telemetry);
     let hand = crew.spawn(&job, None);

@@ -1,8 +1,8 @@
 //! Requirement 28: callers of any priority delay no renewal.
 //!
-//! The callers' threads have the greatest nice value, and four threads spin beside them. The
-//! keeper, which renews, has the usual one. It must not wait for work that a caller has begun and
-//! cannot continue.
+//! The callers' threads have the greatest nice value, and four threads spin beside them. The keeper
+//! is the thread that renews leases, and has the usual nice value. It must not wait for work that a
+//! caller has begun and cannot continue.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -24,18 +24,18 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const SPINNING: usize = 4;
-/// The threads spin for this long at a time, and then leave their processors for the break. Callers
-/// begin work in each break, and unfinished work waits for the next one.
+/// The threads spin for `SPIN` at a time, and then sleep for `BREAK`. Callers can work only in the
+/// breaks, so their unfinished work waits for the next break.
 const SPIN: Duration = Duration::from_millis(700);
 const BREAK: Duration = Duration::from_millis(10);
 const TTL_MS: u64 = 1_000;
 const RUN: Duration = Duration::from_secs(8);
-/// Interval between two looks at the lease.
+/// Interval between two readings of the lease.
 const LOOK: Duration = Duration::from_millis(5);
 const LIMIT: Duration = Duration::from_secs(60);
 const LEASE: &str = "lease";
 const ALONE: &str = "alone";
-/// Number of void runs after which the requirement gives no result.
+/// Number of void runs after which the requirement reports no result.
 const MOST_VOID: u64 = 10;
 
 /// The result of one run.
@@ -43,8 +43,8 @@ const MOST_VOID: u64 = 10;
 enum Run {
     Kept,
     Lost,
-    /// The machine itself kept the process from its renewals, since a lease without callers beside
-    /// it was lost as well.
+    /// The machine was too busy for any renewal, since a lease in a process without callers was
+    /// lost as well.
     Void,
 }
 
@@ -113,7 +113,7 @@ fn play(ground: &Ground, sheet: &Sheet, idle: bool) -> (Run, Duration) {
     sheet.faults("threads spin beside callers", 1);
     drop((hand, alone));
     sheet.sections(crew.report().sections);
-    // The key may be gone although its holder has not noted the loss.
+    // The key may be gone before its holder has noted the loss.
     let kept = |key: &str| is_held(key) && !is_lost(&crew, key);
     let run = match (kept(LEASE), kept(ALONE)) {
         (true, _) => Run::Kept,
@@ -137,7 +137,7 @@ fn idle_threads(process: u32) -> usize {
     let is_idle = |task: std::io::Result<std::fs::DirEntry>| {
         let stat = task.and_then(|task| std::fs::read_to_string(task.path().join("stat")));
         let stat = stat.unwrap_or_default();
-        // The second field is the thread's name, which may have spaces in it.
+        // The second field is the thread's name in brackets, which may contain spaces.
         let rest = stat.rsplit(')').next().unwrap_or_default();
         rest.split_whitespace().nth(NICE - 3) == Some(IDLE)
     };

@@ -1,5 +1,5 @@
-//! Requirement 29: several keys, `hold`, `reentrant`, `downgrade`, shares and permits under every
-//! fault. The loss of any of several keys ends the body.
+//! Requirement 29: exclusion for several keys, `hold`, `reentrant`, `downgrade`, shared locks and
+//! permits, under every fault. The loss of any of several keys ends the body.
 
 use std::future::pending;
 use std::time::Duration;
@@ -34,7 +34,7 @@ const HOLD_MS: u64 = 150;
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("forms");
-    // Each section of PostgreSQL is two commits.
+    // Each section on PostgreSQL needs two commits.
     let sections = match ground.store {
         Store::Postgres => SECTIONS / 20,
         _ => SECTIONS,
@@ -74,7 +74,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Returns a job with separate keys for each form, beside plain holders of the same keys.
+/// Returns a job with separate keys for each form. Calls without options use the same keys.
 fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     let lane = |kind: &str, keys: u32, copies, form, work| Lane {
         keys: (0..keys)

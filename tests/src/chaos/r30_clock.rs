@@ -1,8 +1,8 @@
-//! Requirement 30: the server's clock is set forward or back by an hour. Fences grow, and no call
-//! waits longer than with an unchanged clock.
+//! Requirement 30: the server's clock is set forward or back by an hour. Fences still grow, and no
+//! call waits longer than usual.
 //!
-//! Exclusion is promised for a clock that does not step. A clock set forward ends leases on the
-//! server before their holders know.
+//! Exclusion is promised only for a clock that does not step, because a clock set forward ends
+//! leases on the server before their holders know.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     waiters(ground, sheet, &server, &clock);
 }
 
-/// Returns the offsets of the clock, one after the other.
+/// Returns the successive offsets of the clock.
 fn steps() -> impl Iterator<Item = i64> {
     [0, -HOUR, 0, HOUR].into_iter().cycle()
 }
@@ -135,13 +135,14 @@ fn waiters(ground: &Ground, sheet: &Sheet, server: &Server, clock: &ServerClock)
     }
 }
 
-/// Returns the offsets for the dead waiters. One in four meets an unchanged clock.
+/// Returns the clock's offset for each round with a dead waiter. In one of four rounds the clock is
+/// unchanged.
 fn offsets() -> impl Iterator<Item = i64> {
     [-HOUR, -HOUR, HOUR, 0].into_iter().cycle()
 }
 
-/// Stops a process while it queues, with another one behind it. Then sets the clock, and releases
-/// the lock unless it is shared.
+/// Stops a process in the queue while another process waits behind it. Then sets the clock, and
+/// releases the lock unless it is shared.
 fn waiter(
     crew: &Crew,
     sheet: &Sheet,

@@ -1,5 +1,5 @@
-//! Requirement 32: a release that finds the lock gone reports it, and a hold is never longer than
-//! requested.
+//! Requirement 32: a release of a missing lock reports that the lock was gone. A `hold` never lasts
+//! longer than requested.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 /// Longer than a round may take.
 const TTL: Duration = Duration::from_secs(30);
 const HOLD: Duration = Duration::from_millis(1_500);
-/// Time for which a renewal is in flight. It arrives while the lock is kept.
+/// Delay of a renewal in flight. The renewal arrives while the lock is held after its body.
 const LATE: Duration = Duration::from_millis(700);
 const LIMIT: Duration = Duration::from_secs(15);
 
@@ -33,7 +33,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     held(ground, sheet);
 }
 
-/// Takes each lock away before its holder releases it.
+/// Deletes each lock before its holder releases it.
 fn gone(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(100, 10);
     let server = Server::start();
@@ -102,7 +102,7 @@ fn held(ground: &Ground, sheet: &Sheet) {
             wait::until("a renewal is on its way", LIMIT, || {
                 proxy.counts().commands > sent
             });
-            // New connections are fast. The bytes in flight still arrive late.
+            // New connections are not delayed. The bytes in flight still arrive late.
             proxy.pass();
             proxy.hang_up(Duration::ZERO);
             sheet.faults("renewal arrives after the release", 1);

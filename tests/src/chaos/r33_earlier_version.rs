@@ -1,7 +1,7 @@
-//! Requirement 33: processes of the previous version and of this one queue for one key. No sections
-//! overlap, no call is stuck, and fences grow over both versions.
+//! Requirement 33: processes of the previous version and of this version queue for one key. No
+//! sections overlap, no call is stuck, and fences grow across both versions.
 //!
-//! The earlier processes use that version's wire format, which is pinned
+//! The earlier processes use a pinned copy of the previous version's wire format
 //! ([`earlier_version`](crate::earlier_version)).
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +33,7 @@ const WAIT: Duration = Duration::from_secs(20);
 /// Number of processes of each version.
 const PROCESSES: usize = 2;
 
-/// The modes of a scene's processes. Each version runs one process for each entry.
+/// A scene: the modes of its processes. Each version runs one process for each mode.
 struct Scene {
     name: &'static str,
     modes: &'static [Mode],

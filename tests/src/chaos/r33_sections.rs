@@ -1,4 +1,5 @@
-//! The sections of a process of the earlier version, and its notes for the oracle.
+//! The sections of a process of the earlier version, and the notes of these sections for the
+//! oracle.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,14 +15,14 @@ use crate::random::Random;
 
 /// Number of concurrent calls in a process of the mode `Alone`.
 const CALLS: u32 = 4;
-/// The most hand-overs among the calls of a process while another process waits.
+/// Number of times that a process may pass a lease from call to call while another process waits.
 const MOST_HAND_OVERS: u32 = 16;
 /// The longest section.
 const STAY: Duration = Duration::from_millis(3);
-/// One in this many sections is renewed, and one in this many locks is kept.
+/// One in `RENEWED` sections is renewed, and one in `KEPT` locks stays locked after its section.
 const RENEWED: u64 = 20;
 const KEPT: u64 = 40;
-/// Time for which a kept lock stays.
+/// Time for which a kept lock stays locked.
 const KEEP: Duration = Duration::from_millis(20);
 
 static NEXT_HOLDER: AtomicU64 = AtomicU64::new(0);
@@ -81,7 +82,7 @@ impl<'a> Earlier<'a> {
         self.sections
     }
 
-    /// Runs the sections of one lease, which the process hands over among its calls.
+    /// Runs the sections of one lease, which passes from one call of the process to the next.
     fn tenure(&mut self, lease: &mut Lease, ending: &AtomicBool) {
         let mut wanted = lease.wanted.then(now);
         let mut hand_overs = 0;
@@ -150,8 +151,8 @@ impl<'a> Earlier<'a> {
         }
     }
 
-    /// Ends a lease. If there is another call, the same request asks for it. Now and then the lock
-    /// is kept for a while instead.
+    /// Ends a lease. If the process has another call, one request both releases the lock and asks
+    /// for it again. Now and then the lock is kept for a while instead.
     fn give_back(&mut self, lease: &Lease, ending: &AtomicBool, wait: Duration) -> Option<Lease> {
         let kept = self.random.below(KEPT) == 0;
         if !self.mode.is_alone() || kept || ending.load(Ordering::Relaxed) {

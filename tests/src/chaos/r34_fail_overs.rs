@@ -1,5 +1,5 @@
-//! Requirement 34 while masters fail. Results that no replica had are lost with their master, and a
-//! body runs again. The unique key has the last word, so every click still gets the first order.
+//! Requirement 34 while masters fail. A result that no replica had is lost with its master, and its
+//! body runs again. A unique key still rejects a second order, so every click gets the first order.
 
 use super::crew::Crew;
 use super::ground::{Ground, Requirement};

@@ -1,5 +1,5 @@
-//! Requirement 34 under every fault of the processes, of their networks and of the server. Also on
-//! a server that is emptied again and again.
+//! Requirement 34 under every fault of the processes, of their networks and of the server. A second
+//! part empties the server again and again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,8 +20,8 @@ use crate::server::Server;
 
 /// Longer than the run.
 pub(super) const REPLAY_MS: u64 = 60 * 60 * 1_000;
-/// Number of sets of keys in the storm. The seed of a process selects its set, so there are new
-/// keys after each kill.
+/// Number of sets of keys in the storm. The seed of a process selects its set, so a process that
+/// replaces a killed one uses other keys.
 const SETS: u64 = 6;
 /// Number of keys of each kind in a set, in a full run and in a small one.
 const KEYS: u32 = 1_000;
@@ -35,17 +35,18 @@ const LONG: Duration = Duration::from_secs(60);
 /// Time limit of a storm that does not reach its numbers.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
-/// Orders. A unique key ensures that each is made once, even if the store loses a result. Results
-/// expire soon, so bodies run all the time.
+/// Prefix of orders. A unique key ensures that each order is made once, even if the store loses a
+/// result. Results expire soon, so bodies run all the time.
 const ORDERS: &str = "order";
 const SOON_MS: u64 = 1_000;
-/// Counters. Only the lock and the kept result decide which body comes first.
+/// Prefix of counters. Only the lock and the kept result prevent a second body.
 const COUNTERS: &str = "count";
 
 /// Returns lanes that click on `keys` orders and on as many counters of a set.
 ///
-/// Each click on a counter makes one of two requests, so half of the later ones are refused. Some
-/// bodies fail, and some outlive their lease in one poll. Results of such bodies must not be kept.
+/// Each click on a counter makes one of two different requests, so half of the later clicks are
+/// refused. Some bodies fail, and some outlive their lease in one poll. Results of both must not be
+/// kept.
 pub(super) fn lanes(set: u64, keys: u32, ttl: Duration) -> Vec<Lane> {
     let lane = |kind: &str, copies, watchdog, work| Lane {
         keys: names(kind, set, keys).collect(),
@@ -99,8 +100,8 @@ pub(super) fn tell(sheet: &Sheet, what: &str, report: &Report) {
     });
 }
 
-/// Injects every fault, on a server that has every write on disk before it answers. Once a call has
-/// got a result, the result stays, and every later call gets the same.
+/// Injects every fault, on a server that has every write on disk before it answers. After a call
+/// has got a result, the result stays, and every later call gets the same result.
 pub(super) fn storm(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("replay-storm");
     table(&crew);
@@ -148,8 +149,8 @@ fn small_job(crew: &Crew, url: &str, _: &str, seed: u64) -> Job {
     }
 }
 
-/// Empties the server again and again, so it loses all locks and all results. Two bodies may then
-/// be inside one lock, and a body runs again. The unique key has the last word.
+/// Empties the server again and again, so that it loses all locks and all results. Two bodies may
+/// then be inside one lock, and a body may run again. The unique key still allows only one order.
 pub(super) fn emptied(ground: &Ground, sheet: &Sheet) {
     const KEYS: u32 = 300;
     let crew = ground.crew("replay-emptied");
@@ -179,7 +180,7 @@ pub(super) fn emptied(ground: &Ground, sheet: &Sheet) {
         }
         living.join().expect("no panic")
     });
-    // The processes of a busy machine may have had no time so far.
+    // On a busy machine, the processes may not have replayed any result yet.
     let replayed = |note: &Note| matches!(note, Note::Answered { ran: None, .. });
     let mut watch = crew.watch();
     sheet.check(watch.wait_for(LONG, replayed).is_some(), || {

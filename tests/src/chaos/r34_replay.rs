@@ -1,6 +1,8 @@
 //! Requirement 34: an order is made once for any number of clicks, and every answered click gets
-//! the same one. Meanwhile processes are killed, and every other fault strikes. A window remains
-//! between a process's commit and its release. It is provoked, and closed by a unique key.
+//! the same order. Meanwhile processes are killed, and every other fault strikes. Between a
+//! process's commit and its release there remains a window in which a crash loses the result. The
+//! last part of the test kills a process in this window. A unique key still prevents a second
+//! order.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -110,7 +112,7 @@ fn answered(crew: &Crew) -> (u64, u64) {
 }
 
 /// Kills a process between its commit and its release. The next call runs its body again, and gets
-/// the order that the first one made.
+/// the order that the first body made.
 fn window(ground: &Ground, sheet: &Sheet) {
     let server = Server::start();
     let crew = ground.crew("replay-window");

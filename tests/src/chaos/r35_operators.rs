@@ -1,8 +1,8 @@
-//! Requirement 35: operators look at locks, and take some away, while requirement 1 runs. No
-//! promise is broken, and every holder of a lock taken away is notified.
+//! Requirement 35: operators list locks and take some away while requirement 1 runs. No promise is
+//! broken, and the holder of each lock taken away is notified.
 //!
 //! The operators run the command `leasehold`: `watch` and `ls` all the time, and `release --yes`
-//! for a lock shown by `ls`.
+//! for a lock that `ls` has shown.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// Numbers of sections and of faults while operators work, and of locks that they take away.
+/// Number of sections, of faults, and of locks that operators take away.
 const SECTIONS: u64 = 200_000;
 const FAULTS: u64 = 300;
 const TAKEN: u64 = 500;
@@ -47,9 +47,9 @@ const LONG: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 /// Number of operators that take locks away at the same time.
 const OPERATORS: usize = 2;
-/// The longest pause of an operator, which leaves the workers time.
+/// The longest pause of an operator. It gives the workers time.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The exit codes of the command: done, or the lock is free; the store is away.
+/// Exit codes of the command: success, the lock is free, and the store is unavailable.
 const DONE: i32 = 0;
 const FREE: i32 = 1;
 const AWAY: i32 = 69;
@@ -65,8 +65,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     ));
 }
 
-/// Lets only operators disturb the workers. So no bodies overlap, and each holder is notified,
-/// unless its body is done by then.
+/// Runs workers that only operators disturb. So no bodies may overlap, and each holder must be
+/// notified, unless its body has ended before.
 fn undisturbed(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     let crew = ground.crew("operators-alone");
     let server = Server::start();
@@ -103,7 +103,7 @@ fn undisturbed(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     };
     let all = u64::try_from(takes.len()).unwrap_or(u64::MAX);
     sheet.reached("locks taken away", all, TAKEN);
-    // A short body is often done before an operator's command arrives, a long one hardly ever.
+    // When an operator's command arrives, a short body is often done, and a long body hardly ever.
     let [lost, done] = [Told::Lost, Told::Done].map(|how| count(how, true));
     sheet.check(done < lost, || "hardly a holder was told".to_owned());
     let [short_lost, short_done] = [Told::Lost, Told::Done].map(|how| count(how, false));
@@ -117,18 +117,18 @@ fn undisturbed(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     }
 }
 
-/// True if the body of this lock waits for longer than a notification may take.
+/// True if the body inside this lock waits for longer than a notification may take.
 fn is_long(take: &Take) -> bool {
     take.key.contains("long")
 }
 
-/// Returns the lanes of requirement 1. Those with few copies have long bodies.
+/// Returns the lanes of requirement 1. In lanes with few copies, the bodies are long.
 fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     let mut job = r01_exclusion::job(crew, url, "k", seed);
     for lane in &mut job.lanes {
-        // A dropped call is not notified.
+        // No call is dropped, because a dropped call is not notified.
         (lane.drop_one_in, lane.block_one_in) = (0, 0);
-        // A busy machine would lose shorter leases.
+        // On a busy machine, shorter leases would be lost.
         lane.ttl_ms = 20_000;
         if lane.copies < 8 {
             lane.work = Work::Wait { ms: 8_000 };
@@ -146,7 +146,8 @@ enum Told {
     Done,
 }
 
-/// Finds the end of the former holder of each lock taken away, within this time of the answer.
+/// Finds the end of the former holder of each lock taken away. The end must be noted within this
+/// time after the operator's answer.
 fn told(crew: &Crew, takes: &[Take], within: Duration) -> Vec<(Take, Option<Told>)> {
     let (mut watch, mut losses, mut ends) = (crew.watch(), Vec::new(), Vec::new());
     while let Some(note) = watch.next_note() {
@@ -179,8 +180,9 @@ fn told(crew: &Crew, takes: &[Take], within: Duration) -> Vec<(Take, Option<Told
     ended.collect()
 }
 
-/// Injects all faults of requirement 1 as well. A holder that is cut off when its lock is taken
-/// away does not exclude the next one. So the oracle ends its lease at that time.
+/// Injects all faults of requirement 1 as well. A holder may be cut off from the store when its
+/// lock is taken away. The next holder does not wait for it, so for the oracle its lease ends at
+/// that time.
 fn under_faults(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     let crew = ground.crew("operators");
     let seed = ground.random(37).next_u64();
@@ -199,7 +201,8 @@ fn under_faults(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     let storm = Storm {
         job: r01_exclusion::job,
         beside: &beside,
-        // On a busy machine most locks are free again when an operator's command arrives.
+        // The run waits for at least one taken lock. On a busy machine most locks are free again
+        // when an operator's command arrives.
         awaited: Some(b"{\"note\":\"taken_away\""),
         progress: Progress::Sections,
         enough: SECTIONS,
@@ -234,7 +237,7 @@ struct Take {
     process: u32,
     /// Time of the operator's request.
     from: u64,
-    /// Time of the answer to it.
+    /// Time of the answer to the operator.
     by: u64,
 }
 
@@ -262,8 +265,8 @@ impl<'a> Operators<'a> {
         }
     }
 
-    /// Watches, and takes locks away until there are `enough`, or until `over`. Returns the locks
-    /// taken away from holders.
+    /// Runs `watch`, and takes locks away until there are `enough`, or until `over`. Returns the
+    /// locks taken away from holders.
     fn work(
         &self,
         url: &str,
@@ -293,8 +296,8 @@ impl<'a> Operators<'a> {
         taken
     }
 
-    /// Starts the command `watch`, and returns it once it has shown locks. It does not begin while
-    /// the server is away.
+    /// Starts the command `watch`, and returns it after it has shown locks. Waits while the server
+    /// is away.
     fn watching(&self, url: &str) -> Leashed {
         loop {
             let mut watch = self.command(url, &["watch", "--every", "200ms"]);
@@ -400,8 +403,8 @@ fn one_of<'a>(keys: &'a [String], random: &mut Random) -> Option<&'a String> {
     keys.get(usize::try_from(random.below(count)).unwrap_or(0))
 }
 
-/// Returns the process whose lock was taken away just now. `None` if the lock had no holder, or if
-/// it had been taken away before.
+/// Returns the process whose lock this command has taken away. `None` if the lock had no holder, or
+/// if another operator had taken it away before.
 fn holder_of(answer: &Value) -> Option<u32> {
     let holder = &answer["was"]["holders"][0];
     let revoked = holder["revoked"].as_bool()?;

@@ -1,8 +1,8 @@
-//! Requirement 36: a transaction that has verified its lock is committed before any other call has
-//! the lock, or not at all. The check uses SQL alone.
+//! Requirement 36: if a transaction has verified its lock, it is committed before any other call
+//! gets the lock, or not at all. The check uses SQL alone.
 //!
 //! Many tasks share two pools, which stand for two processes of a service. Most calls are dropped
-//! at a random moment, many of them while their `COMMIT` is under way.
+//! at a random moment, many of them during their `COMMIT`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 const WANTED: u64 = 10_000;
 /// Number of tasks of the first pool, and of the second.
 const TASKS: [u64; 2] = [10, 3];
-/// A ttl that ends within some of the transactions.
+/// A ttl so short that it ends during some of the transactions.
 const SHORT: Duration = Duration::from_millis(300);
 const TTL: Duration = Duration::from_secs(4);
 /// The longest pause between reading and writing.
@@ -75,7 +75,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
         }
         strikes
     });
-    // Transactions outlive their calls.
+    // The wait is needed because transactions outlive their calls.
     wait::until("all tasks have ended", LONG, || {
         Arc::strong_count(&bank) == 1
     });
@@ -126,13 +126,13 @@ impl Caller {
         }
     }
 
-    /// True if a busy machine needs longer.
+    /// True if the run has too few calls at its end, so that a busy machine gets more time.
     fn is_short(&self, until: Instant) -> bool {
         let enough = FEWEST <= self.calls.load(Ordering::Relaxed);
         !enough && Instant::now() < until + LONG
     }
 
-    /// Makes one call, which gives its lock up in any case.
+    /// Makes one call, which releases its lock in any case.
     async fn call(&mut self) {
         let random = &mut self.random;
         let key = random.below(KEYS);
@@ -142,7 +142,7 @@ impl Caller {
             1 => request.ttl(TTL),
             _ => request.ttl(TTL).watchdog(),
         };
-        // The call waited for too long, or the server was late.
+        // The acquisition timed out, or the server's answer was too late.
         let Ok(guard) = request.acquire().await else {
             return;
         };

@@ -1,5 +1,5 @@
-//! Requirement 37: calls dropped at any await leave nothing behind. The tasks spawned by their
-//! bodies see that the lock is gone before the next body begins.
+//! Requirement 37: calls dropped at any await leave no lock behind. The tasks spawned by their
+//! bodies see the loss of the lock before the next body begins.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,12 +30,12 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 const KEYS: usize = 3;
 const TASKS: usize = 8;
 const WANTED: u64 = 20_000;
-/// No call needs so many polls.
+/// More polls than any call needs.
 const MOST_POLLS: u64 = 1_000;
-/// Time after which dropped calls are gone from a store that answers. A lock handed to a process
-/// without a caller goes on after a second.
+/// Time after which no lock of a dropped call is left on a reachable store. A lock passed to a
+/// process without callers moves on after a second.
 const BOUND: Duration = Duration::from_secs(3);
-/// Time after which a request of a dropped call has arrived.
+/// Time within which each request of a dropped call has arrived.
 const QUIET: Duration = Duration::from_millis(500);
 const LONG: Duration = Duration::from_secs(30);
 /// Tolerated growth of the heap, in KiB, in a full run and in a short one. A short run is still
@@ -65,7 +65,7 @@ const FORMS: [Form; 6] = [
 
 fn forms(store: Store) -> &'static [Form] {
     match store {
-        // Those stores have no shares and no results.
+        // These stores have no shared locks and no kept results.
         Store::Etcd | Store::Zookeeper => &FORMS[..4],
         _ => &FORMS,
     }
@@ -115,8 +115,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     heap(ground, &place, sheet);
 }
 
-/// Runs two pools, which stand for processes, with callers that go away. One pool ends with its
-/// last caller.
+/// Runs two pools, which stand for two processes, with callers that drop their calls. One pool is
+/// dropped together with its last caller.
 fn dropped(ground: &Ground, place: &Place, sheet: &Sheet) {
     let mut random = ground.random(37);
     let length = match ground.size {
@@ -153,7 +153,8 @@ fn dropped(ground: &Ground, place: &Place, sheet: &Sheet) {
     sheet.check(report.still_held + report.unconfirmed == 0, || {
         format!("the engine still has locks of dropped calls: {report:?}")
     });
-    // Each task of a body ends when its lock is gone.
+    // `visits` has no other owner once the tasks that the bodies spawned have ended. Each of them
+    // ends when its lock is lost.
     let ended = wait::try_until(LONG, || Arc::strong_count(&visits) == 1);
     sheet.check(ended.is_some(), || {
         "a handle stays good without its call".to_owned()
@@ -171,8 +172,8 @@ fn dropped(ground: &Ground, place: &Place, sheet: &Sheet) {
     });
 }
 
-/// Checks that no lock is left, not even a lock handed to a process without a caller. A dropped
-/// call's request may arrive late, so a key must stay free for a while.
+/// Checks that no lock is left, not even a lock passed to a process without callers. A dropped
+/// call's request may arrive late, so each key must stay free for a while.
 fn all_free(place: &Place, sheet: &Sheet, excuse: Excuse) {
     let (began, mut last) = (Instant::now(), Duration::ZERO);
     let mut held = Vec::new();
@@ -204,13 +205,13 @@ struct Caller {
     visits: Arc<Visits>,
     calls: Arc<AtomicU64>,
     random: Random,
-    /// A seat for this task only.
+    /// Index of the key that only this task uses.
     own: usize,
     forms: &'static [Form],
 }
 
 impl Caller {
-    /// Drops calls of each form at each await, alone and among others, until the time is over.
+    /// Drops calls of each form at each await, with and without contention, until the time is over.
     async fn run(mut self, until: Instant) {
         while Instant::now() < until {
             for form in self.forms {
@@ -236,7 +237,8 @@ impl Caller {
         usize::try_from(self.random.below(KEYS as u64)).unwrap_or(0)
     }
 
-    /// Drops a call after no poll, after one, and so on, until a call comes to its end.
+    /// Drops one call before its first poll, the next one after one poll, and so on, until a call
+    /// ends.
     async fn each_await(&self, form: Form, seat: usize, until: Instant) {
         for polls in 0..MOST_POLLS {
             if polled(polls, self.call(form, seat)).await || until < Instant::now() {
@@ -272,10 +274,10 @@ impl Caller {
     }
 }
 
-/// Drops every call of a process, whose heap must not grow.
+/// Drops every call of a process, and checks that its heap does not grow.
 fn heap(ground: &Ground, place: &Place, sheet: &Sheet) {
     if ground.store == Store::Memory {
-        // Only one process has the locks, and `dropped` covers it.
+        // With `memory://` there is only one process, which `dropped` covers.
         return;
     }
     let crew = ground.crew("dropped-calls");
@@ -315,7 +317,8 @@ fn heap(ground: &Ground, place: &Place, sheet: &Sheet) {
     });
 }
 
-/// Returns the least heap within `time`, with the fewest calls under way, or 0 without a reading.
+/// Returns the smallest heap within `time`, which is the heap with the fewest active calls. Returns
+/// 0 without a reading.
 fn least(file: &Path, time: Duration) -> u64 {
     let began = Instant::now();
     let mut least = u64::MAX;

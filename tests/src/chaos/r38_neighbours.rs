@@ -1,6 +1,6 @@
-//! Requirement 38: a lease that is not attacked itself lasts beside neighbours with few rights. It
-//! also lasts on servers that grant less after a reconnect, and with more waiting calls than a
-//! packet carries.
+//! Requirement 38: a lease must last beside other users of the server with few rights, if they do
+//! not attack this lease itself. It must also last on servers that allow less after a reconnect,
+//! and with more waiting calls than a packet carries.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -21,7 +21,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     std::thread::scope(|scope| {
         for (name, play) in scenes {
             scope.spawn(move || {
-                // The other scenes go on after a panic.
+                // A panic in one scene must not prevent the other scenes.
                 let ended = catch_unwind(AssertUnwindSafe(|| play(ground, sheet)));
                 sheet.check(ended.is_ok(), || format!("{name}: panicked, see above"));
             });

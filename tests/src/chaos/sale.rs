@@ -1,4 +1,4 @@
-//! The sale of a holder in the shop.
+//! The sale of an item by a holder of the shop's lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,12 +33,13 @@ impl Sale {
         tokio::spawn(Arc::clone(&self).sell_too_late(seen.unwrap_or(0)));
     }
 
-    /// Writes too late, in a task spawned by a body. No lock can prevent that. Waits until the
-    /// lease is over and a newer holder has written.
+    /// Writes too late, in a task that a body has spawned. No lock can prevent such a write. Waits
+    /// until the lease is over and a newer holder has written.
     async fn sell_too_late(self: Arc<Self>, seen: u64) {
         self.lock.lost().await;
         while self.shop().newest(&self.key).await <= self.fence() {
-            // The newer holder is another process, which does not notify this one.
+            // Polls the table, because the newer holder is in another process and does not notify
+            // this one.
             tokio::time::sleep(STEP).await;
         }
         self.write(seen).await;

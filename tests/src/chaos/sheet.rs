@@ -1,4 +1,4 @@
-//! A requirement's results and failures.
+//! The results and failures of a requirement.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use crate::oracle::{Kind, Report};
 /// A number that a requirement counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reached {
-    /// The counted events.
+    /// The name of the counted events.
     pub what: &'static str,
     /// The count.
     pub count: u64,
@@ -18,16 +18,16 @@ pub struct Reached {
     pub wanted: u64,
 }
 
-/// Sums over everything that ran.
+/// Sums over all requirements that ran.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// Bodies that began.
+    /// Number of bodies that began.
     pub sections: u64,
     /// Faults by kind.
     pub faults: BTreeMap<String, u64>,
-    /// Pairs of holders at one time.
+    /// Pairs of holders that excluded each other and were inside at the same time.
     pub overlaps: u64,
-    /// Such pairs where asynchronous replication allows them.
+    /// Pairs of such holders in deployments where asynchronous replication allows them.
     pub allowed_overlaps: u64,
     /// Fences that did not grow, or were ignored.
     pub inversions: u64,
@@ -37,11 +37,11 @@ pub struct Tally {
     pub orphans: u64,
     /// Polls after the deadline.
     pub late_polls: u64,
-    /// Other broken promises.
+    /// All other broken promises.
     pub others: u64,
-    /// The longest time from the end of a body to a free key.
+    /// The longest time from the end of a body until its key was free.
     pub worst_release: Duration,
-    /// The longest time from the soft end of a lease to its signal.
+    /// The longest time from the soft end of a lease to the signal of its loss.
     pub worst_signal: Duration,
 }
 
@@ -73,7 +73,7 @@ pub struct Outcome {
     pub remarks: Vec<String>,
     /// All failures.
     pub failures: Vec<String>,
-    /// The requirement's part of the sums.
+    /// The sums of this requirement.
     pub tally: Tally,
 }
 
@@ -97,7 +97,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the numbers in one line.
+    /// Returns the numbers as one line.
     pub fn numbers(&self) -> String {
         let mut line = String::new();
         for Reached {
@@ -142,7 +142,7 @@ impl Sheet {
         self.outcome().remarks.push(text.into());
     }
 
-    /// Checks a condition. If it does not hold, `what` makes the failure's text.
+    /// Checks a condition. If `holds` is false, notes a failure with the text of `what`.
     pub fn check(&self, holds: bool, what: impl FnOnce() -> String) {
         if !holds {
             self.fail(what());
@@ -195,14 +195,15 @@ impl Sheet {
         self.fail(text);
     }
 
-    /// Notes two holders at once.
+    /// Notes two holders that were inside at the same time.
     pub fn overlap(&self, text: impl Into<String>) {
         self.outcome().tally.overlaps += 1;
         self.fail(text);
     }
 
-    /// Adds the oracle's report where asynchronous replication allows two holders after a
-    /// fail-over. Such overlaps are counted, and break no promise. Returns their number.
+    /// Adds the oracle's report of a run in which asynchronous replication allows two holders after
+    /// a fail-over. Such overlaps are counted, and break no promise. Returns the number of
+    /// overlaps.
     pub fn report_replicated(&self, mut report: Report) -> u64 {
         let (overlaps, others) = report
             .violations

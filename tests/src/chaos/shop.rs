@@ -9,7 +9,7 @@ use sqlx::{Row, SqlitePool};
 
 use super::ledger::Written;
 
-/// Time for which a process stopped in a transaction may keep the other processes out.
+/// The longest time that a writer waits for a process that was stopped in a transaction.
 const BUSY: Duration = Duration::from_secs(20);
 
 /// The table, in a file that all processes open.
@@ -52,8 +52,8 @@ impl Shop {
         }
     }
 
-    /// Returns the number of sold items, or `None` for a stale reader. From now on the table
-    /// refuses writers with an older fence.
+    /// Returns the number of sold items, or `None` for a reader with an old fence. After this, the
+    /// table refuses writers with an older fence.
     pub(super) async fn read(&self, sku: &str, fence: i64) -> Option<u64> {
         let update =
             "UPDATE items SET fence = $1 WHERE sku = $2 AND (fence <= $1 OR $3) RETURNING sold";

@@ -9,15 +9,16 @@ use crate::probe::Probe;
 
 /// A probe's observation of a key.
 pub(super) struct Sighting {
-    /// Time from the due time to the start of the last look that found the key.
+    /// Time from the due time to the start of the last check that found the key.
     pub(super) last: Duration,
-    /// Four times the longest delay of a thread's wake-up or of the store's answer meanwhile, since
-    /// a release is a chain of both. Next to nothing on an idle machine.
+    /// Tolerance for a busy machine: four times the longest delay of a thread's wake-up or of the
+    /// store's answer meanwhile. A release is a chain of both. On an idle machine it is almost
+    /// zero.
     pub(super) excuse: Duration,
 }
 
 impl Sighting {
-    /// Looks at the key every `pause` until it is gone and `watch` has passed since `due`. Stops at
+    /// Checks the key every `pause` until it is gone and `watch` has passed since `due`. Stops at
     /// the latest when `most` has passed.
     pub(super) fn of(
         probe: &dyn Probe,

@@ -1,4 +1,5 @@
-//! The single server of a requirement, a Redis or a PostgreSQL, and networks with faults to it.
+//! The single server of a requirement, a Redis or a PostgreSQL, with networks in front of it that
+//! can fail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::proxy::Proxy;
 use crate::redis_probe::RedisProbe;
 use crate::server::Server;
 
-/// The length of a record in a queue at the store.
+/// The length of a record in a key's queue on Redis.
 const RECORD: u64 = 46;
 
 /// A dedicated server for one requirement.
@@ -25,7 +26,7 @@ pub(super) enum Site {
 }
 
 impl Site {
-    /// Starts an empty server for the locks. `store` is one of the two.
+    /// Starts an empty server for the locks. `store` is Redis or PostgreSQL.
     pub(super) fn start(store: Store) -> Self {
         match store {
             Store::Postgres => {
@@ -39,7 +40,7 @@ impl Site {
         }
     }
 
-    /// Returns the URL of its pools.
+    /// Returns the URL of the server for pools.
     pub(super) fn url(&self) -> String {
         match self {
             Self::Redis(server) => server.url(),
@@ -47,7 +48,7 @@ impl Site {
         }
     }
 
-    /// Starts a network to it that can be made to fail.
+    /// Starts a network in front of the server. It can be made to fail.
     pub(super) fn proxy(&self) -> Proxy {
         match self {
             Self::Redis(server) => Proxy::start(server.address()),
@@ -55,7 +56,7 @@ impl Site {
         }
     }
 
-    /// Returns the URL of pools behind the network.
+    /// Returns the URL of the server through the network `proxy`.
     pub(super) fn url_over(&self, proxy: &Proxy) -> String {
         match self {
             Self::Redis(_) => proxy.url(),
@@ -81,7 +82,7 @@ impl Site {
         }
     }
 
-    /// Checks that no holder is left: all keys must be free after a ttl.
+    /// Checks that no lock is held: all keys must become free within a ttl.
     pub(super) fn all_free(&self, crew: &Crew, ttl: Duration) {
         match self {
             Self::Redis(server) => ending::all_free(crew, &server.probe(), ttl),
@@ -89,7 +90,7 @@ impl Site {
         }
     }
 
-    /// Returns a probe of the locks, apart from the code under test.
+    /// Returns a probe of the locks that does not use the code under test.
     pub(super) fn probe(&self) -> Arc<dyn Probe> {
         match self {
             Self::Redis(server) => Arc::new(server.probe().namespace("lock:")),
@@ -98,7 +99,7 @@ impl Site {
     }
 }
 
-/// Checks that no holder is left: all keys must be free after a ttl.
+/// Checks that no lock is held: all keys must become free within a ttl.
 pub(super) fn all_free(crew: &Crew, database: &Database, ttl: Duration) {
     const HELD: &str = "SELECT min(key) FROM leasehold.locks WHERE state <> 'free' AND expires_at > clock_timestamp()";
     let probe = database.probe("lock:");
@@ -111,7 +112,8 @@ pub(super) fn all_free(crew: &Crew, database: &Database, ttl: Duration) {
 pub(super) fn queued(probe: &RedisProbe, key: &str) -> u64 {
     let queue = probe.get(&format!("lock:%leasehold:queue:lock:{key}"));
     let queue = queue.unwrap_or_default();
-    // The first record may be a mark, which has zeros instead of a process.
+    // The first record of a queue may be a mark, with zeros instead of a process. A mark is not a
+    // process in the queue.
     let marked = u64::from(queue.starts_with(&"0".repeat(32)));
     queue.len() as u64 / RECORD - marked
 }

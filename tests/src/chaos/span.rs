@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Returns the time from the request of a lease with this ttl to its end, in nanoseconds.
+/// Returns the length of a lease with this ttl, counted from its request, in nanoseconds.
 pub(super) fn lease(ttl: Duration) -> u64 {
     nanos(ttl.saturating_sub(ttl / 100 + Duration::from_millis(2)))
 }

@@ -7,11 +7,11 @@ pub enum Store {
     Redis,
     /// `memory://`.
     Memory,
-    /// Independent masters, three and five.
+    /// Independent masters: three or five.
     Redlock,
     /// A master, two replicas and three Sentinels.
     Sentinel,
-    /// Like `Sentinel`, with locks that count once replicas have them.
+    /// Like `Sentinel`, but a lock counts only after replicas have it.
     Replicas,
     /// A cluster of three masters and three replicas.
     Cluster,
@@ -23,7 +23,8 @@ pub enum Store {
     Zookeeper,
 }
 
-/// The deployments beside one Redis. The name of each is its variant in lower case.
+/// All deployments except a single Redis and memory. The name of each on the command line is its
+/// variant in lower case.
 pub const DEPLOYMENTS: [Store; 7] = [
     Store::Redlock,
     Store::Sentinel,
@@ -35,7 +36,7 @@ pub const DEPLOYMENTS: [Store; 7] = [
 ];
 
 impl Store {
-    /// Returns its name on the command line.
+    /// Returns the name of the store on the command line.
     pub fn name(self) -> String {
         format!("{self:?}").to_lowercase()
     }

@@ -2,7 +2,7 @@
 //!
 //! On Redis each process has a separate network to a server that has every write on disk before it
 //! answers. (No promise covers a server that loses acknowledged writes.) With `memory://` the locks
-//! belong to one process, which is stopped and killed. Each such process begins with new keys.
+//! belong to one process, which is stopped and killed. Its replacement uses new keys.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,25 +20,26 @@ use crate::oracle::Report;
 use crate::proxy::Proxy;
 use crate::server::ServerOptions;
 
-/// The ttl of all locks. Some faults are shorter than this, others longer.
+/// The ttl of all locks. Some faults are shorter than the ttl, others longer.
 pub(super) const TTL: Duration = Duration::from_millis(600);
 pub(super) const WORKERS: usize = 4;
-/// The least progress of any run.
+/// The smallest number of progress notes that any run must reach.
 const LEAST: u64 = 200;
-/// Multiple of its limit that a run may take to make this progress.
+/// Multiple of its time limit that a run may take to reach `LEAST`.
 const PATIENCE: u32 = 12;
 
 /// The workers' job, and the conditions for the end of their run.
 pub(super) struct Storm<'a> {
     /// Makes the job of a worker from the URL of its store, the prefix of its keys, and its seed.
     pub(super) job: fn(&Crew, &str, &str, u64) -> Job,
-    /// Runs beside the workers on Redis, with the server's URL, until the flag is set.
+    /// Called beside the workers on Redis, with the server's URL. Must return after the flag is
+    /// set.
     pub(super) beside: &'a (dyn Fn(&str, &AtomicBool) + Sync),
-    /// The beginning of the line of a note without which no run ends, if any.
+    /// The beginning of a line in the history, if any. No run ends before such a line.
     pub(super) awaited: Option<&'static [u8]>,
     /// The notes that count as progress.
     pub(super) progress: Progress,
-    /// A full run ends with this many of them and this many faults.
+    /// A full run ends after `enough` progress notes and this number of faults.
     pub(super) enough: u64,
     pub(super) faults: u64,
     /// The time after which a run ends.
@@ -65,7 +66,7 @@ impl Storm<'_> {
 
     fn on_redis(&self, ground: &Ground, sheet: &Sheet, crew: &Crew) {
         let mut random = ground.random(1);
-        // A short log loads fast after a restart.
+        // The log is rewritten early, because a short log loads fast after a restart.
         let mut server = ServerOptions::new()
             .append_only()
             .option("auto-aof-rewrite-min-size", &["4mb"])
@@ -121,7 +122,7 @@ impl Storm<'_> {
         let born = AtomicU64::new(0);
         let (over, born) = (&over, &born);
         std::thread::scope(|scope| {
-            // While one process is stopped, the other works.
+            // There are two processes, so that one of them works while the other is stopped.
             let lanes = (0..2).map(|_| {
                 let mut lane = FaultLane {
                     crew,
@@ -137,7 +138,7 @@ impl Storm<'_> {
                     let mut start = || {
                         let prefix = format!("m{}", born.fetch_add(1, Ordering::Relaxed));
                         let mut job = (self.job)(crew, "memory://chaos", &prefix, seeds.next_u64());
-                        // Several pools of one process stand in for processes.
+                        // Each lane has two pools, which stand for two processes.
                         job.lanes.extend(job.lanes.clone());
                         crew.spawn(&job, None)
                     };
@@ -158,7 +159,8 @@ impl Storm<'_> {
     pub(super) fn until_enough(&self, size: Size, history: &Path) {
         let started = Instant::now();
         let mut tally = Tally::of(history, self.progress, self.awaited);
-        // On a machine busy with other tests, it can take long until anything happens.
+        // On a machine that is busy with other tests, a run may need longer than its limit to reach
+        // `LEAST`.
         while started.elapsed() < self.limit
             || (!tally.has(LEAST, 0) && started.elapsed() < self.limit * PATIENCE)
         {
@@ -171,9 +173,10 @@ impl Storm<'_> {
     }
 }
 
-/// Returns the longest pause between two faults of one process. A full run leaves time for sections
-/// too. So does a small run on PostgreSQL, which starts a process for each new connection. On a
-/// busy machine no worker would otherwise be connected for long enough to get a lock.
+/// Returns the longest pause between two faults of one process. In a full run the pauses are long
+/// enough for sections. On PostgreSQL they are so in a small run too, because PostgreSQL starts a
+/// process for each new connection. On a busy machine no worker would otherwise be connected for
+/// long enough to get a lock.
 pub(super) fn pause(ground: &Ground) -> Duration {
     match ground.size {
         Size::Full if ground.store == Store::Memory => Duration::from_millis(250),

@@ -90,7 +90,7 @@ impl Struck<'_> {
                     self.tell("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'leasehold:%'");
                 }
                 4 => {
-                    // It may remove no rows except those of idle locks.
+                    // The sweep may remove only the rows of idle locks.
                     self.crew.fault("sweep of all idle rows");
                     self.tell("SELECT leasehold.sweep('0 s', 100000)");
                 }
@@ -115,7 +115,7 @@ impl Struck<'_> {
     }
 
     fn tell(&self, sql: &str) {
-        // Another transaction may be in its way, so a failure is ignored.
+        // Another transaction may block this statement, so a failure is ignored.
         self.database.try_run(sql);
     }
 }

@@ -20,7 +20,7 @@ pub struct Row {
     pub outcome: Outcome,
 }
 
-/// Renders the sums and the requirements.
+/// Renders a table of all sums and a table of all requirements.
 pub fn render(rows: &[Row]) -> String {
     let mut tally = Tally::default();
     for row in rows {

@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 
 use super::ground::{Ground, Size};
 
-/// Faults that workers cause themselves.
+/// Faults that workers cause themselves, by the text of their notes.
 pub(super) const INSIDE: [&str; 2] = ["future dropped", "user worker blocked"];
 
 /// Time limit of a full run that does not reach its numbers.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
-/// The length of a run. A full run may exceed its time until it has reached its numbers.
+/// The duration of a run. A full run may last longer, until it has reached its numbers.
 pub(super) struct Span {
     time: Duration,
     longest: Duration,
 }
 
 impl Span {
-    /// Returns the length of one of `parts` equal parts of the requirement's run.
+    /// Returns the duration of one of `parts` equal parts of the requirement's run.
     pub(super) fn of(ground: &Ground, parts: u32) -> Self {
         let time = ground.time / parts;
         let longest = match ground.size {
@@ -30,7 +30,8 @@ impl Span {
         Self { time, longest }
     }
 
-    /// True if a run that began at `began` goes on. `enough` is true if it has reached its numbers.
+    /// True if a run that began at `began` must go on. `enough` is true if it has reached its
+    /// numbers.
     pub(super) fn goes_on(&self, began: Instant, enough: bool) -> bool {
         began.elapsed() < if enough { self.time } else { self.longest }
     }
@@ -59,15 +60,15 @@ pub(super) struct Tally {
     lines: BufReader<File>,
     line: Vec<u8>,
     counted: Progress,
-    /// The beginning of a note still missing, if any.
+    /// The beginning of an expected note that has not been read yet, if any.
     awaited: Option<&'static [u8]>,
     progress: u64,
     faults: u64,
 }
 
 impl Tally {
-    /// Starts at the beginning of the history. `awaited` is the beginning of a note that must occur
-    /// too.
+    /// Starts at the beginning of the history. `awaited` is the beginning of a note that must also
+    /// occur before the run ends.
     pub(super) fn of(history: &Path, counted: Progress, awaited: Option<&'static [u8]>) -> Self {
         let history = File::open(history).expect("the history is there");
         Self {
@@ -87,7 +88,7 @@ impl Tally {
             .read_until(b'\n', &mut self.line)
             .is_ok_and(|length| length > 0)
         {
-            // A process is still writing the rest.
+            // The line is incomplete, because a process is still writing it.
             if !self.line.ends_with(b"\n") {
                 return;
             }
@@ -99,7 +100,8 @@ impl Tally {
         }
     }
 
-    /// True if this progress and this many faults from outside are reached, and no note is missing.
+    /// True if this progress and this many faults from outside are reached, and the awaited note
+    /// has been read.
     pub(super) fn has(&self, progress: u64, faults: u64) -> bool {
         progress <= self.progress && faults <= self.faults && self.awaited.is_none()
     }

@@ -17,16 +17,16 @@ use super::job::{Outlet, Telemetry, Trouble};
 use super::span::nanos;
 use crate::oracle::{History, Note};
 
-/// More bytes than a pipe takes without a reader.
+/// More bytes than fit into a pipe that nobody reads.
 const MORE_THAN_FULL: usize = 1 << 21;
 
 static SINK: OnceLock<Arc<Sink>> = OnceLock::new();
 
-/// Installs the log or the recorder in this process. It causes trouble only after [`begin`].
+/// Installs the log or the recorder in this process. It works normally until [`begin`].
 ///
 /// # Panics
 ///
-/// Panics if this process has one already.
+/// Panics if this process already has a log or a recorder.
 pub(super) fn install(telemetry: Telemetry, history: History) {
     let sink = Arc::new(Sink::new(telemetry, history));
     match telemetry.outlet {
@@ -42,20 +42,20 @@ pub(super) fn install(telemetry: Telemetry, history: History) {
     assert!(SINK.set(sink).is_ok(), "installed once");
 }
 
-/// Begins the trouble, if the job has any.
+/// Starts the fault of the log or the recorder, if the job has one.
 pub(super) fn begin() {
     if let Some(sink) = SINK.get() {
         sink.begin();
     }
 }
 
-/// The target of every logged or counted text.
+/// The destination of every logged or counted text.
 struct Sink {
     telemetry: Telemetry,
     history: History,
-    /// A full pipe.
+    /// The writing end of a full pipe.
     pipe: PipeWriter,
-    /// Start of the trouble.
+    /// Time at which the fault starts.
     from: AtomicU64,
     hit: AtomicBool,
 }
@@ -72,7 +72,7 @@ impl Sink {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 std::thread::sleep(time);
-                // Now the pipe takes everything.
+                // From here on, the pipe is read, so writes no longer block.
                 let mut taken = [0; 4096];
                 while reader.read(&mut taken).is_ok_and(|count| count > 0) {}
             });
@@ -95,7 +95,7 @@ impl Sink {
         self.from.load(Ordering::Relaxed)
     }
 
-    /// Takes a logged or counted text.
+    /// Receives a logged or counted text.
     fn take(&self) {
         if now() < self.from() {
             return;

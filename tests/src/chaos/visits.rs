@@ -1,5 +1,5 @@
-//! The bodies of requirement 37. They record which of them is in a lock, and the observations of
-//! the tasks that they leave behind.
+//! The bodies of requirement 37. They record which body is in which lock. The tasks that they spawn
+//! record how long the lock lasts.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use leasehold::LockHandle;
 
-/// The bodies in one lock.
+/// The bodies that are inside one lock.
 #[derive(Debug, Default)]
 struct Seat {
-    /// The body alone in the lock, if any.
+    /// The body that holds the lock alone, if any.
     alone: Option<u64>,
     readers: u64,
     /// The last body that began, alone or not.
@@ -25,12 +25,12 @@ struct Seat {
 pub(super) struct Visits {
     seats: Vec<Mutex<Seat>>,
     begun: AtomicU64,
-    /// Number of tasks that outlived their call and found its lock gone.
+    /// Number of tasks that outlived their call and saw the loss of its lock.
     outlived: AtomicU64,
     violations: Mutex<Vec<String>>,
 }
 
-/// The lock of a body, and its mode.
+/// A lock of a body, and its mode.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spot {
     pub(super) seat: usize,
@@ -53,7 +53,7 @@ impl Visits {
         self.outlived.load(Ordering::Relaxed)
     }
 
-    /// Takes the recorded violations.
+    /// Returns the recorded violations and forgets them.
     pub(super) fn violations(&self) -> Vec<String> {
         let mut violations = self
             .violations
@@ -76,7 +76,7 @@ impl Visits {
         violations.push(text);
     }
 
-    /// The body of a call. A task spawned by it goes on after the call.
+    /// Runs the body of a call. A task that it spawns goes on after the call.
     pub(super) async fn body(self: &Arc<Self>, lock: &LockHandle, spots: &[Spot]) {
         let body = 1 + self.begun.fetch_add(1, Ordering::Relaxed);
         let _inside: Vec<_> = spots.iter().map(|spot| self.enter(body, *spot)).collect();
@@ -108,7 +108,7 @@ impl Visits {
         }
     }
 
-    /// Works for as long as the handle is good. No other body may begin in that time.
+    /// Repeats a check for as long as the handle is good. No other body may begin in that time.
     async fn outlive(&self, body: u64, lock: &LockHandle, seat: usize) {
         loop {
             let last = self.seat(seat).last;
@@ -126,7 +126,7 @@ impl Visits {
     }
 }
 
-/// A body inside a lock.
+/// A body inside a lock. Dropping it records that the body has left.
 struct Inside {
     visits: Arc<Visits>,
     body: u64,

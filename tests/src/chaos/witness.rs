@@ -1,4 +1,4 @@
-//! Notes about locks held in this process instead of a worker.
+//! Notes about locks that are held in this process instead of a worker process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,7 +49,7 @@ impl<'a> Witness<'a> {
     }
 }
 
-/// A held lock.
+/// A held lock. Dropping it notes the end of the section.
 pub(super) struct Inside<'a> {
     crew: &'a Crew,
     key: String,

@@ -22,7 +22,7 @@ use crate::oracle::{History, Note};
 use crate::random::Random;
 use crate::wait;
 
-/// Time limit of the process after the end of standard input, which asks it to end.
+/// Time limit for the process to end after the end of standard input, which asks it to end.
 const LAST_CALL: Duration = Duration::from_secs(20);
 
 static ENDING: AtomicBool = AtomicBool::new(false);
@@ -50,14 +50,14 @@ pub fn main(argument: &str, heap: fn() -> usize) {
     runtime.block_on(run(job));
 }
 
-/// Gives the current thread the lowest priority, so it hardly runs when another thread needs the
-/// processor. The main thread starts the threads of the pools, so they keep its nice value.
+/// Gives the current thread the lowest priority, so that it runs only when no other thread needs
+/// the processor. The main thread keeps its priority, because the threads of the pools inherit it.
 fn idle() {
     rustix::process::nice(19).expect("each thread may be nicer");
 }
 
-/// Waits for the end of standard input. The parent closes it to ask this process to end, or by
-/// ending itself.
+/// Waits for the end of standard input. The parent closes the pipe to ask this process to end. The
+/// pipe is also closed when the parent ends.
 fn listen() {
     for _ in std::io::stdin().lock().lines().map_while(Result::ok) {}
     ENDING.store(true, Ordering::Relaxed);
@@ -104,8 +104,8 @@ async fn run(job: Job) {
     }
 }
 
-/// Waits at the gate, so that the parent can change the network between connecting and the first
-/// call.
+/// Creates the `ready` file and waits for the `go` file. Meanwhile the parent can change the
+/// network between connecting and the first call.
 async fn wait_at(gate: &Path) {
     std::fs::write(gate.with_extension("ready"), "").expect("the gate's folder is writable");
     let go = gate.with_extension("go");

@@ -11,8 +11,8 @@ use tokio::sync::watch;
 
 type Barred = BTreeSet<IpAddr>;
 
-/// A proxy in front of the port on which a node listens for the other nodes. Each of them connects
-/// from its own address. Dropping the proxy closes everything.
+/// A proxy in front of the port on which a node listens for the other nodes. Each of these nodes
+/// connects from a different address. Dropping the proxy closes all connections.
 #[derive(Debug)]
 pub(super) struct Bus {
     port: u16,
@@ -22,7 +22,7 @@ pub(super) struct Bus {
 }
 
 impl Bus {
-    /// Starts the proxy in front of the port `target`; all connections pass.
+    /// Starts the proxy in front of the port `target`. At first it accepts all connections.
     pub(super) fn start(target: u16) -> Self {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         listener.set_nonblocking(true).expect("a socket option");
@@ -41,12 +41,12 @@ impl Bus {
         }
     }
 
-    /// The port at which other nodes reach the node.
+    /// The port at which the other nodes reach this node.
     pub(super) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Closes the connections from these addresses and accepts no more. Connections from other
+    /// Closes the connections from these addresses and refuses new ones. Connections from other
     /// addresses pass.
     pub(super) fn bar(&self, from: impl IntoIterator<Item = IpAddr>) {
         self.barred.send_replace(from.into_iter().collect());
@@ -57,7 +57,7 @@ impl Drop for Bus {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
-            // A panic of that thread has been printed already.
+            // An error means a panic of that thread, which has already been printed.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Plays another holder, for keys with one prefix in a cluster.
+//! A probe for keys with one prefix in a cluster. It can also act as another holder.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use super::Cluster;
 use crate::probe::Probe;
 use crate::redis_probe::RedisProbe;
 
-/// Looks at each key on the master that has it. The slots of the cluster must stay where they are.
+/// A probe that accesses each key on the master that has it. The slots of the cluster must not
+/// move.
 #[derive(Debug)]
 pub struct ClusterProbe {
     cluster: &'static Cluster,
@@ -20,7 +21,7 @@ impl ClusterProbe {
         Self { cluster, prefix }
     }
 
-    /// The client of the key's master, and the key as it is on the wire.
+    /// The client of the key's master, and the key as it is on the server.
     fn on(&self, key: &str) -> (&RedisProbe, String) {
         let key = format!("{}{key}", self.prefix);
         (self.cluster.probe_of(&key), key)

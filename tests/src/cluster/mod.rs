@@ -1,4 +1,4 @@
-//! Masters and replicas of a Redis Cluster: all are real processes.
+//! Masters and replicas of a Redis Cluster, all of them real processes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub use key_probe::ClusterProbe;
 pub const MASTERS: usize = 3;
 const SLOTS: usize = 16_384;
 
-/// Limit for a change in which several processes must find each other.
+/// Time limit for a change in which several processes must find each other.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Silence after which a node counts as down, in milliseconds.
@@ -50,7 +50,7 @@ impl Setup {
         self
     }
 
-    /// Adds one master without slots. It comes last.
+    /// Adds one master without slots, as the last node.
     pub fn with_a_spare(mut self) -> Self {
         self.spares = 1;
         self
@@ -75,11 +75,11 @@ impl Setup {
         self
     }
 
-    /// Starts the nodes and waits until all of them see a cluster that serves.
+    /// Starts the nodes, and waits until each of them reports that the cluster serves all slots.
     ///
     /// # Panics
     ///
-    /// Panics if they do not find each other.
+    /// Panics if the nodes do not find each other.
     pub fn start(self) -> Cluster {
         let count = MASTERS + self.replicas + self.spares;
         let nodes = (0..count).map(|index| self.node(index));
@@ -111,7 +111,7 @@ impl Setup {
         let options = match &bus {
             Some(bus) => options
                 .option("cluster-announce-ip", &["127.0.0.1"])
-                // The server treats only 127.0.0.1 itself as this machine.
+                // The server's protected mode treats only 127.0.0.1 itself as the local machine.
                 .option("protected-mode", &["no"])
                 .option("cluster-announce-bus-port", &[&bus.port().to_string()])
                 .option("bind-source-addr", &[&standing::address(index).to_string()]),
@@ -141,7 +141,7 @@ impl Setup {
     }
 }
 
-/// The first and the last slot of a master at the start.
+/// The first and the last slot that a master has at the start.
 fn slots_of(master: usize) -> (usize, usize) {
     (master * SLOTS / MASTERS, (master + 1) * SLOTS / MASTERS - 1)
 }
@@ -167,8 +167,8 @@ impl Node {
     }
 }
 
-/// A running cluster. The nodes keep their order from the start: masters first, then the replica of
-/// each.
+/// A running cluster. The nodes keep their order from the start: first all masters, then the
+/// replica of each master.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<Node>,
@@ -205,7 +205,7 @@ impl Cluster {
         self.probe(self.owner(self.slot(key)))
     }
 
-    /// The slot of a key. The key is passed as it is on the wire.
+    /// The slot of a key. The key must be passed as it is on the server.
     ///
     /// # Panics
     ///
@@ -219,13 +219,13 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// Panics if no node has it.
+    /// Panics if no node has the slot.
     pub fn owner(&self, slot: usize) -> usize {
         let owner = self.running().find(|(_, node)| has(node, slot));
         owner.expect("a node has the slot").0
     }
 
-    /// Every key of every master, namespace included.
+    /// All keys of all masters, with their namespace.
     pub fn keys(&self) -> Vec<String> {
         let masters = self
             .running()
@@ -233,15 +233,15 @@ impl Cluster {
         masters.flat_map(|(_, node)| node.probe.keys("*")).collect()
     }
 
-    /// The first step of moving a slot: its old node sends clients to its new node for missing
-    /// keys.
+    /// The first step of moving a slot. After it, the old node redirects requests for missing keys
+    /// to the new node.
     pub fn begin_move(&self, slot: usize, to: usize) {
         let from = self.owner(slot);
         self.set_slot(to, slot, "IMPORTING", &self.id(from));
         self.set_slot(from, slot, "MIGRATING", &self.id(to));
     }
 
-    /// The second step: moves up to `count` keys of the slot. Returns how many moved.
+    /// The second step: moves up to `count` keys of the slot. Returns the number of moved keys.
     pub fn move_keys(&self, slot: usize, to: usize, count: usize) -> usize {
         let from = self.node(self.owner(slot));
         let mut list = cmd("CLUSTER");
@@ -253,25 +253,26 @@ impl Cluster {
         keys.len()
     }
 
-    /// Moves one key of a moving slot.
+    /// Moves one key of a slot that is being moved.
     pub fn move_key(&self, key: &str, to: usize) {
         let from = self.node(self.owner(self.slot(key)));
         let mut migrate = cmd("MIGRATE");
         migrate.arg("127.0.0.1").arg(self.server(to).port());
-        // A key that expired meanwhile is not an error.
+        // The answer is ignored, because a key may expire before it is moved.
         from.run::<String>(migrate.arg(key).arg(0).arg(5_000));
     }
 
-    /// The last step: assigns the slot to its new node on all masters. A master that learned of it
-    /// late could take the slot back, so the command is repeated until the masters agree.
+    /// The last step: assigns the slot to its new node on all masters. A master that learned of the
+    /// assignment late could take the slot back, so the command is repeated until all masters
+    /// agree.
     pub fn finish_move(&self, slot: usize, to: usize) {
         let id = self.id(to);
         self.set_slot(to, slot, "NODE", &id);
         let is_master = |node: &Node| node.server.role().as_deref() == Some("master");
         let mut untold: Vec<_> = self.running().filter(|(_, node)| is_master(node)).collect();
         wait::until("the masters agree on a slot", PATIENCE, || {
-            // The old node gets the command in any case: it may have learned of the new owner
-            // without forgetting that the slot was moving.
+            // In the first round the old node gets the command even if it agrees already. It may
+            // know the new owner and still treat the slot as moving.
             for (index, _) in &untold {
                 self.set_slot(*index, slot, "NODE", &id);
             }
@@ -295,7 +296,7 @@ impl Cluster {
         self.nodes[node].runs = false;
     }
 
-    /// Starts a node again. It still knows its cluster, but no locks.
+    /// Starts a node again. It remembers its cluster, but has no locks.
     pub fn restart(&mut self, node: usize) {
         self.nodes[node].server.restart();
         self.nodes[node].runs = true;
@@ -308,13 +309,13 @@ impl Cluster {
         node.probe = node.server.probe();
     }
 
-    /// Waits until the replica of a killed master has taken over, and the running nodes see a
-    /// cluster that serves.
+    /// Waits until the replica of a killed master has taken over, and the running nodes report that
+    /// the cluster serves all slots.
     pub fn wait_until_it_serves_without(&self, dead: usize) {
         self.wait_until_taken_over(dead + MASTERS);
     }
 
-    /// Waits until the running nodes see that the cluster does not serve.
+    /// Waits until the running nodes report that the cluster does not serve all slots.
     pub fn wait_until_it_is_down(&self) {
         wait::until("the cluster is down", PATIENCE, || {
             self.running()
@@ -335,7 +336,7 @@ impl Cluster {
         epochs.len()
     }
 
-    /// Introduces one node to all other nodes.
+    /// Introduces one node to all other nodes, which makes them a cluster.
     fn introduce(&self) {
         let first = self.node(0);
         for (_, node) in self.running().skip(1) {
@@ -391,7 +392,7 @@ impl Cluster {
     }
 }
 
-/// True if the node sees an owner for every slot.
+/// True if the node knows an owner for every slot.
 fn is_complete(node: &Node) -> bool {
     let info = node.state();
     info.contains("cluster_slots_ok:16384\r")

@@ -1,4 +1,4 @@
-//! The present roles of the nodes, master or replica, and how tests change them.
+//! The current roles of the nodes, master or replica, and methods that change them.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::{Cluster, MASTERS, Node, PATIENCE};
 use crate::proxy::Proxy;
 use crate::wait;
 
-/// Limit for one attempt of a replica to take over from a living master.
+/// Time limit for one attempt of a replica to take over from a living master.
 const ATTEMPT: Duration = Duration::from_secs(5);
 
 /// The address from which a node connects to other nodes.
@@ -19,7 +19,7 @@ pub(super) fn address(node: usize) -> IpAddr {
 }
 
 impl Cluster {
-    /// The masters. The cluster must be whole.
+    /// The masters. All nodes must be running in a complete cluster.
     pub fn masters(&self) -> Vec<usize> {
         let running = self.running();
         let masters = running.filter(|(_, node)| says(node, "role:master"));
@@ -30,7 +30,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// Panics if it has none.
+    /// Panics if the master has no replica.
     pub fn replica_of(&self, master: usize) -> usize {
         let id = self.id(master);
         let is_its = |node: &Node| {
@@ -43,13 +43,13 @@ impl Cluster {
         replica.expect("the master has a replica").0
     }
 
-    /// Stops a node where it is.
+    /// Stops a node's process (SIGSTOP).
     pub fn pause(&mut self, node: usize) {
         self.nodes[node].server.pause();
         self.nodes[node].runs = false;
     }
 
-    /// Lets a stopped node go on.
+    /// Lets a stopped node run again.
     pub fn resume(&mut self, node: usize) {
         self.nodes[node].server.resume();
         self.nodes[node].runs = true;
@@ -69,7 +69,7 @@ impl Cluster {
     /// Panics if the replica does not take over.
     pub fn depose(&self, master: usize) {
         let successor = self.replica_of(master);
-        // The replica may not be in step yet, and may give the attempt up.
+        // The replica may not be in sync yet, and may give the attempt up.
         wait::until("the replica takes over", PATIENCE, || {
             let successor = self.node(successor);
             let asked = successor
@@ -91,7 +91,7 @@ impl Cluster {
                 bus.bar([address(node)]);
             }
         }
-        // Replicas connect over the clients' port.
+        // Replicas use the clients' port for replication, so that port must be closed to them too.
         self.permit_replication(node, false);
         self.cut_replication(node);
     }
@@ -114,12 +114,12 @@ impl Cluster {
         self.node(node).run::<()>(&acl);
     }
 
-    /// Starts a network in front of each node. From now on all nodes send their clients to these
-    /// networks.
+    /// Starts a proxy in front of each node. From then on, all nodes send their clients to these
+    /// proxies.
     ///
     /// # Panics
     ///
-    /// Panics if the nodes do not learn of the networks.
+    /// Panics if the nodes do not learn of the proxies.
     pub fn proxies(&self) -> Vec<Proxy> {
         let nodes = self.running();
         let proxies: Vec<_> = nodes
@@ -141,7 +141,8 @@ impl Cluster {
         proxies
     }
 
-    /// Waits until a node is a master, and the running nodes see a cluster that serves.
+    /// Waits until a node is a master, and the running nodes report that the cluster serves all
+    /// slots.
     ///
     /// # Panics
     ///
@@ -156,18 +157,19 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// Panics if that does not happen.
+    /// Panics if one of these does not happen in time.
     pub fn wait_until_given_up(&self, isolated: usize, successor: usize) {
         wait::until("the replica of the isolated takes over", PATIENCE, || {
             says(self.node(successor), "role:master") && !serves(self.node(isolated))
         });
     }
 
-    /// Waits until all nodes run in a cluster that serves, each master with a replica in step.
+    /// Waits until all nodes run and report that the cluster serves all slots. Each master must
+    /// have a replica in sync.
     ///
     /// # Panics
     ///
-    /// Panics if that does not happen.
+    /// Panics if that does not happen in time.
     pub fn wait_until_whole(&self) {
         let paired = |node: &Node| {
             let info = replication(node);

@@ -4,31 +4,33 @@ use std::time::Duration;
 
 use redis::Value;
 
-/// The answer to a request for a lock or a share.
+/// The answer to a request for an exclusive or a shared lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// The token has the lock.
+    /// The token of the request now has the lock.
     Granted {
         /// The fence.
         fence: u64,
-        /// Number of fences after it that are reserved for this token.
+        /// Number of further fences after `fence` that are reserved for this token.
         spare: u32,
-        /// True if other processes queue.
+        /// True if other processes wait in the queue.
         wanted: bool,
     },
     /// Another token has the lock.
     Held {
-        /// Longest remaining time of that token; `None` for a lock that does not expire.
+        /// Longest remaining time of the other token's lock. `None` for a lock that does not
+        /// expire.
         left: Option<Duration>,
-        /// True if this process will be notified of its turn.
+        /// True if this process is in the queue, and will be notified when the lock is free for it.
         queued: bool,
     },
-    /// The lock is shared, with this limit, which is greater than the requested one.
+    /// Refused: the lock is already shared with this limit, which is greater than the requested
+    /// limit.
     Limited(u32),
 }
 
 impl Answer {
-    /// Reads the answer to a request for a lock with `spare` reserved fences.
+    /// Parses the answer to a request for a lock with `spare` reserved fences.
     #[track_caller]
     pub(super) fn read(value: &Value, spare: u32) -> Self {
         match value {
@@ -61,12 +63,12 @@ impl Answer {
     }
 }
 
-/// Returns the single answer of a script that answers for each lock.
+/// Returns the answer for the only lock, from a script that returns one answer for each lock.
 #[track_caller]
 pub(super) fn only(value: Value) -> Value {
     match value {
         Value::Array(mut answers) if answers.len() == 1 => answers.remove(0),
-        // One answer for all locks.
+        // The script returned one answer for all locks.
         other => other,
     }
 }
@@ -77,8 +79,8 @@ pub(super) fn yes(value: Value) -> bool {
     signed(&only(value)) == 1
 }
 
-/// Reads the answer to a request for several locks, all or none: their fences, or the index of the
-/// lock that another token has.
+/// Parses the answer to a request for several locks, all or none. Returns their fences, or the
+/// index of the lock that another token has.
 #[track_caller]
 pub(super) fn all_or_none(value: &Value) -> Result<Vec<u64>, usize> {
     match value {

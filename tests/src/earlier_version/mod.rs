@@ -1,9 +1,9 @@
 //! A process of version 0.1.0 (commit 47729d5) on a server, for tests together with the present
 //! version.
 //!
-//! It uses that version's protocol, with copies of its scripts in `tests/wire/v0_1_0`. It repeats
-//! requests, hands locks over and reacts to messages like that version. Except for the clock, it
-//! uses no code of the present version.
+//! It uses the protocol of version 0.1.0, with copies of its scripts in `tests/wire/v0_1_0`. Like
+//! that version, it repeats requests, passes locks from call to call, and reacts to messages.
+//! Except for the clock, it uses no code of the present version.
 
 mod answer;
 mod process;

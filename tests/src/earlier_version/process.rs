@@ -1,4 +1,4 @@
-//! The requests of a process.
+//! The requests of a process of version 0.1.0.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -12,15 +12,15 @@ use super::scripts::{self, ACQUIRE, ACQUIRE_ALL, JOIN, LEAVE, PART, RELEASE, REN
 use super::want::Want;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Interval at which the listening thread checks whether its process is gone.
+/// Interval at which the listening thread checks whether its process was dropped.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A message on a process's channel.
+/// A message on the channel of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// The key was handed to this process, or the process should look again.
+    /// The lock is reserved for this process, or the process should request it again.
     Turn(String),
-    /// Another process queues for a key that this one has.
+    /// Another process waits in the queue for a key that this process holds.
     Wanted(String),
 }
 
@@ -30,7 +30,7 @@ pub struct EarlierProcess {
     messages: Receiver<Message>,
     prefix: String,
     name: String,
-    /// Dropped with the process; ends the listening thread.
+    /// Dropped together with the process. Its end also ends the listening thread.
     _life: Arc<()>,
 }
 
@@ -41,12 +41,12 @@ impl std::fmt::Debug for EarlierProcess {
 }
 
 impl EarlierProcess {
-    /// Connects, loads the scripts and listens on the process's channel. The namespace is `lock`,
-    /// the default, or empty.
+    /// Connects, loads the scripts and listens on the process's channel. `namespace` is `lock` (the
+    /// default) or empty.
     ///
     /// # Panics
     ///
-    /// Panics if the server refuses any of this.
+    /// Panics if the server refuses one of these steps.
     pub fn connect(url: &str, namespace: &str) -> Self {
         let client = redis::Client::open(url).expect("a URL");
         let connect = || client.get_connection_with_timeout(TIMEOUT);
@@ -75,13 +75,13 @@ impl EarlierProcess {
         }
     }
 
-    /// The name of the process in queues and claims.
+    /// The name of the process in queues and reservations.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Requests a lock once, or a share of it. With `queue`, the process gets a place in the queue
-    /// if the lock is held.
+    /// Requests an exclusive or a shared lock once. With `queue`, the process gets a place in the
+    /// queue if the lock is held.
     #[track_caller]
     pub fn ask(&mut self, want: &Want, token: &str, queue: bool) -> Answer {
         if want.most.is_some() {
@@ -144,7 +144,7 @@ impl EarlierProcess {
         all_or_none(&self.run(&acquire))
     }
 
-    /// Renews a lock. Returns `true` if it was still this token's.
+    /// Renews a lock. Returns `true` if this token still had the lock.
     #[track_caller]
     pub fn renew(&mut self, want: &Want, token: &str) -> bool {
         if want.most.is_some() {
@@ -155,8 +155,8 @@ impl EarlierProcess {
         yes(self.run(&renew))
     }
 
-    /// Renews a share, or makes a share of a lock that this token has alone. Returns `true` if it
-    /// was still this token's.
+    /// Renews a shared lock, or turns an exclusive lock of this token into a shared one. Returns
+    /// `true` if this token still had the lock.
     #[track_caller]
     pub fn stay(&mut self, key: &str, token: &str, ttl: Duration) -> bool {
         let mut stay = STAY.call(3);
@@ -165,8 +165,8 @@ impl EarlierProcess {
         yes(self.run(&stay))
     }
 
-    /// Releases a lock or a share, or lets the lock stay for `keep`. Returns `true` if it was still
-    /// this token's.
+    /// Releases a lock, or keeps it locked for `keep`. Returns `true` if this token still had the
+    /// lock.
     #[track_caller]
     pub fn release(&mut self, want: &Want, token: &str, keep: Option<Duration>) -> bool {
         if want.most.is_some() {
@@ -191,7 +191,7 @@ impl EarlierProcess {
     }
 
     /// Releases a lock and requests it again in one step, with a place in the queue. Returns `true`
-    /// if it was still `released`'s, and the answer for `token`.
+    /// if the token `released` still had the lock, and the answer for `token`.
     ///
     /// # Panics
     ///
@@ -217,7 +217,7 @@ impl EarlierProcess {
         }
     }
 
-    /// Gives up the place in a queue, and the lock if it was handed to this process.
+    /// Gives up the place in a queue, and also the lock if it is reserved for this process.
     ///
     /// # Panics
     ///
@@ -274,8 +274,8 @@ impl EarlierProcess {
     }
 }
 
-/// Forwards the messages on `channel` while the process lives, and then closes the connection.
-/// Returns once the server has confirmed the subscription.
+/// Forwards the messages on `channel` until the process is dropped, and then closes the connection.
+/// Returns after the server has confirmed the subscription.
 fn listen(mut connection: Connection, channel: &str, life: Weak<()>) -> Receiver<Message> {
     let (ready, is_ready) = mpsc::channel();
     let (send, messages) = mpsc::channel();
@@ -306,16 +306,17 @@ fn forward(message: &Msg, send: &Sender<Message>) {
         Some(("w", key)) => Message::Wanted(key.to_owned()),
         _ => return,
     };
-    // The process may be gone by now.
+    // An error means that the process was dropped, so that nobody needs the message.
     let _ = send.send(message);
 }
 
-/// The script's argument for queueing: `+` for the place of a listening process, or empty.
+/// The script's argument that asks for a place in the queue: `+` for a listening process, otherwise
+/// empty.
 fn place(queue: bool) -> &'static str {
     if queue { "+" } else { "" }
 }
 
-/// Makes 32 random hexadecimal digits, for a token or the name of a process.
+/// Returns 32 random hexadecimal digits, for a token or the name of a process.
 pub fn random_hex() -> String {
     let half = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", half(), half())

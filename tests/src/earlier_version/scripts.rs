@@ -2,7 +2,7 @@
 
 use redis::{Cmd, Connection, cmd};
 
-/// Joins files into one script.
+/// Concatenates files into one script.
 macro_rules! script {
     ($sha1:literal, $($file:literal)+) => {
         Script {
@@ -12,7 +12,7 @@ macro_rules! script {
     };
 }
 
-/// A script, and the server's name for it.
+/// A script, and its hash on the server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Script {
     source: &'static str,
@@ -20,7 +20,7 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// Begins a call of the script. The caller must add `keys` keys.
+    /// Starts a command that calls the script. The caller must add `keys` keys.
     pub(super) fn call(self, keys: usize) -> Cmd {
         let mut call = cmd("EVALSHA");
         call.arg(self.sha1).arg(keys);
@@ -62,8 +62,8 @@ const ALL: [Script; 9] = [
 ///
 /// # Panics
 ///
-/// Panics if the server has another name for a script: then the copies are not those of version
-/// 0.1.0.
+/// Panics if the server reports another hash for a script, because the copies then differ from
+/// version 0.1.0.
 pub(super) fn load(connection: &mut Connection) {
     for script in ALL {
         let mut load = cmd("SCRIPT");

@@ -12,29 +12,31 @@ use crate::random::Random;
 
 /// Mean pause between two requests of a process that will be notified.
 const SLOW_POLL: Duration = Duration::from_millis(500);
-/// Mean pauses of a process that will not be notified. They grow from the first to the second.
+/// Mean pauses of a process that will not be notified. They grow from `FIRST_POLL` to
+/// `LONGEST_POLL`.
 const FIRST_POLL: Duration = Duration::from_millis(5);
 const LONGEST_POLL: Duration = Duration::from_millis(50);
 
-/// A lock or a share of a process.
+/// An exclusive or a shared lock of a process.
 #[derive(Debug, Clone)]
 pub struct Lease {
-    /// Its token.
+    /// The token of the lock.
     pub token: String,
-    /// Its fence.
+    /// The fence of the lock.
     pub fence: u64,
-    /// Number of fences after that, reserved for the process.
+    /// Number of further fences after `fence` that are reserved for the process.
     pub spare: u32,
     /// True if another process is known to wait.
     pub wanted: bool,
-    /// Timestamp of `leasehold::__test::now` from which the lease counts.
+    /// Start of the lease, as a timestamp of `leasehold::__test::now`.
     pub sent: u64,
     /// End of the lease.
     pub deadline: u64,
 }
 
 impl Lease {
-    /// Reads the lease from the answer to a request sent at `sent`; `None` if it was not granted.
+    /// Returns the lease from the answer to a request sent at `sent`, or `None` if the lock was not
+    /// granted.
     fn granted(want: &Want, token: &str, sent: u64, answer: Answer) -> Option<Self> {
         let Answer::Granted {
             fence,
@@ -54,7 +56,7 @@ impl Lease {
         })
     }
 
-    /// Time at which the process gives the lock up, some time before the end of the lease.
+    /// Time at which the process gives the lock up, which is shortly before the end of the lease.
     pub fn soft_end(&self, ttl: Duration) -> u64 {
         let margin = Duration::from_millis(50).max(ttl / 20).min(ttl / 4);
         self.deadline - nanos(margin)
@@ -70,11 +72,11 @@ impl EarlierProcess {
         Lease::granted(want, &token, sent, answer)
     }
 
-    /// Queues for the lock for `patience` at most.
+    /// Waits for the lock for at most `patience`.
     ///
     /// # Panics
     ///
-    /// Panics if the server fails, or if there may be more shares than requested.
+    /// Panics if the server fails, or if the lock is shared with a greater limit than requested.
     #[track_caller]
     pub fn take(&mut self, want: &Want, patience: Duration) -> Option<Lease> {
         let token = random_hex();
@@ -82,8 +84,8 @@ impl EarlierProcess {
         self.queue_for(want, &token, answered, patience)
     }
 
-    /// Releases `released` and queues for the next lease, for `patience` at most. Returns `true` if
-    /// the lock was still this token's, and the next lease.
+    /// Releases the lock of the token `released`, and waits for the next lease for at most
+    /// `patience`. Returns `true` if `released` still had the lock, and the next lease.
     ///
     /// # Panics
     ///
@@ -103,7 +105,7 @@ impl EarlierProcess {
         )
     }
 
-    /// Queues with `token`, whose last request has the answer `answered`.
+    /// Waits in the queue with `token`. `answered` is the answer to its last request.
     #[track_caller]
     fn queue_for(
         &mut self,
@@ -117,8 +119,8 @@ impl EarlierProcess {
         loop {
             let (sent, answer) = answered;
             let lease = Lease::granted(want, token, sent, answer);
-            // A late answer leaves hardly any time. A repeated request gets the full ttl from the
-            // server.
+            // After a late answer, hardly any time of the lease is left. So the request is
+            // repeated, which gives the full ttl.
             let live = lease.filter(|lease| now() < lease.soft_end(want.ttl));
             if live.is_some() {
                 return live;
@@ -138,7 +140,8 @@ impl EarlierProcess {
         (sent, self.ask(want, token, true))
     }
 
-    /// Waits until the process is notified of its turn, or for `pause`.
+    /// Waits until the process is notified that the lock is free for it, but not longer than
+    /// `pause`.
     #[track_caller]
     fn wait_for_turn(&mut self, key: &str, pause: Duration) {
         let until = now() + nanos(pause);
@@ -150,8 +153,8 @@ impl EarlierProcess {
         }
     }
 
-    /// True if the process has been notified that another one waits for `key`. Drops messages about
-    /// its own turns, which are over.
+    /// True if the process has been notified that another process waits for `key`. Drops all other
+    /// messages, because this process has the lock already.
     #[track_caller]
     pub fn is_wanted(&mut self, key: &str) -> bool {
         let mut wanted = false;
@@ -187,7 +190,8 @@ impl Looks {
         };
         let mean = if queued { SLOW_POLL } else { self.growing() };
         let pause = mean / 2 + self.random.duration(mean);
-        // The server counts the ttl in whole milliseconds, so one more.
+        // The server counts the ttl in whole milliseconds, so the lock may last one millisecond
+        // longer.
         left.map_or(pause, |left| pause.min(left + Duration::from_millis(1)))
     }
 

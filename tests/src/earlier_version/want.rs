@@ -2,21 +2,22 @@
 
 use std::time::Duration;
 
-/// A request for a lock or a share.
+/// A request for an exclusive or a shared lock.
 #[derive(Debug, Clone)]
 pub struct Want {
-    /// The key as on the wire.
+    /// The key, as it is on the server.
     pub key: String,
     /// The ttl.
     pub ttl: Duration,
-    /// For a share: the limit on the number of shares, 0 for no limit.
+    /// For a shared lock: the limit on the number of holders, 0 for no limit. `None` for an
+    /// exclusive lock.
     pub most: Option<u32>,
-    /// Number of fences to reserve for further calls of the process.
+    /// Number of further fences to reserve for other calls of the process.
     pub spare: u32,
 }
 
 impl Want {
-    /// The lock alone, not a share of it, for one call.
+    /// A request for an exclusive lock, for one call.
     pub fn alone(key: &str, ttl: Duration) -> Self {
         Self {
             key: key.to_owned(),
@@ -26,7 +27,7 @@ impl Want {
         }
     }
 
-    /// A share, with at most `most` shares of the lock; 0 for no limit.
+    /// A request for a shared lock with at most `most` holders; 0 for no limit.
     pub fn share(key: &str, ttl: Duration, most: u32) -> Self {
         Self {
             most: Some(most),

@@ -1,4 +1,4 @@
-//! An etcd client that shares no code with the code under test: it uses etcd's JSON API.
+//! An etcd client over etcd's JSON API. It shares no code with the code under test.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -27,7 +27,7 @@ impl Gateway {
         }
     }
 
-    /// Makes the same client for this user.
+    /// Returns the same client, but with this user.
     #[must_use]
     pub fn as_user(self, name: &'static str, password: &'static str) -> Self {
         let user = Some((name, password));
@@ -68,7 +68,7 @@ impl Gateway {
         entries.map(node).collect()
     }
 
-    /// Number of transactions that have changed something.
+    /// Number of transactions so far that have changed something.
     ///
     /// # Panics
     ///
@@ -78,7 +78,7 @@ impl Gateway {
         number(&self.answer("/v3/kv/range", &range)["header"]["revision"])
     }
 
-    /// Number of watches.
+    /// Number of open watches on the server.
     ///
     /// # Panics
     ///
@@ -87,7 +87,7 @@ impl Gateway {
         self.metric("etcd_debugging_mvcc_watcher_total")
     }
 
-    /// Number of changes that are not committed yet.
+    /// Number of proposed changes that are not committed yet.
     ///
     /// # Panics
     ///
@@ -145,7 +145,7 @@ impl Gateway {
     ///
     /// Panics if the server does not answer.
     pub fn put_bytes(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) {
-        /// Largest number of puts that a server accepts at once.
+        /// Largest number of puts that a server accepts in one transaction.
         const MOST: usize = 128;
         for some in pairs.chunks(MOST) {
             let puts = some.iter().map(|(key, value)| {
@@ -158,7 +158,7 @@ impl Gateway {
     }
 
     /// Puts `key` with a lease if no key begins with `prefix`, which ends with `/`. Returns `true`
-    /// if it did.
+    /// if the key was put.
     ///
     /// # Panics
     ///
@@ -245,19 +245,19 @@ impl Gateway {
         self.answer("/v3/auth/role/revoke", &range);
     }
 
-    /// Tries to put `key`. Returns `true` if this client may.
+    /// Tries to put `key`. Returns `true` if the user of this client has the permission.
     pub fn may_write(&self, key: &str) -> bool {
         let put = json!({ "key": encoded(key), "value": encoded("probe") });
         self.ask("/v3/kv/put", &put).is_some()
     }
 
-    /// Tries to delete `key`. Returns `true` if this client may.
+    /// Tries to delete `key`. Returns `true` if the user of this client has the permission.
     pub fn may_delete(&self, key: &str) -> bool {
         self.ask("/v3/kv/deleterange", &json!({ "key": encoded(key) }))
             .is_some()
     }
 
-    /// Requires clients to log in from now on.
+    /// Switches on authentication: clients must log in after this.
     ///
     /// # Panics
     ///

@@ -34,11 +34,12 @@ pub struct Etcd {
     name: String,
     port: u16,
     peer_port: u16,
-    /// The network through which the other members reach it; `None` if they reach it directly.
+    /// The network through which the other members reach this server. `None` if they reach it
+    /// directly.
     network: Option<Pipe>,
-    /// The members of its cluster, as passed to the server.
+    /// The members of the server's cluster, as passed on its command line.
     cluster: String,
-    /// Its port for TLS, in addition to the port without.
+    /// The server's port for TLS, in addition to its port without TLS.
     tls: Option<u16>,
     /// Further command-line options.
     arguments: Vec<String>,
@@ -46,8 +47,8 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Starts a separate server for one test, with its data on a disk: a change takes as long as it
-    /// does for users.
+    /// Starts a separate server for one test, with its data on a disk, so that a write takes as
+    /// long as it does for users.
     ///
     /// # Panics
     ///
@@ -87,7 +88,7 @@ impl Etcd {
     ///
     /// # Panics
     ///
-    /// Panics if it does not start.
+    /// Panics if the server does not start.
     pub fn with_signed_tokens() -> Self {
         let mut server = Self::member(0);
         let secret = server.folder.path().join("secret");
@@ -130,21 +131,21 @@ impl Etcd {
         servers
     }
 
-    /// The network through which the other members reach it.
+    /// The network through which the other members reach this server.
     ///
     /// # Panics
     ///
-    /// Panics if its cluster has no networks.
+    /// Panics if the server's cluster has no networks.
     pub fn network(&self) -> &Pipe {
         self.network.as_ref().expect("its cluster has networks")
     }
 
-    /// Makes a client of its JSON API.
+    /// Returns a client of the server's JSON API.
     pub fn gateway(&self) -> Gateway {
         Gateway::new(self.address())
     }
 
-    /// The URL for the other members.
+    /// The URL that the other members use.
     fn peer_url(&self) -> String {
         let port = self
             .network

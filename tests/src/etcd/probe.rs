@@ -9,7 +9,7 @@ use super::gateway::Gateway;
 use crate::probe::Probe;
 use crate::session_server::{Node, SessionProbe};
 
-/// Looks at the keys under a prefix.
+/// A probe that reads the keys under a prefix.
 #[derive(Debug)]
 pub struct EtcdProbe {
     gateway: Gateway,
@@ -35,7 +35,7 @@ impl EtcdProbe {
         format!("{}/{full}/", self.prefix)
     }
 
-    /// Names a key for a lock of the probe, and grants its lease.
+    /// Makes a node with a new lease for a lock of the probe.
     fn own(&self, key: &str, ttl: Duration) -> Node {
         static COUNT: AtomicU32 = AtomicU32::new(1);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Reads a history and applies the rules.
+//! Reads a history and applies the oracle's rules to it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,26 +7,27 @@ use std::path::Path;
 use super::rules::KeyNotes;
 use super::{Kind, Note, Reader, Violation};
 
-/// The results of a history.
+/// The results of a check.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// The runs, each with its seed.
+    /// The name of each run in the history, with its seed.
     pub runs: Vec<(String, u64)>,
-    /// Bodies that began.
+    /// Number of bodies that began.
     pub sections: u64,
-    /// Nested bodies among them.
+    /// Number of nested bodies among the sections.
     pub nested: u64,
-    /// Locks that their holders downgraded, or asked to downgrade.
+    /// Number of locks that their holders downgraded or asked to downgrade.
     pub downgraded: u64,
-    /// Keys that should have stayed locked after a body's end.
+    /// Number of keys that should have stayed locked after the end of a body.
     pub kept: u64,
     /// Calls with `replay` that got an answer.
     pub answered: u64,
-    /// Calls among them that got a kept result.
+    /// Number of these calls that got a kept result.
     pub replayed: u64,
     /// Writes that the resource accepted.
     pub writes: u64,
-    /// Writes refused after the end of a lease, by polls already running.
+    /// Number of writes refused after the end of a lease. The poll of such a write began before
+    /// that end.
     pub late_writes: u64,
     /// Lost leases.
     pub lost: u64,
@@ -34,13 +35,13 @@ pub struct Report {
     pub taken_away: u64,
     /// Calls refused because of another holder.
     pub refused: u64,
-    /// Notes cut off by a kill.
+    /// Number of notes cut off because their process was killed.
     pub torn: u64,
     /// Injected faults, by kind.
     pub faults: BTreeMap<String, u64>,
-    /// The longest time that a key stayed locked without a holder, in nanoseconds.
+    /// The longest time that a key stayed locked after its last holder had left, in nanoseconds.
     pub worst_release: u64,
-    /// The longest time from a call to its body or its refusal, in nanoseconds.
+    /// The longest time from the start of a call to its body or its refusal, in nanoseconds.
     pub longest_wait: u64,
     /// Broken promises.
     pub violations: Vec<Violation>,
@@ -246,7 +247,7 @@ mod tests {
 
     #[test]
     fn what_a_stopped_process_finishes_is_not_a_second_holder() {
-        // The body left 200 after its deadline, in a poll that had begun before it.
+        // The body left 200 after its deadline, in a poll that had begun before the deadline.
         let late = [enter(1, 1, 10), enter(2, 2, 150), leave(1, 310, 110)];
         assert_eq!(kinds(&late), []);
     }
@@ -300,7 +301,8 @@ mod tests {
         else {
             unreachable!("that is what was made");
         };
-        // Requested before the other body had left, and entered after.
+        // This body's lease was requested before the other body had left, and the body began
+        // afterwards.
         let late = Note::Enter {
             key,
             asked,

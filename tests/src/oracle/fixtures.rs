@@ -2,7 +2,7 @@
 
 use super::{Kind, Mode, Note, check};
 
-/// Returns the note of a body that begins on a lease of 100.
+/// Returns the note of a body that begins with a lease of 100.
 pub(super) fn enter(holder: u64, fence: u64, at: u64) -> Note {
     Note::Enter {
         key: "k".to_owned(),
@@ -25,7 +25,7 @@ pub(super) fn shared(mode: Mode, holder: u64, fence: u64, at: u64) -> Note {
     note
 }
 
-/// Returns the note of a nested body in the lock of `outer`.
+/// Returns the note of a nested body inside the lock of `outer`.
 pub(super) fn nested(outer: u64, holder: u64, fence: u64, at: u64) -> Note {
     let mut note = enter(holder, fence, at);
     if let Note::Enter { within, .. } = &mut note {
@@ -44,7 +44,7 @@ pub(super) fn leave(holder: u64, at: u64, deadline: u64) -> Note {
     }
 }
 
-/// Returns the note of a body that ends, and whose key should stay locked for `keep`.
+/// Returns the note of a body that ends and whose key should stay locked for `keep`.
 pub(super) fn leave_kept(holder: u64, at: u64, deadline: u64, keep: u64) -> Note {
     let mut note = leave(holder, at, deadline);
     if let Note::Leave { keeps, .. } = &mut note {

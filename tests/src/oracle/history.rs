@@ -9,8 +9,8 @@ use super::Note;
 /// The beginning of every line.
 const START: &str = "{\"note\":";
 
-/// A process's handle of the file. Each note is a single `write`, so notes of several processes do
-/// not mix, and those of a killed process remain.
+/// A process's handle of the file. Each note is a single `write`, so that notes of several
+/// processes do not mix, and the notes of a killed process remain.
 #[derive(Debug)]
 pub struct History {
     file: File,
@@ -50,7 +50,7 @@ impl History {
     }
 }
 
-/// Reads a history, even while it grows.
+/// A reader of a history, which may still grow.
 #[derive(Debug)]
 pub struct Reader {
     lines: BufReader<File>,
@@ -59,7 +59,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads from the start of the file.
+    /// Opens a history at the start of the file.
     pub fn open(path: &Path) -> std::io::Result<Self> {
         Ok(Self {
             lines: BufReader::with_capacity(1 << 16, File::open(path)?),
@@ -76,8 +76,8 @@ impl Reader {
                 return Ok(None);
             }
             let line = String::from_utf8_lossy(&self.part);
-            // A process killed during a write leaves a part of a note. The next note follows it on
-            // the same line.
+            // A process that is killed during a write leaves a part of a note, and the next note
+            // follows on the same line.
             let whole = line.rfind(START).map(|at| &line[at..]);
             let note = whole.and_then(|line| serde_json::from_str(line).ok());
             self.torn +=
@@ -89,7 +89,7 @@ impl Reader {
         }
     }
 
-    /// Returns the number of notes cut off by a kill.
+    /// Returns the number of notes that were cut off because their process was killed.
     pub fn torn(&self) -> u64 {
         self.torn
     }

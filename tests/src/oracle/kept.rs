@@ -1,16 +1,17 @@
-//! Keys that stay locked after their bodies' ends.
+//! The check of keys that stay locked after the end of a body.
 
 use super::Kind;
 use super::section::Section;
 
-/// Tolerance for rounding. The store and a request to keep a key count whole milliseconds.
+/// Tolerance for rounding, since the store and the request to keep a key count in whole
+/// milliseconds.
 const ROUNDING: u64 = 3_000_000;
 
-/// Finds holders of a key that should have stayed locked. The sections are in the order in which
-/// they began.
+/// Finds bodies that began while their key should still have been locked. `sections` must be in the
+/// order in which the bodies began.
 ///
-/// A request to keep a key may be lost, and then the key stays until the end of its lease. For an
-/// undisturbed key no request is lost.
+/// A request to keep a key may be lost. Then the key stays locked only until the end of the lease.
+/// For an undisturbed key, no request is lost.
 pub(super) fn taken_early(sections: &[Section], undisturbed: bool) -> Vec<(Kind, String)> {
     let mut found = Vec::new();
     for (place, section) in sections.iter().enumerate() {
@@ -54,7 +55,7 @@ mod tests {
         assert_eq!(kinds(&kept(51 * MS)), []);
     }
 
-    /// The oracle does not know whether the request to keep the key arrived.
+    /// In this test the body ends after its lease, so only an undisturbed key must stay locked.
     #[test]
     fn a_lease_that_is_over_is_kept_only_where_nothing_disturbs() {
         let kept = [

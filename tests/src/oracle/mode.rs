@@ -1,4 +1,4 @@
-//! The modes of a lock, and the holders that may be inside at the same time.
+//! The modes of a lock, and the number of holders that each mode allows at the same time.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// With no other body inside.
+    /// Exclusive: no other body is inside.
     #[default]
     Alone,
-    /// As a reader, beside other readers.
+    /// Shared: other readers may be inside.
     Reader,
-    /// In one of this many places.
+    /// With one of this many permits.
     Place(u32),
 }
 
@@ -28,8 +28,8 @@ impl Mode {
         )
     }
 
-    /// Returns the number of bodies that may be inside. If functions disagree, the larger number
-    /// counts.
+    /// Returns the number of bodies that may be inside at the same time. If functions specify
+    /// different limits, the largest one counts.
     pub(super) fn places(self) -> usize {
         match self {
             Self::Place(most) => usize::try_from(most).unwrap_or(usize::MAX),

@@ -1,18 +1,20 @@
-//! Nested calls. Each runs inside the body that has the lock, and the calls of one body take turns.
+//! Nested calls. Each nested call runs inside the body that has the lock, and the nested calls of
+//! one body take turns.
 
 use std::collections::HashMap;
 
 use super::Kind;
 use super::section::Section;
 
-/// Extends the deadlines of holders to those of their nested calls. They share one lease, so a
-/// renewal confirmed to one is confirmed to both.
+/// Extends the deadline of each holder to the deadlines of its nested calls. They share one lease,
+/// so a confirmed renewal extends both.
 pub(super) fn share_deadlines(sections: &mut [Section]) {
     let places: HashMap<u64, usize> = (0..)
         .zip(sections.iter())
         .map(|(place, section)| (section.holder, place))
         .collect();
-    // A nested call begins after its holder, so the innermost ones come last.
+    // A nested call begins after its holder. So the reverse order visits inner calls before outer
+    // ones.
     for place in (0..sections.len()).rev() {
         let Section {
             within, deadline, ..
@@ -24,8 +26,8 @@ pub(super) fn share_deadlines(sections: &mut [Section]) {
     }
 }
 
-/// Finds nested calls outside their holders, and nested calls that run side by side. The sections
-/// are in the order in which they began.
+/// Finds nested calls outside their holders, and nested calls of one holder that overlap.
+/// `sections` must be in the order in which the bodies began.
 pub(super) fn misplaced(sections: &[Section]) -> Vec<(Kind, String)> {
     let holders: HashMap<u64, &Section> = sections
         .iter()
@@ -34,7 +36,7 @@ pub(super) fn misplaced(sections: &[Section]) -> Vec<(Kind, String)> {
     let mut found = Vec::new();
     let mut last: HashMap<u64, &Section> = HashMap::new();
     for section in sections {
-        // A holder that began after its lease was over is not in the list.
+        // The holder is not in the list if it began after the end of its lease.
         let holder = section.within.and_then(|within| holders.get(&within));
         let Some(holder) = holder else { continue };
         if let Some(kind) = broken(section, holder) {

@@ -1,14 +1,14 @@
-//! The notes for the oracle.
+//! The notes that processes write for the oracle.
 
 use serde::{Deserialize, Serialize};
 
 use super::Mode;
 
-/// One line of a history. All stamps are nanoseconds of `leasehold::__test::now`.
+/// One line of a history. All times are nanoseconds of `leasehold::__test::now`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "note", rename_all = "snake_case")]
 pub enum Note {
-    /// The run that follows, and the seed that repeats its schedule.
+    /// A run begins. The seed repeats its schedule.
     Run {
         /// The name of the run.
         what: String,
@@ -19,7 +19,7 @@ pub enum Note {
     Enter {
         /// The locked key.
         key: String,
-        /// Identifies this body among the bodies of all processes.
+        /// Number of this body, unique among all processes.
         holder: u64,
         /// The fence.
         fence: Option<u64>,
@@ -27,22 +27,23 @@ pub enum Note {
         asked: u64,
         /// Time at which the body read the clock.
         at: u64,
-        /// Time from which the lease counts.
+        /// Start of the lease, before its request.
         sent: u64,
         /// The end of the lease.
         deadline: u64,
         /// The mode, which determines the bodies that may be beside it.
         #[serde(default, skip_serializing_if = "Mode::is_alone")]
         mode: Mode,
-        /// The body whose lock a nested call has entered.
+        /// Number of the body whose lock a nested call has entered.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         within: Option<u64>,
     },
-    /// A body alone in a lock asks for a share of it instead. Readers may come in from now on.
+    /// A body that holds its lock alone requests a shared lock instead. From then on, readers may
+    /// enter.
     Shared {
         /// The locked key.
         key: String,
-        /// The body.
+        /// Number of the body.
         holder: u64,
         /// Time of the request.
         at: u64,
@@ -51,41 +52,41 @@ pub enum Note {
     Read {
         /// The locked key.
         key: String,
-        /// The body.
+        /// Number of the body.
         holder: u64,
-        /// The first reading.
+        /// The value of the first reading.
         first: u64,
-        /// The reading at `at`.
+        /// The value of the second reading.
         last: u64,
         /// Time of the second reading.
         at: u64,
-        /// The end of the lease at that time.
+        /// The end of the lease at the time of the second reading.
         deadline: u64,
     },
-    /// A body writes, based on an earlier reading.
+    /// A body writes a value that depends on an earlier reading.
     Write {
         /// The locked key.
         key: String,
-        /// The body.
+        /// Number of the body.
         holder: u64,
-        /// Its fence.
+        /// The fence of the body.
         fence: Option<u64>,
-        /// The earlier reading.
+        /// The value of the earlier reading.
         seen: u64,
-        /// The greatest fence that the resource had seen.
+        /// The greatest fence that the resource had seen before.
         newest: u64,
         /// Time of the write.
         at: u64,
-        /// The end of the lease at that time.
+        /// The end of the lease at the time of the write.
         deadline: u64,
         /// True if the resource accepted the write.
         kept: bool,
     },
-    /// A body is polled although its lease is over.
+    /// A body is polled after the end of its lease.
     LatePoll {
         /// The locked key.
         key: String,
-        /// The body.
+        /// Number of the body.
         holder: u64,
         /// Start of the poll.
         began: u64,
@@ -96,13 +97,13 @@ pub enum Note {
     Leave {
         /// The locked key.
         key: String,
-        /// The body.
+        /// Number of the body.
         holder: u64,
         /// Time of the end.
         at: u64,
         /// The last confirmed end of the lease.
         deadline: u64,
-        /// Time for which the lock stays after the end.
+        /// Time for which the lock stays held after the body's end.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         keeps: Option<u64>,
     },
@@ -121,7 +122,7 @@ pub enum Note {
         asked: u64,
         /// Time of the refusal.
         at: u64,
-        /// The longest time that it was willing to queue.
+        /// The longest time that the call was willing to wait.
         wait: u64,
     },
     /// A call with `replay` got its answer.
@@ -130,30 +131,30 @@ pub enum Note {
         key: String,
         /// Time of the answer.
         at: u64,
-        /// The body that the call ran, or `None` for an answer from a kept result.
+        /// Number of the body that the call ran, or `None` for an answer from a kept result.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ran: Option<u64>,
-        /// The body that made the answer, or 0 if unknown.
+        /// Number of the body that made the answer, or 0 if unknown.
         from: u64,
-        /// Fingerprint of its request.
+        /// Fingerprint of the call's own request.
         asked: u64,
-        /// Fingerprint of the request that made the answer.
+        /// Fingerprint of the request whose body made the answer.
         answers: u64,
         /// True if a unique key gives all bodies the same answer.
         unique: bool,
     },
-    /// The store loses no result of this key, and answers each release.
+    /// From now on, the store loses no result of this key, and answers each release.
     AllKept {
         /// The key.
         key: String,
     },
-    /// The store loses no result of this key. It may leave a release without an answer.
+    /// From now on, the store loses no result of this key, but may not answer a release.
     Durable {
         /// The key.
         key: String,
     },
-    /// An operator took the key away from a process that may have been cut off from the store. The
-    /// next holder does not wait for that process.
+    /// An operator took the key away from a process, which may be cut off from the store. The next
+    /// holder does not wait for that process.
     TakenAway {
         /// The key.
         key: String,
@@ -161,10 +162,10 @@ pub enum Note {
         process: u32,
         /// Time of the operator's request.
         from: u64,
-        /// Time of the answer to it.
+        /// Time of the answer to the operator.
         by: u64,
     },
-    /// The store promises no fences.
+    /// From now on, the store promises no fences.
     Unfenced,
     /// A fault was injected.
     Fault {
@@ -173,31 +174,31 @@ pub enum Note {
         /// Time of the fault.
         at: u64,
     },
-    /// One caller at a time uses this key, so it must not be refused.
+    /// Only one caller at a time uses this key, so no call for it may be refused.
     Alone {
         /// The key.
         key: String,
     },
-    /// Nothing disturbs this key or its callers. It must not be lost, and no call may queue beyond
-    /// its budget.
+    /// No fault affects this key or its callers. The lock must not be lost, and no call may wait
+    /// longer than its limit.
     Undisturbed {
         /// The key.
         key: String,
     },
-    /// Every call for this key must get it, or be refused, within this time.
+    /// Every call for this key must get the lock or be refused within this time.
     Fair {
         /// The key.
         key: String,
         /// The longest time.
         within: u64,
     },
-    /// Bodies that began before `at` must have left by `by`.
+    /// Bodies of this key that began before `at` must have left by `by`.
     MustLeave {
         /// The key.
         key: String,
-        /// The limit for their start.
+        /// Applies to bodies that began before this time.
         at: u64,
-        /// The limit for their end.
+        /// The time by which these bodies must have left.
         by: u64,
     },
     /// The key was taken from its holder, whose call must end with `Lost`.
@@ -205,22 +206,22 @@ pub enum Note {
         /// The key.
         key: String,
     },
-    /// A key was due to come free, and was seen free.
+    /// A key was expected to become free, and was then found free.
     Free {
         /// The key.
         key: String,
-        /// Time since which it had no holder.
+        /// Time since which the key had no holder.
         due: u64,
-        /// Time at which it was free.
+        /// Time at which the key was found free.
         at: u64,
-        /// The longest time that this may take.
+        /// The longest allowed time from `due` to `at`.
         within: u64,
     },
-    /// Another client's key was there, and was inspected again later.
+    /// A key of another client was on the server, and was read again later.
     Foreign {
         /// The key.
         key: String,
-        /// True if it was unchanged.
+        /// True if the key was unchanged.
         untouched: bool,
     },
 }

@@ -7,13 +7,13 @@ use super::section::Section;
 /// The answer that a call got.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Answer {
-    /// Time of the answer.
+    /// Time at which the call got the answer.
     pub(super) at: u64,
-    /// The body that the call ran, or `None` for an answer from a kept result.
+    /// Number of the body that the call ran, or `None` for an answer from a kept result.
     pub(super) ran: Option<u64>,
-    /// The body that made the answer, or 0 if unknown.
+    /// Number of the body that made the answer, or 0 if unknown.
     pub(super) from: u64,
-    /// Fingerprints of its request, and of the request that made the answer.
+    /// Fingerprint of the call's own request, and of the request whose body made the answer.
     pub(super) asked: u64,
     pub(super) answers: u64,
     /// True if a unique key gives all bodies the same answer.
@@ -23,21 +23,21 @@ pub(super) struct Answer {
 /// The store's promise about the results of a key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Keeps {
-    /// No promise, as the store may be emptied.
+    /// No promise, because the store may be emptied.
     #[default]
     Nothing,
-    /// The store loses no result, but a release may be lost. A result is kept once a call has got
-    /// it.
+    /// The store loses no result, but a release may be lost. So a result is certainly kept only
+    /// after a call has got it.
     OnceSeen,
     /// The store loses no result, and answers each release.
     All,
 }
 
-/// Finds answers and bodies that break the promise.
+/// Finds answers and bodies that break the promise about kept results.
 ///
 /// In a store that keeps all results, the first certainly kept result comes from a call that ran
-/// its body and returned `Ok`. That body must have left within its lease. A body killed before its
-/// release has kept nothing.
+/// its body and returned `Ok`. That body must have left within its lease. A body that is killed
+/// before its release keeps no result.
 pub(super) fn broken(
     sections: &[Section],
     answers: &[Answer],
@@ -74,7 +74,8 @@ pub(super) fn broken(
     }
     let (since, again): (_, fn(&Section) -> u64) = match keeps {
         Keeps::Nothing => (None, |_| 0),
-        // The time of the request counts, since a lock granted earlier may have begun late.
+        // The request of the lease must be later, because a lock that was granted before may reach
+        // its body late.
         Keeps::OnceSeen => (replayed.map(|answer| answer.at), |section| section.sent),
         Keeps::All => (ran.and_then(left), |section| section.at),
     };
@@ -135,7 +136,7 @@ mod tests {
         // The first process was killed before its release.
         let killed = [&ran(1, 10)[..1], &ran(2, 120)[..], &[kept()]].concat();
         assert_eq!(kinds(&killed), []);
-        // The first body left after its lease, and kept nothing.
+        // The first body left after the end of its lease, so its result was not kept.
         let late = [enter(1, 1, 10), leave(1, 200, 110), answer(201, Some(1), 1)];
         let second = [answer(220, None, 2), kept()];
         let late = [&late[..], &ran(2, 120)[..], &second[..]].concat();

@@ -1,4 +1,4 @@
-//! The rules for one key.
+//! The oracle's rules for one key.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use super::section::Section;
 use super::taken::Takes;
 use super::{Kind, Note, kept, nested, overlap};
 
-/// Time by which a call may exceed its `wait` on a busy machine, in nanoseconds.
+/// Time by which a call may exceed its `wait`, because the machine may be busy, in nanoseconds.
 const BUDGET_SLACK: u64 = 700_000_000;
 
 /// Notes about kept results.
@@ -22,13 +22,13 @@ struct Replays {
 pub(super) struct KeyNotes {
     sections: Vec<Section>,
     by_holder: HashMap<u64, usize>,
-    /// The readings on which accepted writes were based.
+    /// The counter values that accepted writes had read before.
     seen: HashSet<u64>,
     /// Number of grants without a fence.
     unfenced: u64,
     /// Number of refused calls.
     refusals: u64,
-    /// Calls that took longer than their budgets.
+    /// Calls that waited for longer than their time limit.
     over_budget: Vec<String>,
     losses: Vec<u64>,
     must_leave: Vec<(u64, u64)>,
@@ -40,7 +40,7 @@ pub(super) struct KeyNotes {
     must_tell: bool,
     replays: Replays,
     takes: Takes,
-    /// Writes refused during a lease because of a newer holder.
+    /// Writes that were refused during a lease because of a newer holder.
     overtaken: Vec<(u64, u64, String)>,
     found: Vec<(Kind, String)>,
 }
@@ -142,8 +142,8 @@ impl KeyNotes {
         };
         self.waited(asked, at);
         self.unfenced += u64::from(fence.is_none());
-        // A lock handed over inside a process counts from the request of an earlier call. That
-        // makes the lease shorter, which is safe.
+        // If a process passes a lock from call to call, the lease starts at the request of an
+        // earlier call. That makes the lease shorter, which is safe.
         if sent > at {
             self.found(
                 Kind::LeaseTooLong,
@@ -238,7 +238,8 @@ impl KeyNotes {
         if let Some(section) = self.section(holder) {
             section.deadline = section.deadline.max(deadline);
         }
-        // A read after the deadline belongs to a poll already running at that time.
+        // A read after the deadline is allowed, because it belongs to a poll that began before the
+        // deadline.
         if at < deadline && first != last {
             let detail = format!("holder {holder} found {first}, and {last} at {at}");
             self.found(Kind::TornRead, detail);
@@ -279,8 +280,9 @@ impl KeyNotes {
                 self.found(Kind::Overtaken, detail);
             }
         }
-        // A body may be stopped between its gate and its first reading of the clock. Then it reads
-        // the clock after its lease, in its first poll, which began before the end.
+        // A body may be stopped after the lock's gate and before it reads the clock. Its first poll
+        // began within the lease, but it reads the clock after the lease. Such sections are
+        // dropped.
         self.sections.retain(|section| section.at < section.end());
         self.sections.sort_by_key(|section| section.at);
         self.found.extend(nested::misplaced(&self.sections));
@@ -296,19 +298,20 @@ impl KeyNotes {
 
     /// Checks the order of fences.
     ///
-    /// Two masters may grant a lock within a few milliseconds of each other. The first body to read
-    /// the clock may then have the later grant: such grants crossed. One server never lets that
+    /// Two masters may grant a lock within a few milliseconds of each other. The body with the
+    /// later grant may then be the first to read the clock (`Crossed`). One server never lets that
     /// happen.
     ///
-    /// The fences of shares need not grow in the order in which their bodies read the clock. The
-    /// store may grant several shares before the first body reads it. A holder that is alone has a
-    /// greater fence than all holders before it, and a smaller one than all after it.
+    /// The fences of shared holders need not grow in the order in which their bodies read the
+    /// clock. The store may grant several shared locks before the first body reads the clock. An
+    /// exclusive holder has a greater fence than all holders before it, and a smaller fence than
+    /// all holders after it.
     fn fences(&mut self) {
         let (mut newest, mut alone): (Option<Section>, Option<Section>) = (None, None);
         for index in 0..self.sections.len() {
             let section = self.sections[index];
-            // A section of another client has no fence. The sections before and after it are still
-            // compared.
+            // A section of another client has no fence. Its neighbours are compared with each
+            // other.
             if section.fence.is_none() {
                 continue;
             }
@@ -344,7 +347,8 @@ impl KeyNotes {
         if self.must_tell && self.losses.is_empty() {
             self.found(Kind::ToldLate, "never".to_owned());
         }
-        // A process stopped in the queue answers only when it goes on.
+        // Only undisturbed calls must keep their limits, because a process that is stopped in the
+        // queue answers only after it resumes.
         for detail in std::mem::take(&mut self.over_budget) {
             if self.undisturbed {
                 self.found(Kind::OverBudget, detail);

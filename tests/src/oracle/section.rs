@@ -6,7 +6,7 @@ use super::mode::Mode;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Section {
     pub(super) holder: u64,
-    /// The body that holds the lock, if this one is nested in it.
+    /// Number of the body that holds the lock, if this body is nested in it.
     pub(super) within: Option<u64>,
     pub(super) mode: Mode,
     pub(super) fence: Option<u64>,
@@ -14,23 +14,23 @@ pub(super) struct Section {
     pub(super) at: u64,
     pub(super) left: Option<u64>,
     pub(super) deadline: u64,
-    /// Time at which it asked for a share instead of the whole lock.
+    /// Time at which the body asked for a shared lock instead of its exclusive one.
     pub(super) shared_at: Option<u64>,
-    /// Time for which the key stays locked after its end.
+    /// Time for which the key stays locked after the end of the body.
     pub(super) keeps: Option<u64>,
 }
 
 impl Section {
-    /// Returns the end of the time in which this holder could rely on its lock. A killed body held
-    /// the lock until its deadline, since the key stays without a release. A body that runs on
-    /// after its deadline is left to the rule of late polls.
+    /// Returns the end of the time in which this holder could rely on its lock. A killed body holds
+    /// the lock until its deadline, since nobody releases its key. If a body runs on after its
+    /// deadline, the rule for late polls reports it instead.
     pub(super) fn end(&self) -> u64 {
         self.left
             .map_or(self.deadline, |left| left.min(self.deadline))
     }
 
-    /// Splits a downgraded section into the part in which it was alone and the part in which it was
-    /// a reader. Any other section stays whole.
+    /// Splits a downgraded section into an exclusive part and a shared part. Any other section
+    /// stays whole.
     pub(super) fn parts(&self) -> impl Iterator<Item = Self> + use<> {
         let end = self.end();
         let shared_at = self.shared_at.map(|at| at.min(end));

@@ -2,8 +2,8 @@
 
 use super::section::Section;
 
-/// The takes of one key: the process of the former holder, and the times of the operator's request
-/// and of the store's answer.
+/// Records of an operator who took the key away: the process of the former holder, the time of the
+/// request, and the time of the store's answer.
 #[derive(Debug, Default)]
 pub(super) struct Takes(Vec<(u32, u64, u64)>);
 
@@ -12,9 +12,9 @@ impl Takes {
         self.0.push((process, from, by));
     }
 
-    /// Ends each taken lease at the time of the operator's request, since a holder that is cut off
-    /// does not exclude the next one. The request time of the lease counts, because a stopped
-    /// process may read its grant late.
+    /// Ends each taken lease at the time of the operator's request, because a holder that is cut
+    /// off does not exclude the next holder. A lease counts as taken by the time of its request,
+    /// because a stopped process may read its grant late.
     pub(super) fn cut(&self, sections: &mut [Section]) {
         for (process, from, by) in &self.0 {
             let taken = sections.iter_mut().filter(|section| {

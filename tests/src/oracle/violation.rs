@@ -1,20 +1,20 @@
-//! Broken promises.
+//! The kinds of broken promises.
 
 use std::fmt;
 
 /// The kind of a broken promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Two holders of one key at one time.
+    /// Two holders had one key at the same time, although they exclude each other.
     Overlap,
-    /// More holders at one time than there are places.
+    /// At one time there were more holders than permits.
     Crowded,
-    /// A later holder has no greater fence.
+    /// The fence of a later holder is not greater than that of an earlier one.
     FenceOrder,
-    /// A grant had no fence, from a store that promises one.
+    /// A grant had no fence, although the store promises fences.
     NoFence,
-    /// A later holder has a smaller fence, and the two leases overlap if they are counted from
-    /// their requests.
+    /// A later holder has a smaller fence, and the two leases overlap if each starts at its
+    /// request.
     Crossed,
     /// The resource accepted a write with an older fence than it had seen.
     StaleWrite,
@@ -26,17 +26,17 @@ pub enum Kind {
     TornRead,
     /// A body was polled at or after its deadline.
     PollAfterDeadline,
-    /// A lease counts from a moment after its request.
+    /// A lease starts later than its request.
     LeaseTooLong,
     /// An undisturbed lease was lost.
     FalseLoss,
     /// A call was refused although no other call asked for the key.
     SelfRefusal,
-    /// A call queued beyond its budget.
+    /// A call waited in the queue for longer than its time limit.
     OverBudget,
     /// A call got no lock for too long while other calls did.
     Starved,
-    /// A body ran on too long after its lock was taken away.
+    /// A body ran for too long after its lock was taken away.
     ToldLate,
     /// A key stayed locked too long after its holder was gone.
     FreedLate,
@@ -44,9 +44,9 @@ pub enum Kind {
     KeptShort,
     /// A body began although a result was kept.
     RanAgain,
-    /// A call got a different answer from the first.
+    /// A call got another answer than the first call.
     WrongReplay,
-    /// A nested call began before or ended after its holder's body, or had another fence.
+    /// A nested call began before its holder's body, ended after it, or had another fence.
     Misnested,
     /// Another client's key was changed.
     ForeignTouched,
@@ -88,7 +88,7 @@ pub struct Violation {
     pub kind: Kind,
     /// The key.
     pub key: String,
-    /// The numbers.
+    /// The details, such as the times and the holders.
     pub detail: String,
 }
 

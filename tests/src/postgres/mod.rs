@@ -31,21 +31,22 @@ pub use self::probe::PostgresProbe;
 /// Limit for a server from its start to its first answer.
 const START: Duration = Duration::from_secs(60);
 
-/// The system's user for the server if the tests run as root: the server refuses to run as root.
+/// The operating system's user for the server if the tests run as root. The server refuses to run
+/// as root.
 const USER: &str = "postgres";
 
-/// The database's user in all tests.
+/// The database user in all tests.
 const ROLE: &str = "leasehold";
 
-/// The database's user that needs a password.
+/// A database user that needs a password.
 pub const WITH_PASSWORD: &str = "guest";
 
 /// The server that tests share.
 static SHARED: LazyLock<Postgres> =
     LazyLock::new(|| Postgres::inherited().unwrap_or_else(Postgres::start));
 
-/// Environment variable with the port and the folder of a server. Through it, a test run again by
-/// this program shares this program's server.
+/// Environment variable with the port and the folder of a server. A test that this program runs
+/// again in another process uses it to share this program's server.
 const INHERITED: &str = "LEASEHOLD_TEST_POSTGRES_AT";
 
 /// A running server. Dropping it kills its processes and removes its folder.
@@ -53,11 +54,11 @@ const INHERITED: &str = "LEASEHOLD_TEST_POSTGRES_AT";
 pub struct Postgres {
     process: Option<Leashed>,
     port: u16,
-    /// Settings of its configuration, each `name=value`.
+    /// Settings of the server's configuration, each `name=value`.
     settings: Vec<String>,
     databases: AtomicU32,
     path: PathBuf,
-    /// Folders to remove with the server; empty for a server of another process.
+    /// Folders to remove together with the server; empty for a server of another process.
     folders: Vec<Folder>,
 }
 
@@ -75,12 +76,12 @@ impl Postgres {
         &SHARED
     }
 
-    /// The environment variable for [`inherited`](Self::inherited), and its value.
+    /// The environment variable that [`inherited`](Self::inherited) reads, and its value.
     pub(crate) fn bequest(&self) -> (&'static str, String) {
         (INHERITED, format!("{} {}", self.port, self.path.display()))
     }
 
-    /// The server of the program that runs this one, if there is one.
+    /// The server of the program that has started this program, if there is one.
     fn inherited() -> Option<Self> {
         let given = std::env::var(INHERITED).ok()?;
         let (port, path) = given.split_once(' ')?;
@@ -94,17 +95,18 @@ impl Postgres {
         })
     }
 
-    /// Starts a separate server for one test. Its data would not survive a crash of the machine.
+    /// Starts a separate server for one test. A crash of the machine would lose its data.
     pub fn start() -> Self {
         Self::start_with(&["fsync=off"])
     }
 
-    /// Like `start`, with everything on disk before the server answers.
+    /// Like `start`, but the server answers only after a commit is on disk.
     pub fn durable() -> Self {
         Self::start_with(&["fsync=on"])
     }
 
-    /// Like `durable`, on a disk, where a commit takes as long as it does for users.
+    /// Like `durable`, but with the folder on a real disk, where a commit takes as long as it does
+    /// for users.
     pub fn durable_on_disk() -> Self {
         Self::made_in(owned(Folder::on_disk()), &["fsync=on"])
     }
@@ -113,7 +115,7 @@ impl Postgres {
     ///
     /// # Panics
     ///
-    /// Panics if it does not start.
+    /// Panics if the server does not start.
     pub fn start_with(settings: &[&str]) -> Self {
         Self::made_in(given_away(), settings)
     }
@@ -134,7 +136,7 @@ impl Postgres {
         Self::in_folder(folder, settings)
     }
 
-    /// Starts the server whose data are in `folder`.
+    /// Starts the server whose data directory is `folder`.
     fn in_folder(folder: Folder, settings: &[&str]) -> Self {
         let mut server = Self {
             process: None,
@@ -148,11 +150,11 @@ impl Postgres {
         server
     }
 
-    /// Makes a new database without the tables.
+    /// Makes a new database without leasehold's tables.
     ///
     /// # Panics
     ///
-    /// Panics if the server does not make it.
+    /// Panics if the server does not make the database.
     pub fn database(&self) -> Database {
         let number = self.databases.fetch_add(1, Ordering::Relaxed);
         let database = Database {
@@ -166,11 +168,11 @@ impl Postgres {
         database
     }
 
-    /// Makes a new database with the tables.
+    /// Makes a new database with leasehold's tables.
     ///
     /// # Panics
     ///
-    /// Panics if the server does not make them.
+    /// Panics if the server does not make the tables.
     pub fn migrated(&self) -> Database {
         let database = self.database();
         let mut psql = self.psql(&sql_mutants::schema());
@@ -188,27 +190,27 @@ impl Postgres {
         self.port
     }
 
-    /// Stops all its processes where they are (SIGSTOP). Connections stay open and nothing answers.
+    /// Stops all processes of the server (SIGSTOP). Connections stay open, and nothing answers.
     pub fn pause(&self) {
-        // The first process is stopped first, so that it starts no further ones.
+        // The main process is stopped first, so that it starts no further processes.
         self.running().pause();
         self.signal_children(Signal::STOP);
     }
 
-    /// Lets a paused server go on.
+    /// Lets a paused server run again.
     pub fn resume(&self) {
         self.signal_children(Signal::CONT);
         self.running().resume();
     }
 
-    /// Kills all its processes (SIGKILL).
+    /// Kills all processes of the server (SIGKILL).
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.pause();
             let children = children(process.id());
             process.kill();
             for child in &children {
-                // It may have ended already.
+                // The process may have ended already.
                 let _ = kill_process(*child, Signal::KILL);
             }
             wait::until("all its processes end", START, || {
@@ -221,12 +223,11 @@ impl Postgres {
         }
     }
 
-    /// Starts the server again on the same port, after [`kill`](Self::kill) or instead of the
-    /// running one.
+    /// Kills the server if it runs, and starts it again on the same port.
     ///
     /// # Panics
     ///
-    /// Panics if it does not start.
+    /// Panics if the server does not start.
     pub fn restart(&mut self) {
         self.kill();
         let log = fs::File::create(self.path.join("log")).expect("a log can be made");
@@ -242,9 +243,11 @@ impl Postgres {
                 "-c",
                 "max_connections=300",
             ])
-            // The server finds a deadlock before any wait of a pool ends, so each one is counted.
+            // The server detects a deadlock before any request of a pool times out, so each
+            // deadlock is counted.
             .args(["-c", "shared_buffers=32MB", "-c", "deadlock_timeout=50ms"])
-            // A killed server leaves its shared memory behind: here in its folder.
+            // A killed server leaves its shared memory behind. With this setting the memory is in
+            // the server's folder.
             .args(["-c", "dynamic_shared_memory_type=mmap"])
             .args(self.settings.iter().flat_map(|setting| ["-c", setting]))
             .stderr(log.try_clone().expect("a file can be shared"))
@@ -260,12 +263,12 @@ impl Postgres {
 
     fn signal_children(&self, signal: Signal) {
         for child in children(self.running().id()) {
-            // It may have ended already.
+            // The process may have ended already.
             let _ = kill_process(child, signal);
         }
     }
 
-    /// The process id.
+    /// The process id of the server.
     pub fn id(&self) -> u32 {
         self.running().id()
     }
@@ -282,22 +285,22 @@ impl Drop for Postgres {
 }
 
 impl Database {
-    /// The URL of a pool that makes the tables.
+    /// The URL for a pool that creates the tables.
     pub fn migrating_url(&self) -> String {
         format!("{}?migrate=1", self.url())
     }
 
-    /// The URL of a pool that does not make the tables.
+    /// The URL for a pool that does not create the tables.
     pub fn url(&self) -> String {
         self.url_of(ROLE)
     }
 
-    /// The URL of a pool with this user, optionally followed by a colon and a password.
+    /// The URL for a pool with this database user. A password may follow after a colon.
     pub fn url_of(&self, user: &str) -> String {
         format!("postgres://{user}@127.0.0.1:{}/{}", self.port, self.name)
     }
 
-    /// The URL of a pool that follows the primary among these servers.
+    /// The URL for a pool that finds the primary among these servers.
     pub fn url_on(&self, servers: &[&Postgres]) -> String {
         let hosts = servers
             .iter()
@@ -306,7 +309,8 @@ impl Database {
         format!("postgres://{ROLE}@{}/{}", hosts.join(","), self.name)
     }
 
-    /// The same database on another server, which follows the first or has replaced it.
+    /// The same database on another server, which is a standby of the first server or has replaced
+    /// it.
     #[must_use]
     pub fn on(&self, server: &Postgres) -> Self {
         Self {
@@ -316,17 +320,17 @@ impl Database {
         }
     }
 
-    /// The server's address, for a proxy.
+    /// The server's address, for use by a proxy.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
-    /// The URL of a pool that reaches the server at `address`, such as a proxy's.
+    /// The URL for a pool that reaches the server at `address`, such as the address of a proxy.
     pub fn url_over(&self, address: SocketAddr) -> String {
         format!("postgres://{ROLE}@{address}/{}", self.name)
     }
 
-    /// The URL of a pool that uses the server's Unix socket.
+    /// The URL for a pool that uses the server's Unix socket.
     pub fn socket_url(&self) -> String {
         let (name, port) = (&self.name, self.port);
         let folder = self.folder.display().to_string().replace('/', "%2F");
@@ -344,7 +348,7 @@ impl Database {
         psql.output().expect("psql starts");
     }
 
-    /// Connects a client like that of an application.
+    /// Connects a plain client, as an application does.
     ///
     /// # Panics
     ///
@@ -356,13 +360,13 @@ impl Database {
         client
     }
 
-    /// Connects a probe, which looks at the locks without a pool. The tables must exist.
+    /// Connects a probe, which reads the locks without a pool. The tables must exist.
     pub fn probe(&self, prefix: &str) -> PostgresProbe {
         PostgresProbe::new(self.url(), prefix)
     }
 
-    /// Like `probe`, over the server's Unix socket, for a server that accepts no other client in
-    /// plain text.
+    /// Like `probe`, but over the server's Unix socket. It also works for a server that refuses
+    /// other connections without TLS.
     pub fn probe_over_socket(&self, prefix: &str) -> PostgresProbe {
         PostgresProbe::new(self.socket_url(), prefix)
     }

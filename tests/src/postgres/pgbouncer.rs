@@ -54,7 +54,7 @@ impl PgBouncer {
         };
         let mut command = match other_user() {
             None => Command::new(program),
-            // It refuses to run as root.
+            // pgbouncer refuses to run as root.
             Some((user, group)) => {
                 let mut command = Command::new("setpriv");
                 command
@@ -85,7 +85,7 @@ impl PgBouncer {
         }
     }
 
-    /// The URL of a pool that reaches `database` through the pgbouncer.
+    /// The URL for a pool that reaches `database` through this pgbouncer.
     pub fn url(&self, database: &Database) -> String {
         format!(
             "postgres://{ROLE}@127.0.0.1:{}/{}",

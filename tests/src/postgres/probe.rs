@@ -1,4 +1,4 @@
-//! A probe of the tables of locks.
+//! A probe of leasehold's tables.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::probe::Probe;
 
-/// Looks at the tables of a database, on a separate thread.
+/// A probe that reads and writes leasehold's tables in one database, on a separate thread.
 #[derive(Debug)]
 pub struct PostgresProbe {
     ask: Mutex<Sender<(String, Sender<String>)>>,
@@ -30,8 +30,7 @@ impl PostgresProbe {
         }
     }
 
-    /// Runs a statement. Returns the first non-null value in the first column; empty if there is
-    /// none.
+    /// Runs a statement. Returns the first non-null value in the first column, or an empty text.
     ///
     /// # Panics
     ///
@@ -44,7 +43,7 @@ impl PostgresProbe {
         answer.recv().expect("the probe's thread answers")
     }
 
-    /// The key as in the tables, escaped for SQL.
+    /// The key as it is in the tables, escaped for SQL.
     fn full(&self, key: &str) -> String {
         format!("{}{key}", self.prefix).replace('\'', "''")
     }
@@ -127,7 +126,7 @@ fn serve(url: &str, asked: &Receiver<(String, Sender<String>)>) {
                 SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
                 _ => None,
             });
-            // The asking thread may have given up.
+            // An error means that the asking thread no longer waits.
             let _ = reply.send(row.unwrap_or_default());
         }
     });

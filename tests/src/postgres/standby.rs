@@ -9,12 +9,11 @@ use crate::wait;
 const LIMIT: Duration = Duration::from_secs(60);
 
 impl Postgres {
-    /// Starts a standby of this server, and waits until it is connected. This server knows it by
-    /// `name`.
+    /// Starts a standby with the name `name`, and waits until it is connected to this server.
     ///
     /// # Panics
     ///
-    /// Panics if it does not start.
+    /// Panics if the standby does not start.
     #[must_use]
     pub fn standby(&self, name: &str) -> Self {
         let folder = given_away();
@@ -80,12 +79,12 @@ impl Postgres {
         });
     }
 
-    /// Ends the connections of its standbys. Later writes do not reach stopped standbys.
+    /// Ends the connections of this server's standbys. Later writes do not reach stopped standbys.
     pub fn cut_standbys_off(&self) {
         self.ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_replication");
     }
 
-    /// Runs a statement and returns its result as text; empty without a result.
+    /// Runs a statement and returns its result as text, which is empty if there is no result.
     ///
     /// # Panics
     ///

@@ -7,19 +7,19 @@ use super::{Postgres, given_away, other_user};
 use crate::certificates::{Authority, Identity};
 
 impl Postgres {
-    /// Starts a server with a certificate of `authority` for `name`. With `asks`, every client must
-    /// present a certificate of the same authority.
+    /// Starts a server with a certificate of `authority` for `name`. If `asks` is true, every
+    /// client must present a certificate of the same authority.
     ///
     /// # Panics
     ///
-    /// Panics if it does not start.
+    /// Panics if the server does not start.
     pub fn with_tls(authority: &Authority, name: &str, asks: bool) -> Self {
         let folder = given_away();
         let Identity { certificate, key } = authority.issue(name);
         let write = |name: &str, content: &str| {
             let path = folder.path().join(name);
             fs::write(&path, content).expect("a file can be written");
-            // The server refuses a key that others can read.
+            // The server refuses a key file that other users can read.
             let private = fs::Permissions::from_mode(0o600);
             fs::set_permissions(&path, private).expect("a mode can be set");
             if let Some((user, group)) = other_user() {

@@ -18,7 +18,7 @@ use crate::random::Random;
 /// A message and its time of arrival.
 type Parcel = (Instant, Vec<u8>);
 
-/// Carries messages both ways until either side closes or the connection is cut.
+/// Carries messages in both directions until either side closes or the connection is cut.
 pub(super) async fn run(client: TcpStream, server: TcpStream, shared: &Arc<Shared>) {
     // The proxy must add only the delays that a test asks for.
     let _ = client.set_nodelay(true);
@@ -59,9 +59,9 @@ async fn discard(from: &mut OwnedReadHalf) {
 
 struct Link<'a> {
     shared: &'a Shared,
-    /// The fate of the reply to each command in flight, in order.
+    /// For each command in flight, in order: the fate of the connection if its reply is lost.
     fates: Mutex<VecDeque<Option<After>>>,
-    /// The silent directions: a message was lost there already.
+    /// True for a direction in which a message has been lost. Such a direction stays silent.
     no_requests: AtomicBool,
     no_replies: AtomicBool,
 }
@@ -76,8 +76,8 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Reads bytes, cuts them into messages, holds each as long as the mode requires, and writes
-    /// it. Messages sent before the sender closed still arrive.
+    /// Reads bytes, cuts them into messages, holds back each message as the mode requires, and
+    /// writes it. Messages that were sent before the sender closed still arrive.
     async fn carry(&self, way: Direction, from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf) {
         let (send, mut parcels) = mpsc::unbounded_channel::<Parcel>();
         let read = self.read(way, from, send);
@@ -127,13 +127,13 @@ impl<'a> Link<'a> {
                 }
             }
         }
-        // The end of the stream is lost like a message.
+        // In a silent direction, the end of the stream is not passed on either.
         if self.admit(way, &mut random).await.is_none() && way == Direction::ToClient {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Returns the delay of the next message; `None` if it vanishes.
+    /// Returns the delay of the next message, or `None` if the message must vanish.
     async fn admit(&self, way: Direction, random: &mut Random) -> Option<Duration> {
         let mut mode = self.shared.mode.subscribe();
         let mode = *mode.wait_for(|mode| *mode != Mode::Stall).await.ok()?;
@@ -188,7 +188,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Drops the reply if it should be lost. Returns `true` if the connection ends with it.
+    /// Clears the reply if it must be lost. Returns `true` if the connection ends with this reply.
     fn ends_with(&self, reply: &mut Vec<u8>) -> bool {
         let protocol = self.shared.protocol;
         if protocol.is_push(reply) {

@@ -1,7 +1,8 @@
 //! A network with faults: a TCP proxy between a client and a Redis or PostgreSQL server.
 //!
-//! It runs on a separate thread, so that it continues while the test's own workers are blocked. It
-//! cuts the stream into messages, so that a fault hits between two of them, or exactly one.
+//! It runs on a separate thread, so that it works even while all workers of the test's runtime are
+//! blocked. It cuts the stream into messages, so that a fault hits exactly one message, or the
+//! moment between two messages.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,34 +20,35 @@ mod resp;
 
 use protocol::Protocol;
 
-/// Treatment of messages from now on.
+/// The way in which the proxy treats messages after this mode is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Messages pass.
     Pass,
-    /// Messages pass after `least`, plus up to `jitter`, in order, in each direction.
+    /// Messages pass in order, each after a delay of `least` plus up to `jitter`, in both
+    /// directions.
     Delay {
-        /// The least delay.
+        /// The shortest delay.
         least: Duration,
-        /// The largest addition to it.
+        /// The largest random addition to `least`.
         jitter: Duration,
     },
-    /// Replies pass after this long, requests at once.
+    /// Replies pass after this delay, and requests at once.
     DelayReplies(Duration),
-    /// Messages are held back, and delivered when the mode changes: a partition that heals.
+    /// Messages are held back, and delivered when the mode changes, like in a partition that heals.
     Stall,
-    /// Messages vanish, and so does all that follows on these connections, even after the mode
+    /// Messages vanish. On the same connections, all later messages vanish too, even after the mode
     /// changes.
     BlackHole,
-    /// Requests pass and are executed; replies vanish, as with [`BlackHole`](Self::BlackHole).
+    /// Requests pass and are executed. Replies vanish, as with [`BlackHole`](Self::BlackHole).
     SwallowReplies,
     /// Requests vanish, as with [`BlackHole`](Self::BlackHole); replies pass.
     SwallowRequests,
-    /// Published messages vanish; replies pass.
+    /// Published messages vanish, and replies pass.
     LoseMessages,
-    /// Replies are replaced by bytes that are not of the protocol.
+    /// Replies are replaced by bytes that are not valid in the protocol.
     Garble,
-    /// New connections are closed at once; present ones continue.
+    /// New connections are closed at once. Existing connections continue.
     Refuse,
 }
 
@@ -57,10 +59,10 @@ pub enum After {
     Cut,
     /// The connection stays open and silent.
     Silence,
-    /// The connection stays open, and the answer is this error, in the words of a server:
+    /// The connection stays open, and the client gets this error, in the words of a server:
     /// `READONLY …`.
     Error(&'static str),
-    /// The connection stays open, and the answer is these bytes.
+    /// The connection stays open, and the client gets these bytes.
     Instead(&'static str),
 }
 
@@ -77,7 +79,7 @@ pub struct Counts {
     pub lost: u64,
 }
 
-/// The replies to lose.
+/// The description of the replies that must be lost.
 #[derive(Debug)]
 struct Loss {
     containing: Vec<u8>,
@@ -91,12 +93,12 @@ struct Shared {
     target: SocketAddr,
     protocol: Protocol,
     mode: watch::Sender<Mode>,
-    /// Grows with every cut; connections with an older number end.
+    /// Grows with every cut. Connections with an older number end.
     generation: watch::Sender<u64>,
-    /// Grows with every half-open; server sides with an older number are closed.
+    /// Grows with every call of `half_open`. The server sides of connections with an older number
+    /// are closed.
     half_open: watch::Sender<u64>,
-    /// Number of times that clients were hung up on, and the delay of the messages that they had
-    /// sent.
+    /// Number of calls of `hang_up`, and the delay for messages that the clients had already sent.
     hang_up: watch::Sender<(u64, Duration)>,
     /// Time of the last command, on the clock of leases.
     last_command: AtomicU64,
@@ -108,8 +110,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Returns the fate of the connection if the reply to `command` should be lost. Uses up one of
-    /// the times.
+    /// Returns the fate of the connection if the reply to `command` must be lost. Each such reply
+    /// uses up one of the requested losses.
     fn loses(&self, command: &[u8]) -> Option<After> {
         let mut loss = self.loss.lock().expect("no panic under this lock");
         let wanted = loss.as_mut().filter(|loss| loss.times > 0)?;
@@ -121,8 +123,8 @@ impl Shared {
         })
     }
 
-    /// Gives one of the times back. The reply reported an error, so nothing was executed, and it
-    /// passed.
+    /// Gives one requested loss back. The reply was an error, so nothing was executed, and the
+    /// reply passed.
     fn not_lost(&self) {
         if let Some(loss) = &mut *self.loss.lock().expect("no panic under this lock") {
             loss.times += 1;
@@ -130,7 +132,7 @@ impl Shared {
     }
 }
 
-/// A proxy in front of one server. Dropping it closes everything.
+/// A proxy in front of one server. Dropping it closes its port and all connections.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -140,7 +142,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy in front of `target`; everything passes.
+    /// Starts a proxy in front of `target`. At first all messages pass.
     ///
     /// # Panics
     ///
@@ -149,7 +151,7 @@ impl Proxy {
         Self::speaking(Protocol::Redis, target)
     }
 
-    /// Starts a proxy in front of a PostgreSQL server, without TLS; everything passes.
+    /// Starts a proxy in front of a PostgreSQL server, without TLS. At first all messages pass.
     ///
     /// # Panics
     ///
@@ -194,7 +196,7 @@ impl Proxy {
         format!("redis://{}/", self.address)
     }
 
-    /// True if the server behind it is a PostgreSQL.
+    /// True if the server behind the proxy is a PostgreSQL.
     pub fn speaks_postgres(&self) -> bool {
         self.shared.protocol == Protocol::Postgres
     }
@@ -204,29 +206,29 @@ impl Proxy {
         self.address
     }
 
-    /// Sets the treatment of everything sent from now on.
+    /// Sets the way in which messages are treated after this call.
     pub fn set(&self, mode: Mode) {
         self.shared.mode.send_replace(mode);
     }
 
-    /// Lets everything pass again.
+    /// Lets all messages pass again.
     pub fn pass(&self) {
         self.set(Mode::Pass);
     }
 
-    /// Closes all present connections, on both sides.
+    /// Closes all existing connections, on both sides.
     pub fn cut(&self) {
         self.shared.generation.send_modify(|number| *number += 1);
     }
 
-    /// Closes the server side of all present connections and leaves the client side open and
-    /// silent.
+    /// Closes the server side of all existing connections. The client side stays open and silent.
     pub fn half_open(&self) {
         self.shared.half_open.send_modify(|number| *number += 1);
     }
 
-    /// Closes the client side of all present connections. Held-back messages of clients
-    /// ([`Mode::Stall`]) still arrive at the server, after `late`, unless the network stalls then.
+    /// Closes the client side of all existing connections. Messages of clients that are held back
+    /// ([`Mode::Stall`]) still reach the server, after `late`, unless the mode is `Stall` at that
+    /// time.
     pub fn hang_up(&self, late: Duration) {
         self.shared.hang_up.send_modify(|(number, delay)| {
             *number += 1;
@@ -239,8 +241,9 @@ impl Proxy {
         self.shared.last_command.load(Ordering::Acquire)
     }
 
-    /// Loses the replies to the next `times` commands that contain `text`; an empty text matches
-    /// any command. The server executes the command, and its reply vanishes. An error reply passes.
+    /// Loses the replies to the next `times` commands that contain `text`. An empty text matches
+    /// any command. The server executes the command, and its reply vanishes. An error reply passes
+    /// and does not count.
     ///
     /// # Panics
     ///
@@ -253,7 +256,7 @@ impl Proxy {
         });
     }
 
-    /// The counts so far.
+    /// The number of connections and messages so far.
     pub fn counts(&self) -> Counts {
         let shared = &self.shared;
         Counts {
@@ -269,7 +272,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
-            // A panic of that thread has been printed already.
+            // An error means a panic of that thread, which has already been printed.
             let _ = thread.join();
         }
     }

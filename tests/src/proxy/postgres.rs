@@ -1,7 +1,7 @@
-//! The boundaries of PostgreSQL messages, version 3 of the protocol.
+//! Functions that find the ends of PostgreSQL messages, version 3 of the protocol.
 //!
-//! Everything that a client sends up to a point of synchronisation is one message here. So is the
-//! server's answer to it, up to `ReadyForQuery`.
+//! Here one message is everything that a client sends up to a point of synchronisation. The
+//! server's answer to it, up to `ReadyForQuery`, is also one message.
 
 /// The length of the first whole message of a client. The first message of a connection has no
 /// type.
@@ -14,7 +14,7 @@ pub(super) fn command(bytes: &[u8], is_first: bool) -> Option<usize> {
     loop {
         let (kind, next) = frame(bytes, end)?;
         end = next;
-        // Sync, Query, a password, Terminate.
+        // These types end a message: Sync, Query, a password, and Terminate.
         if matches!(kind, b'S' | b'Q' | b'p' | b'X') {
             return Some(end);
         }
@@ -38,7 +38,7 @@ pub(super) fn reply(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// True if the message does not answer a command: the server sends it unasked, or requests
+/// True if the message does not answer a command. The server sends it unasked, or requests
 /// something with it.
 pub(super) fn is_push(message: &[u8]) -> bool {
     match message.first() {
@@ -54,7 +54,8 @@ pub(super) fn is_notification(message: &[u8]) -> bool {
     message.starts_with(b"A")
 }
 
-/// True if the command gets an answer. A password gets none: it is part of the first command.
+/// True if the command gets an answer. A password does not, because it is a part of the first
+/// command.
 pub(super) fn is_answered(command: &[u8]) -> bool {
     !matches!(command.first(), Some(b'p' | b'X'))
 }
@@ -83,7 +84,7 @@ pub(super) fn error(text: &str) -> Vec<u8> {
     message
 }
 
-/// No message has this type, and no message is this long.
+/// Bytes that are not the start of a message: no message has this type or this length.
 pub(super) const GARBAGE: &[u8] = b"\xff\xff\xff\xff\xffgarbage";
 
 fn ends_the_connection(error: &[u8]) -> bool {
@@ -92,7 +93,7 @@ fn ends_the_connection(error: &[u8]) -> bool {
         .any(|severity| error.windows(severity.len()).any(|part| part == *severity))
 }
 
-/// The type and the end of the frame that begins at `at`, if it is whole.
+/// Returns the type and the end of the frame that begins at `at`, or `None` if it is incomplete.
 fn frame(bytes: &[u8], at: usize) -> Option<(u8, usize)> {
     let kind = *bytes.get(at)?;
     let end = at + 1 + length(&bytes[at + 1..])?;

@@ -1,4 +1,4 @@
-//! The proxy's knowledge of a protocol: the ends and the kinds of messages.
+//! The protocols of the proxy: they find the ends of messages and detect their kinds.
 
 use super::{postgres, resp};
 
@@ -69,7 +69,7 @@ impl Protocol {
     pub(super) fn is_answered(self, command: &[u8]) -> bool {
         match self {
             Self::Postgres => postgres::is_answered(command),
-            // Subscriptions are answered by pushes only.
+            // The server confirms subscriptions only with pushed messages.
             Self::Redis => {
                 let text = command[..command.len().min(48)].to_ascii_uppercase();
                 let needle = b"SUBSCRIBE\r\n";
@@ -78,7 +78,7 @@ impl Protocol {
         }
     }
 
-    /// True if the server's message answers no command.
+    /// True if this message of the server does not answer a command.
     pub(super) fn is_push(self, message: &[u8]) -> bool {
         match self {
             Self::Redis => message.starts_with(b">"),

@@ -1,8 +1,8 @@
-//! The boundaries of Redis messages: RESP2 and RESP3.
+//! A function that finds the ends of Redis messages, in RESP2 and RESP3.
 
-/// The length of the first whole message in `bytes`; `None` while it is incomplete.
+/// The length of the first whole message in `bytes`, or `None` while it is incomplete.
 ///
-/// Bytes that are not RESP count as one separate message, so that garbage passes too.
+/// Bytes that are not RESP count as one message, so that invalid bytes pass too.
 pub(super) fn message(bytes: &[u8]) -> Option<usize> {
     let line = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let head = line + 2;

@@ -9,7 +9,7 @@ use super::wire::{
     SYNC,
 };
 
-/// Limit for a server to come back.
+/// Time limit for a server to accept connections again.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The server's error codes.
@@ -22,7 +22,7 @@ const ALL: i32 = 31;
 const PERSISTENT: i32 = 0;
 const SEQUENTIAL: i32 = 2;
 
-/// A blocking client of one server. Opens a new session when the present one has ended.
+/// A blocking client of one server. Opens a new session when the current one has ended.
 #[derive(Debug)]
 pub struct Client {
     address: SocketAddr,
@@ -32,18 +32,18 @@ pub struct Client {
 /// A node of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Znode {
-    /// Its path.
+    /// The path of the node.
     pub path: String,
-    /// The number of the change that created the node.
+    /// The number (zxid) of the change that created the node.
     pub made: i64,
-    /// Number of writes to its data since then.
+    /// Number of writes to the node's data since its creation.
     pub writes: i32,
     /// The session whose end deletes the node; 0 for a persistent node.
     pub session: i64,
 }
 
 impl Znode {
-    /// The last part of its path.
+    /// The last part of the node's path.
     pub fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default()
     }
@@ -57,15 +57,15 @@ impl Client {
         }
     }
 
-    /// Lists the nodes below `path` in the order of their creation; empty if there is no such path.
-    /// Includes everything that any server has confirmed before.
+    /// Lists the nodes below `path` in the order of their creation. Empty if there is no such path.
+    /// Includes all changes that any server has confirmed before.
     ///
     /// # Panics
     ///
     /// Panics if the server does not answer.
     pub fn list(&self, path: &str) -> Vec<Znode> {
         let names = self.names(path).into_iter();
-        // A node may vanish meanwhile.
+        // A node may vanish after its name was listed.
         let nodes = names.filter_map(|name| self.node(&format!("{path}/{name}")));
         let mut nodes: Vec<_> = nodes.collect();
         nodes.sort_by_key(|node| node.made);
@@ -78,7 +78,7 @@ impl Client {
     ///
     /// Panics if the server does not answer.
     pub fn names(&self, path: &str) -> Vec<String> {
-        // A follower may be behind its leader.
+        // The client is connected to a follower, which may not have the leader's latest changes.
         self.must(SYNC, || Request::new().text(path));
         let request = || Request::new().text(path).flag(false);
         let Some(mut answer) = self.found(GET_CHILDREN, request) else {
@@ -120,7 +120,7 @@ impl Client {
     ///
     /// # Panics
     ///
-    /// Panics if the server does not create it.
+    /// Panics if the server does not create a node.
     pub fn make_path(&self, path: &str) {
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1);
         for end in ends.chain([path.len()]) {
@@ -131,21 +131,21 @@ impl Client {
         }
     }
 
-    /// Creates a persistent node and appends the next number of its directory to its name. Returns
-    /// the path of the node; `None` if the directory does not exist.
+    /// Creates a persistent node, and appends the next number of its directory to its name. Returns
+    /// the path of the node, or `None` if the directory does not exist.
     ///
     /// # Panics
     ///
-    /// Panics if the server does not create it.
+    /// Panics if the server does not create the node.
     pub fn enqueue(&self, path: &str) -> Option<String> {
         self.enqueue_with(path, b"probe")
     }
 
-    /// Like `enqueue`, with these data in the node.
+    /// Like `enqueue`, but with `data` in the node.
     ///
     /// # Panics
     ///
-    /// Panics if the server does not create it.
+    /// Panics if the server does not create the node.
     pub fn enqueue_with(&self, path: &str, data: &[u8]) -> Option<String> {
         match self.create(path, SEQUENTIAL, data) {
             Ok(made) => Some(made),
@@ -165,12 +165,11 @@ impl Client {
         self.found(DELETE, request).is_some()
     }
 
-    /// Logs in as this user, and restricts the node: the user gets all permissions, and everyone
-    /// else none.
+    /// Logs in as this user, and restricts the node, so that only this user has permissions for it.
     ///
     /// # Panics
     ///
-    /// Panics if the server refuses this.
+    /// Panics if the server refuses the restriction.
     pub fn restrict(&self, path: &str, user: &str, password: &str) {
         self.introduce(user, password);
         let any_version = -1;
@@ -180,7 +179,7 @@ impl Client {
         });
     }
 
-    /// Logs in as this user, in addition to earlier ones.
+    /// Logs in as this user, in addition to earlier users.
     ///
     /// # Panics
     ///
@@ -190,14 +189,16 @@ impl Client {
         self.must(AUTH, || Request::new().int(0).text("digest").text(&name));
     }
 
-    /// Tries to delete a node. Returns `true` if the server refuses this for lack of permission.
+    /// Tries to delete a node. Returns `true` if the server refuses the deletion for lack of
+    /// permission.
     pub fn may_not_delete(&self, path: &str) -> bool {
         let any_version = -1;
         let deleted = self.ask(DELETE, || Request::new().text(path).int(any_version));
         deleted.is_err_and(|code| code == NO_AUTH)
     }
 
-    /// Tries to create a node. Returns `true` if the server refuses this for lack of permission.
+    /// Tries to create a node. Returns `true` if the server refuses the creation for lack of
+    /// permission.
     pub fn may_not_make(&self, path: &str) -> bool {
         self.create(path, PERSISTENT, b"probe")
             .is_err_and(|code| code == NO_AUTH)
@@ -225,7 +226,7 @@ impl Client {
         answer.unwrap_or_else(|error| panic!("request {code} is refused: {error}"));
     }
 
-    /// Sends a request, and repeats it over a new connection if the present one has ended.
+    /// Sends a request, and repeats it over a new connection if the current one has ended.
     fn ask(&self, code: i32, request: impl Fn() -> Request) -> Result<Answer, i32> {
         let mut connection = self
             .connection

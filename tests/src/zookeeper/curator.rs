@@ -1,4 +1,4 @@
-//! A process that takes one of Curator's locks: `tests/zookeeper/src/CuratorPeer.java`.
+//! A process that takes a lock of the Java library Curator: `tests/zookeeper/src/CuratorPeer.java`.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use crate::clock;
 use crate::process::Leashed;
 use crate::recorder::Section;
 
-/// Limits for the process to connect, and to end after its time.
+/// Time limits for the process to connect, and to end after its working time.
 const START: Duration = Duration::from_secs(60);
 const END: Duration = Duration::from_secs(60);
 
@@ -25,7 +25,7 @@ pub struct Errand {
     pub path: String,
     /// The session's timeout.
     pub session: Duration,
-    /// Total time in which it takes the lock again and again.
+    /// Total time for which the process takes the lock again and again.
     pub time: Duration,
     /// Time inside the lock.
     pub stay: Duration,
@@ -41,7 +41,8 @@ pub struct CuratorPeer {
     key: String,
     sections: Vec<Section>,
     lost: u32,
-    /// Lead of the sections' clock over the clock that Java can read, in microseconds.
+    /// Lead of the sections' clock over `CLOCK_MONOTONIC`, the clock that Java can read, in
+    /// microseconds.
     ahead: u64,
 }
 
@@ -118,7 +119,7 @@ impl CuratorPeer {
     }
 
     /// Waits for the end of the process. Returns its sections, and the number of sections that it
-    /// gave up because the lock might have been lost.
+    /// abandoned because the lock might have been lost.
     ///
     /// # Panics
     ///
@@ -140,7 +141,7 @@ impl CuratorPeer {
         (self.sections, self.lost)
     }
 
-    /// Records an event. Returns its name.
+    /// Records an event from a line of output. Returns the event's name.
     fn take<'a>(&mut self, line: &'a str) -> &'a str {
         let (event, stamp) = line.split_once(' ').expect("an event and its stamp");
         let stamp: u64 = stamp.parse().expect("a number");
@@ -166,7 +167,7 @@ impl CuratorPeer {
     }
 }
 
-/// Measures the lead of the sections' clock over `CLOCK_MONOTONIC`, in microseconds. Takes the
+/// Measures the lead of the sections' clock over `CLOCK_MONOTONIC`, in microseconds. Uses the
 /// fastest of several readings.
 fn ahead() -> u64 {
     let readings = (0..100).map(|_| {

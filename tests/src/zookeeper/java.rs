@@ -1,15 +1,16 @@
-//! Java, with the packages of ZooKeeper and Curator that `scripts/test` puts under `target`.
+//! Java commands with the packages of ZooKeeper and Curator, which `scripts/test` puts under
+//! `target`.
 
 use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The folder's name below the one that Cargo builds in.
+/// The name of the packages' folder inside Cargo's target folder.
 const NAME: &str = "test-zookeeper";
 
-/// Options for a small virtual machine that starts quickly: a test starts many, and each of them
-/// does little.
+/// Options for a small virtual machine that starts quickly, because tests start many machines with
+/// little work.
 const SMALL: [&str; 6] = [
     "-Xmx64m",
     "-Xss512k",
@@ -37,7 +38,8 @@ pub(super) fn command(options: &[String], class: &str) -> Command {
     command
 }
 
-/// The folder in `LEASEHOLD_TEST_ZOOKEEPER`, or one in a folder above this program.
+/// The folder of the packages: from `LEASEHOLD_TEST_ZOOKEEPER`, or found in a folder above this
+/// program.
 fn folder() -> &'static PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| {

@@ -38,14 +38,15 @@ const SERVER: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
 /// The tick of a server, unless a test sets another.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Longest session of the shared server: some tests use the longest ttl, a day.
+/// Longest session of the shared server. It is long, because some tests use the longest ttl, which
+/// is a day.
 const LONGEST: Duration = Duration::from_secs(2 * 86_400);
 
 /// The server that tests share.
 static SHARED: LazyLock<Zookeeper> =
     LazyLock::new(|| Settings::new().longest_session(LONGEST).start());
 
-/// Settings of a server: its times, and the place of its data.
+/// Settings of a server: its times and the location of its data.
 #[derive(Debug, Clone, Copy)]
 #[must_use]
 pub struct Settings {
@@ -55,7 +56,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Ticks of half a second: sessions last from 1 s (two ticks) to 10 s (twenty ticks).
+    /// Returns settings with ticks of half a second. Sessions then last from 1 s (two ticks) to 10
+    /// s (twenty ticks).
     pub fn new() -> Self {
         Self {
             tick: TICK,
@@ -77,7 +79,7 @@ impl Settings {
         }
     }
 
-    /// Keeps the data on a disk, where a change takes as long as it does for users.
+    /// Keeps the data on a real disk, where a write takes as long as it does for users.
     pub fn on_disk(self) -> Self {
         Self {
             on_disk: true,
@@ -154,7 +156,7 @@ pub struct Zookeeper {
     peer_ports: [u16; 2],
     /// The configuration lines for the members of its ensemble; empty for a single server.
     members: String,
-    /// True if its folder has a file with the address of each host.
+    /// True if the server's folder has a hosts file with the address of each host.
     has_hosts: bool,
     folder: Folder,
 }
@@ -177,24 +179,24 @@ impl Zookeeper {
         }
     }
 
-    /// Makes another client of this server.
+    /// Returns a separate client of this server.
     pub fn client(&self) -> Client {
         Client::new(self.address())
     }
 
-    /// `standalone`, `leader` or `follower`; `None` while it serves no clients.
+    /// `standalone`, `leader` or `follower`. `None` while the server does not serve clients.
     pub fn mode(&self) -> Option<String> {
         let told = self.word("srvr")?;
         let mode = told.lines().find_map(|line| line.strip_prefix("Mode: "))?;
         Some(mode.to_owned())
     }
 
-    /// Sets the longest session, with effect from its next start.
+    /// Sets the longest session. The setting takes effect at the server's next start.
     pub fn set_longest_session(&mut self, longest: Duration) {
         self.settings.longest_session = Some(longest);
     }
 
-    /// The answer to a four-letter command; `None` without one.
+    /// The answer to a four-letter command, or `None` if there is no answer.
     pub fn word(&self, word: &str) -> Option<String> {
         let mut stream = TcpStream::connect_timeout(&self.address(), WORD).ok()?;
         stream.set_read_timeout(Some(WORD)).ok()?;
@@ -204,8 +206,8 @@ impl Zookeeper {
         Some(told)
     }
 
-    /// Java properties for settings that are not part of the configuration file, or are read before
-    /// it.
+    /// Returns Java properties for settings that the configuration file does not have, or that are
+    /// read before it.
     fn properties(&self) -> Vec<String> {
         let mut properties = [
             "zookeeper.admin.enableServer=false",
@@ -214,11 +216,11 @@ impl Zookeeper {
         .map(|property| format!("-D{property}"))
         .to_vec();
         if !self.settings.on_disk {
-            // A write is confirmed once the operating system has it, before the disk has it. A
-            // killed process loses nothing, and no test cuts the power. Never set this on a real
-            // server.
+            // The server confirms a write after the operating system has it, before the disk has
+            // it. A killed process loses nothing, and no test cuts the power. Never set this on a
+            // real server.
             properties.push("-Dzookeeper.forceSync=no".to_owned());
-            // Its files are in memory, where 64 MiB for each log would be too much.
+            // The server's files are in memory, where 64 MiB for each log would be too much.
             properties.push("-Dzookeeper.preAllocSize=1024".to_owned());
         }
         if self.has_hosts {
@@ -325,7 +327,7 @@ impl SessionServer for Zookeeper {
     }
 }
 
-/// Gives each server the list of all members, with their hosts.
+/// Writes the list of all members, with their hosts, to the settings of each server.
 fn write_members(servers: &mut [Zookeeper], hosts: &[String]) {
     let mut members = String::new();
     for (server, host) in servers.iter().zip(hosts) {
@@ -340,7 +342,7 @@ fn write_members(servers: &mut [Zookeeper], hosts: &[String]) {
     }
 }
 
-/// Starts all servers, and waits until each of them serves.
+/// Starts all servers, and waits until each of them answers clients.
 fn launch(servers: &mut [Zookeeper]) {
     for server in &mut *servers {
         server.spawn();

@@ -1,7 +1,7 @@
 //! The network between the members of an ensemble. It can cut one member off from all others.
 //!
-//! Members know each other by name. Each member has a hosts file, which maps the names of the
-//! others to addresses of proxies. Each pair of members has two such addresses, one for each
+//! Members know each other by name. Each member has a hosts file that maps the names of the other
+//! members to addresses of proxies. Each pair of members has two such addresses, one for each
 //! direction, because either member may connect.
 
 use std::fmt::Write as _;
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use crate::pipe::{Flow, Pipe};
 
-/// Time for which a connection stays open while the other member does not listen yet. A follower
-/// tries again if a new leader refuses the connection, but gives the leader up if the connection
-/// ends.
+/// Time for which a connection stays open while the other member does not listen yet. If a new
+/// leader refuses the connection, a follower tries again. If the connection ends, the follower
+/// gives the leader up.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The proxies between the members.
@@ -46,7 +46,7 @@ impl Network {
         Self { links }
     }
 
-    /// The text of a member's hosts file.
+    /// The text of the hosts file of one member.
     pub(super) fn hosts(&self, from: usize) -> String {
         let mut hosts = format!("{} {}\n", address(from, from), host(from));
         for link in self.links.iter().filter(|link| link.from == from) {
@@ -55,14 +55,15 @@ impl Network {
         hosts
     }
 
-    /// Sets the treatment of bytes between a member and the others. Clients reach it as before.
+    /// Sets the way in which bytes between one member and all others are treated. Clients still
+    /// reach the member.
     pub fn set(&self, member: usize, flow: Flow) {
         for link in self.links_of(member) {
             link.pipe.set(flow);
         }
     }
 
-    /// Closes all connections between a member and the others.
+    /// Closes all connections between one member and all others.
     pub fn cut(&self, member: usize) {
         for link in self.links_of(member) {
             link.pipe.cut();
@@ -80,8 +81,8 @@ pub(super) fn host(member: usize) -> String {
     format!("member{}", member + 1)
 }
 
-/// The address at which `from` reaches `to`. With `from` equal to `to` it is the address at which
-/// the member listens.
+/// The address at which `from` reaches `to`. If both are the same member, it is the address at
+/// which that member listens.
 fn address(from: usize, to: usize) -> Ipv4Addr {
     let part = |member: usize| u8::try_from(member + 1).expect("few members");
     Ipv4Addr::new(127, 0, part(from), part(to))

@@ -1,13 +1,14 @@
-//! The part of ZooKeeper's protocol that tests need: one request after the other on a connection.
+//! The part of ZooKeeper's protocol that tests need. A connection has one request in flight at a
+//! time.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Limit for an answer.
+/// Time limit for an answer.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The requested session timeout. The server reduces it to the limit in its settings.
+/// The requested session timeout. The server reduces it to its own limit.
 const SESSION_MS: i32 = 40_000;
 
 pub(super) const CREATE: i32 = 1;
@@ -20,10 +21,10 @@ pub(super) const SYNC: i32 = 9;
 pub(super) const AUTH: i32 = 100;
 const CLOSE_SESSION: i32 = -11;
 
-/// The fixed number of all login requests.
+/// The number that every login request has, fixed by the protocol.
 const AUTH_NUMBER: i32 = -4;
 
-/// A request, or a part of one.
+/// A request, or a part of a request.
 #[derive(Debug, Default)]
 pub(super) struct Request(Vec<u8>);
 
@@ -152,7 +153,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         let close = Request::new().int(self.number + 1).int(CLOSE_SESSION);
-        // If the server is gone, the session ends at its timeout.
+        // The result is ignored: if the server cannot be reached, the session ends at its timeout.
         let _ = self.send(&close);
     }
 }

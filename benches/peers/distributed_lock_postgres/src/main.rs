@@ -33,7 +33,7 @@ struct Plan {
 impl Plan {
     fn read() -> Result<Self, Fault> {
         let arguments: Vec<String> = env::args().skip(1).collect();
-        // A session's lock has no ttl.
+        // `_ttl` is not used, because the lock of a session has no ttl.
         let [
             url,
             work,
@@ -55,7 +55,7 @@ impl Plan {
         };
         let millis = |given: &str| given.parse().map(Duration::from_millis);
         Ok(Self {
-            // The second URL is that of a Redis.
+            // The second URL is the one of a Redis. It is not used here.
             url: url.split(',').next().unwrap_or_default().to_owned(),
             work: work.clone(),
             tasks: tasks.parse()?,
@@ -76,7 +76,7 @@ impl Plan {
     }
 }
 
-/// The stamps of a section, in the order of the file.
+/// One section as five numbers, in the order in which the file contains them.
 type Record = [u64; 5];
 
 #[tokio::main]
@@ -102,7 +102,7 @@ async fn main() -> Result<(), Fault> {
     let (mut records, mut errors) = (Vec::new(), Vec::new());
     let mut lost = plan.tasks;
     let limit = plan.ends_after + plan.patience + Duration::from_secs(1);
-    // Tasks that are still running by then count as lost.
+    // Tasks still running after `limit` count as lost.
     let _ = timeout(limit, async {
         while let Some(ended) = tasks.join_next().await {
             let (own, ended) = ended.expect("no task panics");
@@ -164,7 +164,7 @@ async fn sections(
     }
 }
 
-/// Returns the time of the clock that all processes share.
+/// Returns the time on the clock that all processes share.
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     nanos(Duration::new(

@@ -1,4 +1,4 @@
-//! The processes below another one, and signals to them.
+//! Finds the processes below another one, and sends signals to them.
 
 use std::fs;
 use std::process::Command;
@@ -17,8 +17,8 @@ pub(crate) fn session(of: i32) -> Vec<i32> {
     with_field(3, of)
 }
 
-/// Returns the processes with this value in a field of `/proc/<pid>/stat`. Index 0 is the first
-/// field after the name.
+/// Returns the processes with `value` in a field of `/proc/<pid>/stat`. Index 0 is the first field
+/// after the name.
 fn with_field(index: usize, value: i32) -> Vec<i32> {
     let folders = fs::read_dir("/proc").expect("/proc is there");
     let stats = folders.filter_map(|folder| {
@@ -31,7 +31,7 @@ fn with_field(index: usize, value: i32) -> Vec<i32> {
     stats.collect()
 }
 
-/// Returns the guardian of a command, and its warden. The warden is the child of `leasehold run`.
+/// Returns the guardian of a command and the warden, which is a child of `leasehold run`.
 pub(crate) fn guardian_and_warden(of: i32) -> (i32, i32) {
     let warden = child(of);
     (child(warden), warden)

@@ -64,7 +64,8 @@ impl Journal {
         fs::write(self.file(name), "").expect("the folder is writable");
     }
 
-    /// Reverts an [`open`](Self::open).
+    /// Makes new commands of [`until`](Self::until) with this name wait again, after an
+    /// [`open`](Self::open).
     pub(crate) fn close(&self, name: &str) {
         fs::remove_file(self.file(name)).expect("it was opened");
     }
@@ -74,7 +75,7 @@ impl Journal {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Waits for a line that begins with `start`, and returns the rest of it.
+    /// Waits for a line that begins with `start`, and returns the text after `start`.
     pub(crate) fn wait_for(&self, start: &str) -> String {
         let mut found = None;
         wait::until(&format!("a line `{start}`"), LONG, || {
@@ -101,7 +102,7 @@ impl Journal {
         id.parse().unwrap_or_else(|_| panic!("no process: {id}"))
     }
 
-    /// Fails if a line that begins with `first` comes after one that begins with `second`.
+    /// Fails if the line that begins with `first` comes after the line that begins with `second`.
     pub(crate) fn has_in_order(&self, first: &str, second: &str) {
         let lines = self.lines();
         let at = |start: &str| lines.iter().position(|line| line.starts_with(start));

@@ -99,7 +99,7 @@ impl Running {
         Self::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
     }
 
-    /// Starts a command that writes its errors to a file, for a test that reads them before its end.
+    /// Starts a command that writes its errors to a file. A test can read them before the end.
     pub(crate) fn with_errors_in(file: &Path, command: &mut Command) -> Self {
         let errors = File::create(file).expect("the folder is writable");
         Self::spawn(command.stdout(Stdio::null()).stderr(errors))

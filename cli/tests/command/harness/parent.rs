@@ -1,4 +1,5 @@
-//! A parent that passes on state to a process, like systemd, cron, Perl or a container's init.
+//! A parent whose state is inherited by its child process, like systemd, cron, Perl or a
+//! container's init.
 
 use std::process::{Command, Stdio};
 
@@ -6,8 +7,8 @@ use leasehold_tests::server::Server;
 
 use super::{ended, leasehold};
 
-/// Returns the command as started by a parent that has run `setup`, in Python. The signals that
-/// Python itself ignores are not passed on.
+/// Returns `inner` as started by a parent that has run `setup`, in Python. The signals that Python
+/// itself ignores are not passed on.
 pub(crate) fn started_by(setup: &str, inner: &Command) -> Command {
     let program = format!(
         "\
@@ -30,7 +31,7 @@ os.execvp(sys.argv[1], sys.argv[1:])
     command
 }
 
-/// The output of a program that this parent starts directly, and by `leasehold run`.
+/// Two outputs of the same program: started directly by this parent, and through `leasehold run`.
 pub(crate) struct Outputs {
     pub(crate) direct: String,
     pub(crate) run: String,
@@ -53,8 +54,8 @@ impl Outputs {
         Self { direct, run }
     }
 
-    /// Returns the lines of `/proc/self/status` with these beginnings, directly and by
-    /// `leasehold run`.
+    /// Returns the lines of `/proc/self/status` that begin with `starts`: from a process started
+    /// directly, and from one started by `leasehold run`.
     pub(crate) fn status(setup: &str, starts: &[&str]) -> [Vec<String>; 2] {
         let outputs = Self::of(setup, &["cat", "/proc/self/status"]);
         [outputs.direct, outputs.run].map(|status| {

@@ -62,7 +62,7 @@ async fn the_list_as_a_table() {
     );
 }
 
-/// Fails if the list has a lock twice as JSON, or a token.
+/// Fails if the JSON contains a lock twice, or contains a token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_list_as_json() {
     let scene = Scene::begin().await;
@@ -180,7 +180,7 @@ async fn one_lock() {
         "free"
     );
     let kept = asked(&scene, &["show", "payment:7"]).out;
-    // At most ten minutes of the hour have passed.
+    // The lock is kept for an hour, of which at most ten minutes have passed.
     assert!(kept.contains("kept for      5"), "{kept}");
     assert!(kept.contains(" m\n"), "{kept}");
 }

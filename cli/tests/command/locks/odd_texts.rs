@@ -1,4 +1,5 @@
-//! Keys and owners with control characters that a terminal obeys. Any client can write them.
+//! Keys and owners that contain control characters, which a terminal would obey. Any client can
+//! write them.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
@@ -8,8 +9,8 @@ use leasehold_tests::server::Server;
 
 use crate::harness::{Ended, leasehold};
 
-/// Clears a terminal, returns to the start of a line, reverses the direction of text, and ends a
-/// line.
+/// A key whose characters clear a terminal, return to the start of a line, reverse the direction of
+/// text, and end a line.
 const KEY: &str = "\u{1b}[2Jgo\rne\u{202e}\u{2028}";
 
 /// [`KEY`] as the command must show it.
@@ -45,14 +46,14 @@ fn with_answer(command: &mut Command, answer: &str) -> Ended {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the command starts");
     let mut input = child.stdin.take().expect("it is piped");
-    // A command that asks nothing may already have ended.
+    // A command that asks no question may already have ended.
     let _ = input.write_all(answer.as_bytes());
     drop(input);
     Ended::new(&child.wait_with_output().expect("it ends"))
 }
 
-/// Fails if a command prints such a key or owner unescaped. This includes a key from an argument,
-/// because scripts pass on text that they have read.
+/// Fails if a command prints such a key or owner unescaped. This includes a key given as an
+/// argument, because scripts may pass on a key that they have read.
 #[test]
 fn no_command_prints_them_as_they_are() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! The same on etcd and ZooKeeper, whose servers report less about a lock.
+//! The commands for locks on etcd and ZooKeeper, whose servers report less about a lock.
 
 use leasehold_tests::etcd::Etcd;
 use leasehold_tests::room;

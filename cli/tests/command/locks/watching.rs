@@ -36,7 +36,7 @@ impl Watching {
         line
     }
 
-    /// Waits for its end, and returns the exit code.
+    /// Waits for the end of the command, and returns the exit code.
     fn code(&mut self) -> Option<i32> {
         let mut status = None;
         wait::until("it ends", LONG, || {

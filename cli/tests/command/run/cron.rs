@@ -1,4 +1,4 @@
-//! A job that cron starts on every machine in the same minute: one of them runs it.
+//! A job that cron starts on every machine in the same minute, but that only one machine runs.
 
 use leasehold_tests::room;
 use leasehold_tests::sentinel::Deployment;
@@ -8,7 +8,7 @@ use leasehold_tests::wait;
 use crate::harness::journal::Journal;
 use crate::harness::{LONG, Running, ended, run};
 
-/// As many processes as on two machines.
+/// Number of processes, as if started by two machines.
 const STARTS: usize = 12;
 
 /// Fails if two processes run the job, or if the others end with a wrong exit code.
@@ -60,7 +60,7 @@ pub(super) fn all_that_wait_run_one_by_one(url: &str) {
     }
 }
 
-/// Fails if a machine whose clock is late runs a short job again, or sends mail about it.
+/// Fails if a machine whose clock is late runs a short job again, or cron sends mail about it.
 #[test]
 fn a_machine_whose_clock_is_late() {
     let server = Server::start();

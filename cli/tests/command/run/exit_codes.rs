@@ -1,4 +1,4 @@
-//! The exit code: that of the command, or one for the reason why it did not run.
+//! The exit code: the one of the command, or one that shows why the command did not run.
 
 use std::net::TcpListener;
 
@@ -106,7 +106,7 @@ fn a_store_that_is_away() {
     );
 }
 
-/// Fails if the lease is not renewed, or the guardian is not notified of it.
+/// Fails if the lease is not renewed, or the guardian is not notified of the renewal.
 #[test]
 fn a_command_that_takes_longer_than_its_ttl() {
     let _room = room::enter();
@@ -138,7 +138,7 @@ fn a_lease_that_is_lost() {
     );
 }
 
-/// Fails if a lock that was gone at the end is not reported, or the exit code is 0.
+/// Fails if a lock lost before the end is not reported, or the exit code is 0.
 #[test]
 fn a_lock_that_was_gone_when_the_command_ended() {
     let _room = room::enter();

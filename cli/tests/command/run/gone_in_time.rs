@@ -1,8 +1,9 @@
 //! The command and all its processes are gone before another process has the lock, even if
 //! `leasehold run` or its guardian is killed or stalls.
 //!
-//! The command and its grandchildren repeatedly append a line to one file. The next holder appends
-//! its own lines to the same file. After its first line, the others must not append anything.
+//! The command and its grandchildren repeatedly append a line to a file. The next holder of the
+//! lock appends its own lines to the same file. After its first line, the previous holder's
+//! processes must not append anything.
 
 use std::fs;
 use std::process::Command;
@@ -16,11 +17,11 @@ use crate::harness::journal::Journal;
 use crate::harness::parent::started_by;
 use crate::harness::{Ended, LONG, Running, bare, ended, quoted, run};
 
-/// Long enough that a busy machine can end processes within a tenth of it.
+/// The ttl. Even a busy machine can end the processes within a tenth of it.
 const TTL: &str = "5s";
 
-/// Returns a command that ignores SIGTERM and has two more processes. One is in its group, and the
-/// other has its own session and no living parent.
+/// Returns a command that ignores SIGTERM and starts two more processes. One is in the command's
+/// group. The other has its own session, and its parent has ended.
 fn stubborn(journal: &Journal) -> String {
     let beat = journal.beat("first");
     let daemon = quoted(journal.file("daemon"));
@@ -38,8 +39,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// Starts a first holder with the server at `first`, and the next one with the server at
-    /// `next`.
+    /// Starts the first holder with the server at `first`. Then starts the next holder with the
+    /// server at `next`.
     fn begin(first: &str, next: &str) -> Self {
         Self::begin_with(next, |script| run(first, "job", &["--ttl", TTL], script))
     }
@@ -63,8 +64,8 @@ impl Scene {
 
     /// Waits until the next holder has had the lock for a while. Returns the first holder.
     fn end(self) -> Running {
-        // In this time, any living process of the first holder appends about as many lines as the
-        // next.
+        // Meanwhile, any living process of the first holder would append about as many lines as the
+        // next holder does.
         self.journal.wait_for_many("next", 100);
         self.journal.has_in_order("first", "next");
         assert!(!is_alive(self.command));
@@ -161,7 +162,7 @@ fn the_guardian_stands_still_and_the_holder_is_killed() {
 }
 
 /// Like the previous test, but a process in the guardian's session adopts the orphaned guardian.
-/// The kernel wakes only an orphaned process group, and this group is not one.
+/// The kernel wakes only an orphaned process group, and the guardian's group is not orphaned here.
 #[test]
 fn the_guardian_inside_another_run_stands_still_and_the_holder_is_killed() {
     let _room = room::enter();
@@ -197,7 +198,8 @@ fn the_command_and_the_holder_stand_still() {
     scene.first.pause();
     let command = scene.command;
     let first = scene.end();
-    // The guardian keeps an ended command as a zombie, which accepts signals, until all are gone.
+    // The guardian keeps the ended command as a zombie until all processes are gone, so the command
+    // still accepts signals.
     wait::until("the command is gone", LONG, || {
         !family::signal(command, "CONT")
     });
@@ -284,8 +286,8 @@ fn the_guardian_and_the_warden_are_killed() {
     assert_eq!(first.code, Some(137), "{first:?}");
 }
 
-/// Fails if the command itself outlives all processes that could end it. Processes started by it
-/// are then out of reach.
+/// Fails if the command itself outlives all processes that could end it. The processes started by
+/// it are out of reach in this case.
 #[test]
 fn the_holder_the_guardian_and_the_warden_are_killed() {
     let _room = room::enter();

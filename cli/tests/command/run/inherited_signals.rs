@@ -1,4 +1,4 @@
-//! Signals that the parent of `leasehold run` has ignored, blocked, or arranged to be sent.
+//! Signals that the parent of `leasehold run` ignores, blocks, or has requested for later.
 
 use std::process::{Command, Stdio};
 
@@ -44,7 +44,8 @@ fn ignored_signals_stay_ignored() {
     }
 }
 
-/// Fails if a program under systemd, which ignores SIGPIPE, dies instead of getting an error.
+/// Fails if a program under systemd dies instead of getting an error when its reader is gone.
+/// systemd starts programs with SIGPIPE ignored.
 #[test]
 fn a_reader_that_is_gone() {
     let script = "yes 2>/dev/null | head -n 1 >/dev/null; echo ${PIPESTATUS[0]}";
@@ -59,7 +60,8 @@ fn a_reader_that_is_gone() {
 }
 
 /// Fails if the exit code of a command is lost because the parent ignores SIGCHLD. Also fails if
-/// the command ignores it: a shell then loses the exit codes of its own commands.
+/// the command inherits this setting, because a shell then loses the exit codes of its own
+/// commands.
 #[test]
 fn an_ignored_sigchld_is_set_to_its_default() {
     let [direct, run] = Outputs::status(&ignored("CHLD"), &["SigIgn:"]);
@@ -68,7 +70,8 @@ fn an_ignored_sigchld_is_set_to_its_default() {
     assert_eq!(mask(&run), default[0]);
 }
 
-/// Fails if one of many exit codes is lost. The command may end before its guardian is ready.
+/// Fails if one of many exit codes is lost, because the command may end before its guardian is
+/// ready.
 #[test]
 fn an_ignored_sigchld_costs_no_exit_code() {
     let _room = room::enter();
@@ -90,7 +93,7 @@ print({subprocess.run(sys.argv[1:], preexec_fn=ignore).returncode for _ in range
     }
 }
 
-/// Fails if the command does not block the same signals as its parent.
+/// Fails if the command does not block the signals that its parent blocks.
 #[test]
 fn blocked_signals_stay_blocked() {
     for names in ["", "HUP TERM USR1 RTMIN", "CHLD PIPE CONT TSTP TTOU RTMAX"] {
@@ -99,8 +102,8 @@ fn blocked_signals_stay_blocked() {
     }
 }
 
-/// Fails if `leasehold run` misses the end of a command, or a signal for it, because its parent has
-/// blocked these signals.
+/// Fails if `leasehold run` misses the end of a command, or a signal for the command, because its
+/// parent has blocked these signals.
 #[test]
 fn blocked_signals_reach_leasehold_run() {
     let _room = room::enter();
@@ -126,7 +129,8 @@ fn blocked_signals_reach_leasehold_run() {
     assert_eq!(ended.code, Some(143), "{ended:?}");
 }
 
-/// Fails if a signal sent before `leasehold run` could handle it is lost, or the lock stays.
+/// Fails if a signal is lost that was sent before `leasehold run` could handle it, or if the lock
+/// stays.
 #[test]
 fn a_pending_signal_ends_it_before_the_command() {
     let server = Server::start();
@@ -141,7 +145,7 @@ fn a_pending_signal_ends_it_before_the_command() {
     assert_free(&server);
 }
 
-/// Fails if a timer of the parent ends `leasehold run` without its command, and the lock stays:
+/// Fails if a timer of the parent ends `leasehold run` but not the command, or if the lock stays:
 /// `perl -e 'alarm shift; exec @ARGV' 3 leasehold run …`.
 #[test]
 fn a_timer_of_the_parent() {

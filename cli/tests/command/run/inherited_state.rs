@@ -1,5 +1,5 @@
-//! State other than signals that a parent passes on. The command inherits it as if it was started
-//! directly.
+//! State other than signals that the parent passes on. The command inherits this state as if the
+//! parent had started it directly.
 
 use std::fs;
 use std::path::Path;
@@ -72,12 +72,12 @@ fn user_groups_and_rights() {
     let [direct, run] = Outputs::status(setup, &lines);
     assert!(direct.contains(&"NoNewPrivs:\t1".to_owned()), "{direct:?}");
     assert_eq!(direct, run);
-    // The same with a parent that gives up no right.
+    // The control: the same with a parent that gives up no right.
     let [direct, run] = Outputs::status("", &lines);
     assert_eq!(direct, run);
 }
 
-/// Fails if a command runs with another priority, or on other processors.
+/// Fails if a command runs with a different priority, or on different processors.
 #[test]
 fn priority_and_processors() {
     let setup = "\
@@ -96,7 +96,8 @@ os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})";
     assert_eq!(direct, run);
 }
 
-/// Fails if a command has other limits than its parent: `ulimit`, `LimitNOFILE=` or `LimitCORE=`.
+/// Fails if a command has different limits from its parent: `ulimit`, `LimitNOFILE=` or
+/// `LimitCORE=`.
 #[test]
 fn limits() {
     let setup = "\
@@ -153,8 +154,8 @@ fn group_and_session() {
     assert_eq!(terminal, "0", "{ended:?}");
 }
 
-/// Fails if the command inherits files that only `leasehold run` needs, or lacks one of its
-/// parent's.
+/// Fails if the command inherits files that only `leasehold run` needs, or does not inherit a file
+/// of its parent.
 #[test]
 fn open_files_and_no_others() {
     let outputs = Outputs::of("os.dup2(1, 7)", &["ls", "/proc/self/fd"]);
@@ -162,7 +163,7 @@ fn open_files_and_no_others() {
     assert_eq!(outputs.direct, outputs.run);
 }
 
-/// Fails if another file takes the place of a closed standard input or output.
+/// Fails if another file gets the number of a closed standard input or output.
 #[test]
 fn closed_standard_files_are_dev_null() {
     let (server, journal) = (Server::start(), Journal::new());
@@ -179,7 +180,7 @@ fn closed_standard_files_are_dev_null() {
     assert_eq!(lines, ["/dev/null"; 3]);
 }
 
-/// Fails if a variable is changed, or one is added that does not belong to the lock.
+/// Fails if a variable is changed, or a variable is added that does not belong to the lock.
 #[test]
 fn the_environment() {
     let variables = "os.environb.update({b'EMPTY': b'', b'RAW': b'a\\xff=b', b'LISTEN_PID': b'1'})";
@@ -204,9 +205,9 @@ fn the_environment() {
     }
 }
 
-/// Fails if a service does not accept the sockets of systemd, which are for the process in
-/// `LISTEN_PID`. Runs with SIGPIPE ignored and not ignored, because these start the command
-/// differently.
+/// Fails if a service does not accept the sockets of systemd, which are meant for the process in
+/// `LISTEN_PID`. Runs with SIGPIPE ignored and not ignored, because `leasehold run` starts the
+/// command in a different way in each case.
 #[test]
 fn sockets_and_the_watchdog_of_systemd() {
     let server = Server::start();

@@ -10,7 +10,7 @@ use crate::harness::journal::Journal;
 use crate::harness::parent::started_by;
 use crate::harness::{LONG, Running, run};
 
-/// Sets signals to their defaults, even if the tests themselves ignore some (`nohup`).
+/// Sets signals to their defaults, in case the tests themselves run with ignored signals (`nohup`).
 const DEFAULTS: &str = "\
 for one in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT): signal.signal(one, signal.SIG_DFL)";
 
@@ -43,7 +43,8 @@ fn each_signal_is_passed_on() {
     }
 }
 
-/// Fails if a terminal's signal does not reach the command: a new size, a stop, and a continuation.
+/// Fails if a signal of a terminal does not reach the command. The terminal sends one for a new
+/// size, a stop, and a continuation.
 #[test]
 fn signals_of_a_terminal_are_passed_on() {
     let _room = room::enter();
@@ -131,7 +132,7 @@ fn while_it_waits() {
     assert!(!journal.lines().contains(&"second".to_owned()));
 }
 
-/// Fails if `nohup leasehold run` ends with its terminal.
+/// Fails if `nohup leasehold run` ends when its terminal is closed.
 #[test]
 fn what_is_ignored_stays_ignored() {
     let _room = room::enter();

@@ -25,8 +25,8 @@ fn the_environment_names_the_lock() {
     assert!(fences[0] < fences[1], "{fences:?}");
 }
 
-/// Fails if a command inside two locks uses the outer lock's fence, because the inner lock has
-/// none. Its writes would then be accepted.
+/// Fails if a command inside two locks uses the outer lock's fence because the inner lock has no
+/// fence. Its writes would then be accepted wrongly.
 #[test]
 fn without_a_fence_there_is_no_variable() {
     let nodes = Quorum::old(3);
@@ -36,8 +36,8 @@ fn without_a_fence_there_is_no_variable() {
     assert_eq!(ended.out, "none\n", "{ended:?}");
 }
 
-/// Fails if a command does not inherit the URL of `leasehold run`, or inherits it in spite of
-/// `--without-url`.
+/// Fails if a command does not inherit `LEASEHOLD_URL` from `leasehold run`, or inherits it in
+/// spite of `--without-url`.
 #[test]
 fn the_url_is_inherited_unless_it_is_left_out() {
     let server = Server::start();
@@ -51,7 +51,7 @@ fn the_url_is_inherited_unless_it_is_left_out() {
     assert_eq!(ended.out, "none\n", "{ended:?}");
 }
 
-/// Fails if the command reads another standard input than `leasehold run` was given.
+/// Fails if the standard input of the command is not that of `leasehold run`.
 #[test]
 fn standard_input_is_the_command_s() {
     let server = Server::start();
@@ -65,8 +65,8 @@ fn standard_input_is_the_command_s() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "a line\nend\n");
 }
 
-/// Fails if a command cannot read from a terminal, or the terminal no longer controls it. A process
-/// group in the background is stopped when it reads.
+/// Fails if a command cannot read from a terminal, or is no longer controlled by the terminal. A
+/// process group in the background is stopped when it reads.
 #[test]
 fn the_terminal_is_the_command_s() {
     let _room = room::enter();
@@ -91,7 +91,7 @@ fn the_terminal_is_the_command_s() {
     assert_eq!(output.status.code(), Some(0), "{out}");
 }
 
-/// Fails if a lock inside another is refused, or one key locks itself out for ever.
+/// Fails if a run inside another run is refused, or a key locks itself out for ever.
 #[test]
 fn one_run_inside_another() {
     let _room = room::enter();

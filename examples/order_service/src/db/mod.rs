@@ -16,7 +16,7 @@ use crate::error::ApiError;
 #[derive(Debug, Clone)]
 pub(crate) enum Db {
     Sqlite(sqlite::Sqlite),
-    /// The locks are in the same database.
+    /// PostgreSQL, which then also has the locks.
     #[cfg(feature = "postgres")]
     Postgres(postgres::Postgres),
 }
@@ -54,7 +54,7 @@ impl Db {
         Ok(Self::Sqlite(db))
     }
 
-    /// Returns the pool for the demonstration, which has a separate table in SQLite.
+    /// Returns the pool for the demonstration, which has its own table in SQLite.
     pub(crate) fn file(&self) -> &SqlitePool {
         match self {
             Self::Sqlite(db) => db.pool(),
@@ -63,9 +63,9 @@ impl Db {
         }
     }
 
-    /// Sells one item under `lock`: reads the stock, and records the sale together with the new
+    /// Sells one item under `lock`: reads the stock, and writes the sale together with the new
     /// stock. Either both are written or neither. A call whose lease has ended meanwhile writes
-    /// nothing.
+    /// neither.
     pub(crate) async fn sell(
         &self,
         sku: &str,

@@ -13,8 +13,8 @@ use super::holder::Holder;
 use super::ledger::Count;
 use super::services::View;
 
-/// Number of events that are kept for a page opened later, and by which a slow page may fall
-/// behind.
+/// Maximum number of events that are kept. A page opened later receives these. A slow page may fall
+/// behind by this number.
 const KEPT: usize = 2_000;
 
 #[derive(Debug, Serialize)]
@@ -35,7 +35,7 @@ pub(crate) enum Event {
         click: u32,
         service: &'static str,
     },
-    /// The answer to it has arrived.
+    /// The answer to a sent request has arrived.
     Answered {
         round: u32,
         click: u32,

@@ -1,15 +1,15 @@
-//! The strip's data: the holder of an order's lock, as the store reports it.
+//! The holder of an order's lock, as the store reports it. The page shows the holder in a strip.
 
 use leasehold::{Fence, LockError, LockPool};
 use serde::Serialize;
 
 use super::services::Services;
 
-/// Contents of the strip.
+/// The holder, as shown in the strip.
 #[derive(Debug, Serialize)]
 pub(crate) struct Holder {
     pub(crate) key: String,
-    /// The service, if it has a separate process.
+    /// Name of the service, if the services are separate processes.
     pub(crate) service: Option<&'static str>,
     /// Function, machine and process.
     pub(crate) owner: String,

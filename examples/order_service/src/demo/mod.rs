@@ -75,11 +75,12 @@ pub(crate) fn service(name: &str, db: Db, payments: Payments, locks: LockPool) -
     })
 }
 
-/// Completes at the end of standard input, which the demonstration holds open for the services that
-/// it starts. So they end with it, even if it is killed.
+/// Completes at the end of standard input. The demonstration holds the standard input of its
+/// services open. So the services end with the demonstration, even if it is killed.
 pub(crate) fn end_of_parent() -> impl Future<Output = ()> {
     let (ended, end) = oneshot::channel();
-    // A thread, not a task: a runtime cannot end before its own reads have ended.
+    // Uses a thread instead of a task, because a runtime cannot end before its own reads have
+    // ended.
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         let _ = ended.send(());

@@ -1,5 +1,5 @@
-//! The rounds: the clicks of each button, the kill of the holder, and the counts in the tables
-//! afterwards.
+//! The rounds of the demonstration. A round consists of the clicks of one button. Some rounds also
+//! kill the process that holds the lock. At the end, the round counts the rows in the tables.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,9 +19,9 @@ use crate::error::ApiError;
 
 /// The pause between the two clicks of a double click.
 const DOUBLE_CLICK: Duration = Duration::from_millis(80);
-/// Interval between two looks at the holder.
+/// Interval between two queries for the holder of the lock.
 const LOOK: Duration = Duration::from_millis(100);
-/// Number of further attempts of a customer after a 409.
+/// Maximum number of times that a customer tries again after a 409.
 const TRIES: u32 = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -34,7 +34,7 @@ enum Button {
     OnceMore,
 }
 
-/// A button, and the state of the switch beside it.
+/// The pressed button, and the state of the switch beside it.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub(crate) struct Ask {
     button: Button,
@@ -55,7 +55,7 @@ pub(crate) struct Demo {
     services: Services,
     ledger: Ledger,
     events: Events,
-    /// Locked while a round runs.
+    /// This mutex is locked while a round runs.
     turn: Arc<Mutex<Turn>>,
 }
 
@@ -169,8 +169,8 @@ impl Round {
         clicks.join_all().await;
     }
 
-    /// Kills A while it has the lock. The customer then clicks on B repeatedly, after the pauses
-    /// that B returns.
+    /// Kills service A while A has the lock. The customer then clicks on service B repeatedly, with
+    /// the pauses that B's answers specify.
     async fn kill_holder(&self) {
         let round = self.clone();
         let first = tokio::spawn(async move { round.click(1, "A").await });

@@ -43,8 +43,8 @@ async fn order(
     }
 }
 
-/// Looks, charges, writes. If two calls look at the same time, both find no order, and both make
-/// it.
+/// Looks for the order, charges, and writes the order. If two calls look at the same time, neither
+/// finds the order, and both make it.
 async fn place(
     service: &Service,
     id: &str,

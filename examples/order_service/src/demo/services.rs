@@ -45,11 +45,11 @@ struct Running {
 pub(crate) struct At {
     pub(crate) name: &'static str,
     pub(crate) address: SocketAddr,
-    /// The process, or the pool in this process.
+    /// Text that shows the process, or the pool in this process.
     pub(crate) place: String,
 }
 
-/// A service, as the page shows it.
+/// A service, as shown on the page.
 #[derive(Debug, Serialize)]
 pub(crate) struct View {
     name: &'static str,
@@ -161,7 +161,7 @@ impl Services {
         Ok(())
     }
 
-    /// Closes the processes' standard input, which makes them stop, and waits for their end.
+    /// Stops the processes by closing their standard input, and waits for their end.
     pub(crate) async fn stop(&self) {
         let all = std::mem::take(&mut *self.lock());
         let mut processes: Vec<_> = all.into_iter().filter_map(|one| one.process).collect();

@@ -80,7 +80,7 @@ impl Service {
         format!("http://{}", self.address)
     }
 
-    /// Returns the next line of its output.
+    /// Returns the next line of the service's output.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.stdout
@@ -98,7 +98,7 @@ impl Service {
         assert!(status.expect("there is a shell").success());
     }
 
-    /// Waits for the end, and returns the remaining output.
+    /// Waits until the service has ended. Returns its exit status and the rest of its output.
     pub(crate) fn wait(&mut self) -> (ExitStatus, String) {
         let mut status = None;
         wait::until("the service stops", Duration::from_secs(20), || {

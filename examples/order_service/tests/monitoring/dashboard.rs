@@ -3,7 +3,7 @@
 use super::page;
 use super::prometheus::WINDOW;
 
-/// A query of one panel, or of one variable.
+/// A query of a panel, or of a variable of the dashboard.
 #[derive(Debug)]
 pub(crate) struct Query {
     pub(crate) of: String,

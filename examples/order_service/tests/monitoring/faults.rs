@@ -19,14 +19,14 @@ use crate::harness::service::Service;
 
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// Response time of the payment provider, long enough to steal the order's lock meanwhile.
+/// Response time of the payment provider, long enough to take the order's lock away meanwhile.
 const PAYMENT_MS: &str = "300";
 
 /// Number of buyers. The alert `LeaseholdWaitingGrows` needs more than twenty waiting calls.
 const CROWD: u32 = 60;
 
-/// The order of the fields is the order of drops: Prometheus and the services before the parts they
-/// use.
+/// The fields are dropped in this order. Prometheus and the services come before the parts that
+/// they use.
 struct Scene {
     prometheus: Prometheus,
     services: [Service; 2],
@@ -60,7 +60,7 @@ impl Scene {
         http::post(self.services[service].address(), path, json)
     }
 
-    /// Waits until the alert fires with this label.
+    /// Waits until the alert `alert` fires with `value` in the label `label`.
     fn fires(&self, alert: &str, label: &str, value: &str) {
         wait::until(&format!("{alert} fires"), LIMIT, || {
             self.is_firing(alert, label, value)
@@ -83,7 +83,7 @@ impl Scene {
     }
 }
 
-/// Clicks on orders, each on both services at once, and buys cups, until `done`.
+/// Sends load until `done`: clicks on orders, each on both services at once, and buyers of cups.
 fn load<'scope>(scope: &'scope Scope<'scope, '_>, scene: &'scope Scene, done: &'scope AtomicBool) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     scope.spawn(move || {
@@ -191,7 +191,7 @@ fn a_queue_that_grows_is_told(scene: &Scene) {
     scene.all_is_quiet("the buyers are served");
 }
 
-/// The database is slow, so a buyer holds the lock of an item for most of its ttl.
+/// The database is slow, so a buyer holds an item's lock for most of the lock's ttl.
 fn a_hold_that_nears_its_ttl_is_told(scene: &Scene) {
     let probe = scene.redis.probe();
     let runtime = tokio::runtime::Builder::new_current_thread()

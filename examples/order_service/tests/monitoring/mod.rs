@@ -41,7 +41,8 @@ fn the_rules_and_the_alerts_pass_their_unit_tests() {
     promtool(&["test", "rules", "tests.yml"]);
 }
 
-/// Fails if the runbook has no section for an alert, or one for an alert that does not exist.
+/// Fails if an alert has no section in the runbook, or if a section is about an alert that does not
+/// exist.
 #[test]
 fn the_runbook_has_a_section_for_each_alert() {
     let alerts = page("alerts.yml");

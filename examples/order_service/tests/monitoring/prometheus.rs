@@ -12,13 +12,13 @@ use leasehold_tests::process::Leashed;
 use leasehold_tests::wait;
 use serde_json::Value;
 
-/// Interval at which Prometheus reads the services and evaluates the rules.
+/// Interval at which Prometheus reads the metrics of the services and evaluates the rules.
 const INTERVAL: &str = "250ms";
 
 /// Window of the rules, alerts and panels in the test. In production the windows last minutes.
 pub(crate) const WINDOW: &str = "6s";
 
-/// Time that an alert must hold before it fires.
+/// Time for which the condition of an alert must be true before the alert fires.
 const FOR: &str = "500ms";
 
 const START: Duration = Duration::from_secs(30);
@@ -64,7 +64,8 @@ impl Prometheus {
         panic!("prometheus does not start:\n{log}");
     }
 
-    /// Returns `None` if it ends at once, because another process was faster with the port.
+    /// Starts a Prometheus. Returns `None` if it ends at once, because another process took the
+    /// port first.
     fn try_start(folder: &Path) -> Option<Self> {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
         let address = free.local_addr().expect("it is bound").to_string();
@@ -102,7 +103,7 @@ impl Prometheus {
         (!ended).then_some(prometheus)
     }
 
-    /// Returns the current samples of a query. NaN is not a sample: a quantile without data is NaN.
+    /// Returns the current samples of a query, without NaN. A quantile without data is NaN.
     pub(crate) fn query(&self, query: &str) -> Vec<Sample> {
         let answer = self.ask(&format!("/api/v1/query?query={}", encoded(query)));
         assert_eq!(answer["status"], "success", "{query}: {answer}");
@@ -132,7 +133,8 @@ impl Prometheus {
         serde_json::from_str(body).unwrap_or_else(|error| panic!("{path}: {error}: {answer}"))
     }
 
-    /// Returns `None` if it does not listen yet. With HTTP 1.0 the answer is not chunked.
+    /// Sends a GET request. Returns `None` if Prometheus does not listen yet. Uses HTTP 1.0, so
+    /// that the answer is not chunked.
     fn get(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect(&self.address).ok()?;
         stream

@@ -8,7 +8,7 @@ use leasehold_tests::scratch::Scratch;
 use crate::harness::http;
 use crate::harness::service::{self, Service};
 
-/// The order of the fields is the order of drops: the services before the parts they use.
+/// The fields are dropped in this order. The services come before the parts that they use.
 struct TwoServices {
     services: [Service; 2],
     probe: PostgresProbe,
@@ -17,7 +17,7 @@ struct TwoServices {
 }
 
 impl TwoServices {
-    /// Starts both at once, on a database without any table.
+    /// Starts both services at once, on a database without tables.
     fn start(items: &str) -> Self {
         let database = Postgres::shared().database();
         let scratch = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
@@ -68,7 +68,7 @@ fn each_order_is_made_once_and_nothing_is_oversold() {
             let address = shop.address(number / ORDERS);
             scope.spawn(move || {
                 let status = http::post(address, "/orders", &order).status;
-                // 503: the buyer of a cup has waited for five seconds.
+                // A buyer of a cup gets 503 after five seconds in the queue.
                 assert!([200, 201, 409, 503].contains(&status), "{status}");
             })
         });
@@ -90,7 +90,7 @@ fn each_order_is_made_once_and_nothing_is_oversold() {
     assert!(statuses.iter().all(known), "{statuses:?}");
     assert_eq!(sold("cup") + stock("cup"), 1_000);
 
-    // After the rush, the rest is sold, and every order exists once.
+    // Afterwards, the rest of the stock is sold, and every order exists once.
     for number in served..=STOCK {
         let answer = http::post(shop.address(number), "/items/kettle/buy", "");
         let expected = if number < STOCK { 201 } else { 410 };

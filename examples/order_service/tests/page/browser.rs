@@ -150,7 +150,7 @@ impl Browser {
 }
 
 impl Drop for Browser {
-    /// Lets the browser end before its profile is removed.
+    /// Ends the browser before its profile is removed.
     fn drop(&mut self) {
         if !std::thread::panicking() {
             http::send(
@@ -169,7 +169,7 @@ fn post(address: &str, path: &str, body: &Value) -> Value {
     answer["value"].take()
 }
 
-/// Returns the address of the driver, from the port in its output.
+/// Returns the address of the driver, whose output contains the port.
 fn address_of(lines: impl std::io::BufRead) -> String {
     let mut said = String::new();
     for line in lines.lines() {

@@ -34,14 +34,14 @@ struct Demo {
     _scratch: Scratch,
 }
 
-/// A round, as the page shows it.
+/// A round, as shown on the page.
 #[derive(Debug)]
 struct Round {
     orders: String,
     charges: String,
     is_red: bool,
     footer: String,
-    /// The exchanges with service A and with service B.
+    /// The requests and answers of service A and of service B.
     a: Vec<String>,
     b: Vec<String>,
 }
@@ -205,8 +205,8 @@ fn a_killed_holder_keeps_its_lock_until_its_lease_ends_and_no_longer() {
     page.play("double_click", true).assert_single();
 }
 
-/// Fails also if the picture for the README, which this test draws, is too large.
-/// `LEASEHOLD_PICTURE` specifies the file.
+/// Also fails if the picture for the README, which this test takes, is too large. The variable
+/// `LEASEHOLD_PICTURE` specifies the picture's file.
 #[test]
 fn without_the_lock_the_page_shows_double_orders_in_red() {
     let redis = Server::start();

@@ -19,8 +19,8 @@ use leasehold::{LockError, distributed_lock};
 use leasehold_services::{listen_address, payments, told_to_stop};
 use tokio::net::TcpListener;
 
-/// Makes an order. The lock refuses a second click *while* the first one is processed. A later
-/// click needs a unique key in the table of orders, as in `examples/order_service`.
+/// Makes an order. The lock refuses a second click *while* the first one is processed. To refuse a
+/// later click as well, give the table of orders a unique key, as in `examples/order_service`.
 #[distributed_lock(key = "order:<id>", ttl = "10s", watchdog)]
 async fn create_order(Path(id): Path<String>) -> Result<(StatusCode, String), OrderError> {
     payments::charge(&id).await?;
@@ -30,7 +30,7 @@ async fn create_order(Path(id): Path<String>) -> Result<(StatusCode, String), Or
 /// Errors that a handler can return.
 #[derive(Debug, thiserror::Error)]
 enum OrderError {
-    /// The attribute converts its own errors to this, by `From`.
+    /// The attribute converts its own errors to this variant, by `From`.
     #[error(transparent)]
     Lock(#[from] LockError),
     #[error("the payment provider: {0}")]

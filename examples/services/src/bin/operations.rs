@@ -45,10 +45,10 @@ async fn ready() -> (StatusCode, String) {
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
-    // Before the pool, which counts from its first call.
+    // Installed before the pool connects, because the pool counts from its first call.
     let metrics = PrometheusBuilder::new().install_recorder()?;
-    // Connects and checks the store. Without Redis, or with a wrong password, the service does not
-    // start.
+    // Connects to the store and checks it. Without Redis, or with a wrong password, the service
+    // does not start.
     leasehold::init_from_env().await?;
     let app = Router::new()
         .route("/orders/{id}", post(create_order))
@@ -63,8 +63,8 @@ async fn run() -> Result<(), Box<dyn Error>> {
         .with_graceful_shutdown(stop) // it lets requests in flight finish
         .await?;
 
-    // After the server, because handlers need their locks until then. Renews and releases what is
-    // left.
+    // Done after the server has stopped, because handlers need their locks until then. Renews
+    // and releases the locks that are left.
     let end = leasehold::shutdown(Duration::from_secs(5)).await;
     println!(
         "stopped: {} locks still held, {} releases unconfirmed",

@@ -59,7 +59,8 @@ impl Stock for SqliteStock {
         let fence = lock.fence().map(Fence::as_i64);
         let mut transaction = self.db.begin().await?;
         // The first statement writes the fence. It waits for a transaction that an earlier holder
-        // has left open. After it, that holder's late statements find a newer fence.
+        // has left open. Afterwards, late statements of the earlier holder find a newer fence in
+        // the row.
         let stock: Option<i64> = sqlx::query_scalar(
             "UPDATE items SET fence = ?1 WHERE sku = ?2 AND fence <= ?1 RETURNING stock",
         )

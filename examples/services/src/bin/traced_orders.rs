@@ -34,8 +34,8 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Sends spans to the collector. The spans of leasehold have the target `leasehold`. Spans of the
-/// exporter's own connection are left out.
+/// Sends spans to the collector. The spans of leasehold have the target `leasehold`. Omits the
+/// spans of the exporter's own connection.
 fn install_traces() -> Result<SdkTracerProvider, Box<dyn Error>> {
     let exporter = SpanExporter::builder().with_tonic().build()?;
     let provider = SdkTracerProvider::builder()
@@ -71,7 +71,7 @@ async fn traced(request: Request, next: Next) -> Response {
         http.response.status_code = field::Empty,
     );
     let caller = TraceContextPropagator::new().extract(&Headers(request.headers()));
-    // Fails only for a span that no layer records.
+    // Setting the parent fails only for a span that no layer records.
     let _ = span.set_parent(caller);
     let response = next.run(request).instrument(span.clone()).await;
     span.record("http.response.status_code", response.status().as_u16());

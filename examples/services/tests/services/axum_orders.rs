@@ -37,7 +37,7 @@ fn without_redis_it_is_503() {
     without_redis_no_order_is_made(&mut shop, &service);
 }
 
-/// A refused payment frees the lock, like any error.
+/// After a refused payment the lock is free, as after any error.
 #[test]
 fn after_an_error_the_order_can_be_made() {
     let shop = Surroundings::start();

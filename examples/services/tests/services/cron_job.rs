@@ -8,7 +8,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_cron_job");
 const DAY: &str = "2030-01-31";
 const KEY: &str = "lock:job:charge:2030-01-31";
 
-/// Starts a machine, which gets the job, and returns it with its first charge.
+/// Starts a machine that gets the job. Returns the machine and its first charge.
 fn machine_with_the_job(shop: &Surroundings) -> (Service, Charge) {
     shop.run_to_charge(PROGRAM, &[DAY], "ada:2030-01-31")
 }
@@ -19,7 +19,7 @@ fn assert_skips(shop: &Surroundings) {
     assert_says(&machine, "skipped, another machine has the job");
 }
 
-/// Pays for all customers of the machine that runs the job.
+/// Answers the charges for all customers, for the machine that runs the job.
 fn pay_all(shop: &Surroundings, ada: Charge) {
     ada.pay();
     for customer in ["grace", "edsger"] {

@@ -35,12 +35,12 @@ fn is_made(service: &Service) -> bool {
     http::get(service.address(), "/orders/42").status == 200
 }
 
-/// Returns the number of jobs, without the finished ones.
+/// Returns the number of unfinished jobs.
 fn jobs(probe: &RedisProbe) -> u64 {
     probe.run(cmd("XLEN").arg("jobs"))
 }
 
-/// Returns the worker that last received a job from the queue, and the number of its deliveries.
+/// Returns the worker that last received a job from the queue, and how often the job was delivered.
 fn given(probe: &RedisProbe) -> Option<(String, u64)> {
     let mut pending = cmd("XPENDING");
     pending.arg("jobs").arg("workers").arg(&["-", "+", "1"]);
@@ -49,7 +49,7 @@ fn given(probe: &RedisProbe) -> Option<(String, u64)> {
     entries.next().map(|(_, name, _, times)| (name, times))
 }
 
-/// Checks that the order is made once, nothing is left to do, and the next click can have the lock.
+/// Checks that the order was made once, that no job is left, and that the next click gets the lock.
 fn assert_done(shop: &Surroundings, service: &Service) {
     let probe = shop.redis.probe();
     wait::until("the order is made", LIMIT, || is_made(service));
@@ -75,7 +75,7 @@ fn the_order_is_locked_until_its_job_is_done() {
         (first.status, first.body.as_str()),
         (202, "order 42 is queued\n")
     );
-    // The job is on the queue, and no worker has it yet.
+    // The job is still on the queue, and no worker has received it yet.
     assert_eq!(click(&service).status, 409);
     assert!(probe.get(KEY).is_some());
     let _worker = worker(&shop, "one");
@@ -92,8 +92,8 @@ fn the_order_is_locked_until_its_job_is_done() {
 }
 
 /// One of two workers dies in the middle of a job. Before that, the queue also gives the job to the
-/// second worker, because the first has reported nothing for a long time. Only the lock keeps the
-/// bodies apart.
+/// second worker, because the first one has not reported for a long time. Only the lock prevents
+/// the two from running the body at once.
 #[test]
 fn a_job_whose_worker_dies_comes_again_and_no_two_run_at_once() {
     let shop = Surroundings::start();
@@ -120,7 +120,7 @@ fn a_job_whose_worker_dies_comes_again_and_no_two_run_at_once() {
     assert_done(&shop, &service);
 }
 
-/// The lock expires before any worker comes, and a second click queues a second job.
+/// The lock expires before any worker receives the job, and a second click queues a second job.
 #[test]
 fn a_job_that_comes_late_takes_the_lock_anew() {
     let shop = Surroundings::start();

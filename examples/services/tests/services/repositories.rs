@@ -12,7 +12,7 @@ use super::harness::{LIMIT, Surroundings};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_repositories");
 const KEY: &str = "lock:stock:eu:kettle";
-/// Pattern of the keys on the server that exist while a process waits for the key.
+/// Pattern of the server's keys for queues. Such a key exists while a process waits for a lock.
 const QUEUE: &str = "lock:%leasehold:queue:*";
 
 /// A database with two kettles, and the servers for the program that sells them.
@@ -122,8 +122,8 @@ fn what_is_sold_was_in_stock() {
     assert!(shop.around.provider.next().is_none(), "a third charge");
 }
 
-/// Another client deletes the key. The next renewal detects that, and the body is dropped. So is
-/// its transaction, which already contains the sale.
+/// Another client deletes the lock's key. The next renewal detects that, and the body is dropped.
+/// The database transaction, which already contains the sale, is dropped with it.
 #[test]
 fn a_lease_that_is_lost_rolls_the_sale_back() {
     let shop = Shop::start();
@@ -149,8 +149,8 @@ fn a_payment_that_is_refused_rolls_the_sale_back() {
     assert_eq!(shop.books(), (1, 1));
 }
 
-/// The row has the fence of a later holder. So the database alone refuses a buyer with an earlier
-/// lease, before anything is charged.
+/// The row contains the fence of a later holder. So the database alone refuses a buyer with an
+/// earlier lease, before the buyer is charged.
 #[test]
 fn a_buyer_that_comes_late_is_refused_by_the_table() {
     let shop = Shop::start();

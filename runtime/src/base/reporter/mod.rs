@@ -41,7 +41,7 @@ enum Report {
     Log(Dispatch, Box<dyn FnOnce() + Send>),
     /// An event was counted, for the first time in a while.
     Counts,
-    /// Requests an answer when every earlier report has been delivered.
+    /// Asks the thread for an answer once every earlier report has been delivered.
     Told(oneshot::Sender<()>),
 }
 
@@ -103,11 +103,12 @@ fn start() -> Option<SyncSender<Report>> {
         .map(|_| sender)
 }
 
-/// While there is traffic, the thread checks the counts at intervals. Otherwise each count would
-/// cost its caller the wake-up of this thread.
+/// While there is traffic, the thread checks the counts at intervals, so that no caller must wake
+/// it for each count.
 fn run(reports: &Receiver<Report>) {
     let mut counting = false;
-    // None before the first count, and while no pool is connected.
+    // Time of the next repeated report. None before the first count, and while no pool is
+    // connected.
     let mut again: Option<Instant> = None;
     loop {
         let wait = again.map(|at| at.saturating_duration_since(Instant::now()));

@@ -30,7 +30,7 @@ impl Core {
             return;
         }
         let key = acquire.key.clone();
-        // A single try must still be able to cross the network.
+        // A call that tries once still needs the time of a request.
         let budget = if acquire.waits() {
             acquire.wait
         } else {

@@ -1,12 +1,13 @@
 //! Giving held locks away, and adopting them.
 //!
-//! A given-away lock keeps its token at the store until it is adopted or expires. This core forgets
-//! the lock: it neither renews nor releases it. The adopting core checks the old token and replaces
-//! it in one step. If two cores adopt the same lock, the second one finds neither the old token nor
-//! its own, and is refused. A repeated request finds its own token, and succeeds again.
+//! A given-away lock keeps its token at the store until it is adopted or expires. The core that
+//! gives the lock away forgets it, and neither renews nor releases it. The adopting core checks the
+//! old token and replaces it in one step. If two cores adopt the same lock, the second one finds
+//! neither the old token nor its own, and is refused. A repeated request finds its own token, and
+//! succeeds again.
 //!
 //! Like any other lease, an adopted lease is counted from its request. If an adoption has no
-//! answer, the store may have carried it out. Then the lock is removed, as after an abandoned
+//! answer, the store may have carried it out. So the lock is then removed, as after an abandoned
 //! acquire.
 
 use std::time::Duration;

@@ -106,7 +106,7 @@ impl Core {
     }
 
     /// Gives up the place in the store's queue. If that fails, the store may hand the key over to
-    /// this process, and the processes behind wait until that claim expires.
+    /// this process. The processes behind then wait until that hand-over expires.
     fn leave_store_queue(&mut self, key: &FullKey) {
         if seeded!(DroppedCallKeepsItsPlace) {
             return;

@@ -124,9 +124,9 @@ impl Cleanup {
         self.next_try = now + patience + pause;
     }
 
-    /// True if an answer at `now` that the lock is gone proves a loss. Then no request of this
-    /// ticket can have removed the key: no acquire was open, and the store cannot have carried out
-    /// another try. The key cannot have expired, either.
+    /// True if an answer at `now` that the lock is gone proves a loss. It does if nothing else can
+    /// have removed the key: no acquire of this ticket was open, and the store cannot have carried
+    /// out another try. Nor can the key have expired.
     pub(super) fn missed(&self, certain: bool, now: Instant) -> bool {
         let live = matches!(self.origin, Origin::Live { expires, .. } if now < expires);
         certain && live && self.open == 1

@@ -9,11 +9,11 @@
 //! - No transaction of the old call can verify the lock: the program has not read its fence, or the
 //!   store has no such transactions.
 //!
-//! If one of these does not hold, the lock is released and requested again.
+//! If one of these conditions does not hold, the lock is released and requested again.
 //!
-//! The store is not asked, so it may have lost the lock. Then calls may begin on a lost lease: at
-//! most one for each reserved fence, and only while at least half of the ttl is left. Their fences
-//! are below that of a new holder.
+//! The store is not asked, so it may have lost the lock. In that case calls may begin on a lost
+//! lease: at most one for each reserved fence, and only while at least half of the ttl is left.
+//! The fences of these calls are below that of a new holder.
 
 use super::Core;
 use super::queue::KeyQueue;
@@ -72,9 +72,9 @@ impl Core {
         true
     }
 
-    /// Excludes the lock of `id` from a hand-over, because a transaction may hold it beyond the
-    /// release that follows. The store knows its transactions, and gives the lock to the next call
-    /// after them.
+    /// Excludes the lock of `id` from a hand-over, because a transaction may still hold the lock
+    /// after its release. The store knows its transactions, and gives the lock to the next call
+    /// only after them.
     pub(crate) fn may_be_pinned(&mut self, id: TicketId) {
         let Some(ticket) = self.tickets.get(id) else {
             return;
@@ -105,7 +105,7 @@ impl Core {
             && ticket.acquire().outlives_the_process(lease.sent(), now)
             && (!holder.is_kept(now) || seeded!(self, KeptHandedOver))
             && holder.recorded().is_none()
-            // The store may keep a result for the successor, and only the store knows.
+            // The store may keep a result that answers the successor, and only the store has it.
             && (ticket.acquire().replay.is_none() || seeded!(self, ReplayHandedOver))
             && holder.acquire().share.is_none()
             && ticket.acquire().share.is_none()

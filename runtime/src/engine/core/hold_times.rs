@@ -82,7 +82,7 @@ impl Core {
         if queue.is_left_free(now) {
             return self.limits.retry_hint.or(left);
         }
-        // Another process holds the lock, most likely by the same function.
+        // Another process holds the lock, most likely for the same function.
         self.retry_after(refused, left)
     }
 }

@@ -12,7 +12,7 @@ use crate::fence::Fence;
 #[derive(Debug)]
 pub(super) struct Lease {
     terms: Terms,
-    /// Time at which the request for this lease was sent. The lease is counted from it.
+    /// Time at which the request for this lease was sent. The lease is counted from this time.
     sent: Instant,
     /// Time of the grant.
     since: Instant,
@@ -152,8 +152,8 @@ impl Lease {
         self.in_batch = true;
     }
 
-    /// Takes the lease out of its batch, so that its ticket has a timer again. Returns true if it
-    /// was in one.
+    /// Takes the lease out of its batch, so that its ticket has a timer again. Returns true if the
+    /// lease was in a batch.
     pub(super) fn leave_batch(&mut self) -> bool {
         mem::take(&mut self.in_batch)
     }

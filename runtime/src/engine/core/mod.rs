@@ -8,7 +8,8 @@
 //!   removal.
 //! - [`Queues`] has a [`KeyQueue`](queue::KeyQueue) for each key: its holder in this process, and
 //!   the calls that wait, as a [`Fifo`](fifo::Fifo). The [`Tenure`](tenure::Tenure) limits how
-//!   often the holder may hand the key over, and provides the fences.
+//!   often the holder may hand the key over, and provides the fences. After long use a key *makes
+//!   way*: it is left free for a short pause, for clients that do not know the queue.
 //! - [`Requests`] has the requests to send, and those without an answer.
 //! - [`Renewals`] has the leases to renew now, and the batches without an answer.
 //! - [`HoldTimes`] has the mean hold time of each call site, for refused calls.

@@ -19,18 +19,18 @@ use crate::store::{CLAIM, FORGOTTEN, PAUSE};
 /// Longest mean pause between two polls of a lock that another process holds. The holder cannot
 /// notify this process of its release, so the release is noticed up to this much later.
 const LONGEST_POLL: Duration = Duration::from_millis(50);
-/// Like `LONGEST_POLL`, for a store where processes queue. There the holder is a client that does
-/// not know the queue, and may take the lock again at once. With 50 ms a call waited for up to 5.4
-/// s beside such a client (requirement 26 of `scripts/chaos`).
+/// Like `LONGEST_POLL`, for a store where processes queue. At such a store, the holder is a client
+/// that does not know the queue, and may take the lock again at once. With 50 ms a call waited for
+/// up to 5.4 s beside such a client (requirement 26 of `scripts/chaos`).
 const LONGEST_POLL_AMONG_QUEUES: Duration = Duration::from_millis(20);
 const FIRST_POLL: Duration = Duration::from_millis(5);
 const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LONGEST_RETRY: Duration = Duration::from_millis(160);
 
 /// Mean pause between two polls of a lock while this process has a place in the store's queue. The
-/// store sends a message when it hands the key over. So this pause is the cost of a lost message.
-/// It is also the delay before the release by a client that does not know the queue is noticed. Its
-/// longest spread is shorter than [`CLAIM`], the time that a process has to confirm a key.
+/// store sends a message when it hands the key over, so this pause matters only in two cases. It is
+/// the delay after a lost message, and after a release by a client that does not know the queue.
+/// Its longest spread is shorter than [`CLAIM`], the time that a process has to confirm a key.
 const SLOW_POLL: Duration = Duration::from_millis(500);
 const _: () = assert!(SLOW_POLL.as_millis() * 3 / 2 < CLAIM.as_millis());
 const _: () = assert!(CLAIM.as_millis() < FORGOTTEN.as_millis());
@@ -40,9 +40,9 @@ const _: () = assert!(CLAIM.as_millis() < FORGOTTEN.as_millis());
 const LONGEST_USE: Duration = Duration::from_millis(250);
 const STAND_BACK: Duration = Duration::from_millis(50);
 
-/// Least number of consecutive calls after which a key makes way for other clients. So a call that
-/// waits for one long section does not also wait for the pause. `queue.lua` counts processes in the
-/// same way.
+/// Least number of consecutive calls after which a key makes way: it is left free for a pause, for
+/// other clients. So a call that waits for one long section does not also wait for the pause.
+/// `queue.lua` counts processes in the same way.
 pub(crate) const OFTEN: u32 = 4;
 
 /// One key's queue. Only its head asks the store, together with the calls behind it that would
@@ -59,7 +59,7 @@ pub(super) struct KeyQueue {
     /// End of another process's lease by the store's last answer, or end of the pause in which the
     /// key is left free for other clients.
     held_until: Option<Instant>,
-    /// Owner of that lease, if the store reported it.
+    /// Owner of the other process's lease, if the store reported it.
     owner: Option<Arc<Owner>>,
     /// The store's last error, until the store answers.
     trouble: Option<LockError>,
@@ -75,7 +75,7 @@ pub(super) struct KeyQueue {
     /// True if the head waits until fewer requests are under way.
     held_back: bool,
     tenure: Tenure,
-    /// Number of polls or failures in a row. The pause between them grows with it.
+    /// Number of polls or failures in a row. The pause before the next poll grows with this number.
     tries: u32,
 }
 
@@ -202,9 +202,10 @@ impl KeyQueue {
         self.waiting.push_back(ticket);
     }
 
-    /// Records that another process holds the key. The head polls again when that lease ends or
-    /// after a pause, whichever is earlier. The pause grows with each poll. It is long if the store
-    /// will send a message. If the message came before this answer, the head asks at once.
+    /// Records that another process holds the key. The head polls again when the holder's lease
+    /// ends or after a pause, whichever is earlier. The pause grows with each poll, and is long if
+    /// the store will send a message. If the message came before this answer, the head asks at
+    /// once.
     pub(super) fn held(
         &mut self,
         left: Option<Duration>,
@@ -334,8 +335,8 @@ impl KeyQueue {
     }
 
     /// Records that the holder is gone. The head may ask at once, unless the key is left free for
-    /// other clients. A store without a queue does not report whether another process waits. Such a
-    /// process finds the key free only while this one stands back.
+    /// other clients. A store without a queue does not report whether another process waits. A
+    /// waiting process finds the key free there only while this process leaves it free.
     pub(super) fn vacated(
         &mut self,
         makes_way: bool,

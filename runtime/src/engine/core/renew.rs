@@ -240,8 +240,8 @@ impl Core {
             Duration::ZERO
         } else {
             // Retries also after an error that only an operator can fix, because the operator may
-            // be in time. The pauses differ, so the other leases are sent apart from the one for
-            // which the store refuses the batch.
+            // be in time. The pauses differ, so the leases are then sent in separate requests. If
+            // the store refuses the batch because of one lease, the others are renewed.
             self.jitter.around(terms.retry())
         };
         lease.renew_by(now + pause);

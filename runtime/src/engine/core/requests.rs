@@ -28,7 +28,7 @@ pub(super) enum Flight {
         /// True if the locks were renewed as shares.
         shares: bool,
         sent: Instant,
-        /// Due time of the first of these leases if there is no answer.
+        /// Time at which the first of these leases is due if there is no answer.
         due: Instant,
     },
     Release {
@@ -75,8 +75,8 @@ impl Requests {
         id
     }
 
-    /// Removes and returns the request `op`, which has an answer now. Returns none if it had one
-    /// before.
+    /// Removes and returns the request `op`, which has an answer now. Returns none if the request
+    /// had an answer before.
     pub(super) fn answered(&mut self, op: OpId) -> Option<Flight> {
         self.flights.remove(&op)
     }

@@ -68,7 +68,8 @@ pub(crate) enum Signal {
     Inherited { ticket: TicketId, token: Token },
     /// The lock was not taken, because this result is kept for it.
     Recalled(TicketId, Arc<Kept>),
-    /// The result of a key is forgotten, for the caller with this number. True if there was one.
+    /// The kept result of a key is removed, for the caller with this number. True if there was a
+    /// result.
     Forgotten(u64, Result<bool, LockError>),
     /// The lock was not taken.
     Failed(TicketId, LockError),

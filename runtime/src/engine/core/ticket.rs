@@ -77,8 +77,8 @@ pub(crate) struct Adoption {
 
 impl Adoption {
     /// Returns the fence of the adopted lock. The store gave `first` and the `reserved` fences
-    /// after it to this acquisition, and the baggage can only select one of these. Without a valid
-    /// one the greatest is safe: no earlier call can have had a greater one.
+    /// after it to this acquisition, and the baggage can only select one of these. If it selects
+    /// none of them, the greatest is safe, because no earlier call can have had a greater one.
     pub(super) fn fence_among(self, first: Option<Fence>, reserved: u32) -> Option<Fence> {
         let first = first?.get();
         let last = first.saturating_add(reserved.into());
@@ -90,7 +90,7 @@ impl Adoption {
 /// Calls that share a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// All readers.
+    /// A reader. Any number of readers may share the lock.
     Reader,
     /// At most this many calls at a time.
     Permit(u32),
@@ -116,8 +116,8 @@ pub(super) struct Ticket {
     stage: Stage,
     /// Acquires without a known outcome: in flight, or sent on a connection that broke.
     open: OneOrMany<OpId>,
-    /// True if an acquire has succeeded, even if too late to be of use: the key may carry the
-    /// token.
+    /// True if an acquire has succeeded, even if too late to be of use: the key may carry this
+    /// ticket's token.
     taken: bool,
     /// Time until which the key stays after the release.
     kept_until: Option<Instant>,
@@ -131,9 +131,9 @@ pub(super) struct Ticket {
 
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// In the key's local queue.
+    /// The ticket waits in the key's local queue.
     Queued,
-    /// With an acquire under way. Without an answer it asks again at `until`.
+    /// An acquire is under way. Without an answer, the ticket asks again at `until`.
     Asking {
         op: OpId,
         until: Instant,
@@ -141,7 +141,7 @@ pub(super) enum Stage {
     Held(Lease),
     /// The lease was lost and the caller was notified. The caller has not released the ticket yet.
     Lost,
-    /// Being removed from the store.
+    /// The lock is being removed from the store.
     Releasing(Cleanup),
 }
 
@@ -379,7 +379,8 @@ impl Ticket {
         (millis > 0).then(|| Duration::from_millis(millis))
     }
 
-    /// Begins to remove the lock from the store. `awaited` is true if the caller waits for that.
+    /// Begins to remove the lock from the store. `awaited` is true if the caller waits for the
+    /// removal.
     pub(super) fn start_cleanup(&mut self, awaited: bool, makes_way: bool, now: Instant) {
         let origin = match &self.stage {
             Stage::Held(lease) => Origin::Live {

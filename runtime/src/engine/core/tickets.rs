@@ -72,9 +72,9 @@ impl Tickets {
         self.timers.next()
     }
 
-    /// Drops the timers without a ticket, once they are the majority. Until then each stays until
-    /// its time. A caller that may wait for an hour is usually served at once, so such timers would
-    /// pile up.
+    /// Drops the timers without a ticket, once they are the majority. Otherwise each would stay
+    /// until its time. A caller that may wait for an hour is usually served at once, so such timers
+    /// would pile up.
     fn drop_stale_timers(&mut self) {
         if self.timers.len() <= 2 * self.by_id.len() + STALE_TIMERS {
             return;

@@ -31,7 +31,7 @@ struct Alarm {
 
 impl Alarms {
     /// Sets an alarm. Returns the alarms of callers that are gone. The engine drops them outside of
-    /// its mutex, because each has a waker.
+    /// its mutex, because each has a waker, which is the program's code.
     pub(super) fn set(
         &mut self,
         at: Instant,

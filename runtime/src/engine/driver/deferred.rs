@@ -1,9 +1,9 @@
 //! Commands of threads that must not take the engine's mutex. The keeper executes them.
 //!
 //! A thread of lower [`priority`] than the keeper leaves its commands here. Its task may move on to
-//! a thread of usual priority, and a command from there must not overtake those in this list. So
-//! commands leave this list only under the engine's mutex. A thread that takes the mutex for a
-//! command executes all deferred commands first.
+//! a thread of usual priority, whose commands must not overtake the deferred ones. So commands
+//! leave this list only under the engine's mutex. A thread that takes the mutex for a command
+//! executes all deferred commands first.
 //!
 //! [`priority`]: super::priority
 
@@ -16,7 +16,7 @@ use crate::base::sync::{atomic::AtomicBool, atomic::Ordering};
 #[derive(Default)]
 pub(super) struct Deferred {
     list: Mutex<List>,
-    /// True if there are commands. A task that has left one sees `true` until it is taken.
+    /// True if there are commands. A task that has left a command reads `true` until it is taken.
     any: AtomicBool,
 }
 
@@ -27,7 +27,7 @@ struct List {
     closed: bool,
 }
 
-/// The list, locked: no thread adds a command while this lasts.
+/// The list, locked: no thread adds a command while this value lives.
 pub(super) struct Locked<'a>(&'a Deferred, MutexGuard<'a, List>);
 
 impl Deferred {

@@ -91,7 +91,7 @@ impl Waits {
 pub(super) enum Watched {
     /// The check is not due, or something was read, or nothing may come.
     Well,
-    /// Nothing was read since the last check.
+    /// Nothing was read since the last check, although something may come.
     Still,
 }
 

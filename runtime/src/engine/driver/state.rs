@@ -1,7 +1,7 @@
 //! The engine's state: the pure core, the store, and the waiting calls.
 //!
-//! It gives the core commands, answers and the time. It sends the core's requests to the store, and
-//! turns the core's signals into notifications.
+//! This module gives the core commands, answers and the time. It sends the core's requests to the
+//! store, and turns the core's signals into notifications.
 
 use std::collections::HashMap;
 use std::mem;
@@ -77,7 +77,8 @@ pub(super) struct EngineState {
     core: Core,
     store: Box<dyn LockStore>,
     clock: Clock,
-    /// The clock's last reading under the mutex. A request leaves after it, so no deadline is late.
+    /// The clock's last reading under the mutex. Requests are sent after it, so no deadline is
+    /// late.
     now: Instant,
     events: Vec<StoreEvent>,
     cells: IdMap<TicketId, Arc<LeaseCell>>,
@@ -122,7 +123,7 @@ impl EngineState {
         listeners: bool,
         store_waker: Arc<StoreWaker>,
     ) -> Self {
-        // With a test's clock every run is the same.
+        // With a test's clock, every run must be the same.
         let process = match clock {
             Clock::System => std::process::id(),
             Clock::Tokio(_) => 0,

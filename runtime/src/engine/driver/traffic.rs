@@ -1,9 +1,9 @@
 //! The batches under way to the store, and the times at which further requests leave.
 //!
 //! Requests that leave together are one script, which costs a server less than a script for each.
-//! So requests gather while [`MOST`] batches are under way. They leave when one of these has been
-//! answered, and at the latest [`WATCH`] after the older one left. [`MOST`] is two: with one batch,
-//! a server across a network would idle for half of each round trip.
+//! So requests gather while [`MOST`] batches are under way. They leave when one of these batches
+//! has been answered, and at the latest [`WATCH`] after the older batch left. [`MOST`] is two: with
+//! one batch, a server across a network would idle for half of each round trip.
 //!
 //! Callers that a listener wakes together ask together a moment later, each in its own task. So
 //! requests gather then, too, until those tasks have run and the listener is polled again.
@@ -19,8 +19,9 @@ use crate::store::{OpId, Request};
 /// Maximum number of batches under way while answers come.
 const MOST: usize = 2;
 
-/// After several callers were woken, the first command after this long sends the gathered requests.
-/// No timer runs for it: without a command the requests wait for the listener, or for the keeper.
+/// Time for which requests gather after several callers were woken. The first command after this
+/// time sends them. No timer does: without a command the requests wait for the listener, or for the
+/// keeper.
 const GATHER: Duration = Duration::from_micros(100);
 
 #[derive(Debug, Default)]
@@ -31,7 +32,7 @@ pub(super) struct Traffic {
     heard: u64,
 }
 
-/// Requests that left together. Their numbers follow each other.
+/// Requests that left together. Their numbers are consecutive.
 #[derive(Debug)]
 struct Batch {
     first: OpId,

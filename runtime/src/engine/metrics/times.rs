@@ -39,7 +39,7 @@ impl Times {
         self.meter.is_away(away);
     }
 
-    /// Records the requests that leave now. Their numbers follow each other.
+    /// Records the requests that leave now. Their numbers are consecutive.
     pub(in crate::engine) fn sends(&mut self, requests: &[Request], now: Instant) {
         for request in requests {
             if self.asked.is_empty() {
@@ -65,7 +65,8 @@ impl Times {
             self.asked.pop_front();
             self.first += 1;
         }
-        // A request that waits through an outage keeps the line long. Its room is freed afterwards.
+        // While one request waits through an outage, the list grows. Its memory is freed
+        // afterwards.
         let room = self.asked.capacity();
         if ROOM < room && self.asked.len() < room / 8 {
             self.asked.shrink_to(room / 4);

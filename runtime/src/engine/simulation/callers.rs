@@ -109,7 +109,7 @@ impl World {
             State::Inside(deadline) if awaited => {
                 caller.state = State::Over(now);
                 match record {
-                    // A body whose lock became a share beside further shares keeps nothing.
+                    // A call that became a reader beside further readers keeps no result.
                     Some(record) if !caller.reads => core.release_with(id, keep, record, now),
                     _ => core.release(id, keep, now),
                 }

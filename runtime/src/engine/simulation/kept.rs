@@ -48,8 +48,8 @@ impl World {
             return;
         };
         caller.kept_until = Some((now + on_server(until.since(now))).min(deadline));
-        // The core does not make way with a key that stays. After that, its use of the key begins
-        // again.
+        // A core does not leave a key free for other clients while the key is kept. Its use of the
+        // key begins again after that time.
         let key = caller.key.clone();
         self.uses.remove(&(node, key));
         self.outcome.kept += 1;

@@ -30,8 +30,8 @@ impl World {
         if let Op::Release { after, .. } | Op::Part { after, .. } | Op::Record { after, .. } =
             &mut request.op
         {
-            // `ordered` is decided when the request is sent. Keeps only the acquires that are not
-            // before it on the same connection.
+            // The order is decided when the request is sent: `after` keeps only the acquires that
+            // were not sent before it on the same connection.
             let generation = state.generation;
             after.retain(|open| state.acquires.get(open) != Some(&generation));
         }
@@ -126,7 +126,7 @@ impl World {
         let state = &mut self.nodes[node];
         state.generation += 1;
         state.connected = false;
-        // Requests under way still arrive, in no order with those of the next connection.
+        // Requests under way still arrive, before or after those of the next connection.
         state.to_server = now;
         state.to_core = now;
         state.acquires.clear();

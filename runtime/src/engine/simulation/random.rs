@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// splitmix64.
+/// A generator of random numbers: splitmix64.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {

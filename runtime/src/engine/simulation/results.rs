@@ -13,8 +13,8 @@ use crate::store::kept::{Fingerprint, Kept, Record};
 use crate::store::{Op, Reply};
 
 impl World {
-    /// Picks the `replay` parameters of the next call. In most worlds no call has any. In the rest
-    /// about half of the calls do.
+    /// Picks the `replay` parameters of the next call. In most simulated worlds no call has such
+    /// parameters. In the other worlds about half of the calls have them.
     pub(super) fn replay(&mut self) -> Option<Replay> {
         let replays = self.replays && self.random.one_in(2);
         replays.then(|| {
@@ -127,7 +127,7 @@ impl World {
         self.results.len() < before
     }
 
-    /// Checks the result that a call got. It must be of the same function, with the same
+    /// Checks the result that a call got. It must come from the same function and have the same
     /// fingerprint.
     pub(super) fn told_result(&mut self, node: usize, id: TicketId, kept: &Kept) {
         let now = self.now;

@@ -67,12 +67,13 @@ impl World {
                 ordered: after.is_empty(),
             },
             Op::Forget { key } => Reply::Forgotten(self.serve_forget(key)),
-            // No caller hands its lock to another core.
+            // No caller of the simulation hands its lock to another core, so there is no lock to
+            // adopt.
             Op::Adopt { .. } => Reply::Gone,
         }
     }
 
-    /// Gives the first node in the queue of a free key its turn. `node` is the node that asks.
+    /// Hands a free key over to the first process in its queue, unless that is `node`, which asks.
     fn give_turn(&mut self, node: usize, key: &FullKey) {
         if self.live(key).is_none() {
             self.hand_over(key, Some(node));
@@ -230,7 +231,7 @@ impl World {
         }
     }
 
-    /// Notifies a node that the lock may have room. A node that does not listen loses its place.
+    /// Notifies a process that a share may be free. A process that does not listen loses its place.
     fn invite(&mut self, key: &FullKey, node: Option<usize>) {
         if let Some(node) = node
             && !self.publish(node, Message::Called(key.clone()))
@@ -306,8 +307,8 @@ impl World {
         self.publish(holder, Message::Wanted(key.clone()));
     }
 
-    /// Hands a free key over to the first node in its queue, unless that node is the one that asks.
-    /// Returns true if the key was handed over.
+    /// Hands a free key over to the first process in its queue, unless that process is the one that
+    /// asks. Returns true if the key was handed over.
     pub(super) fn hand_over(&mut self, key: &FullKey, asks: Option<usize>) -> bool {
         let now = self.now;
         while let Some((node, seen)) = self.queues.get_mut(key).and_then(VecDeque::pop_front) {
@@ -341,8 +342,8 @@ impl World {
         }
     }
 
-    /// Checks the server's grant of the key to `token`: no other body may still run inside the
-    /// lock, now or later.
+    /// Checks the server's grant of the key to `token`. It is a violation if the body of another
+    /// call is still inside the lock.
     pub(super) fn check_free(&mut self, key: &FullKey, token: Token, to_reader: bool) {
         let now = self.now;
         let inside = |caller: &Caller| {

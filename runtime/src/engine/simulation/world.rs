@@ -1,4 +1,4 @@
-//! The simulated world: processes, callers, a server, and the schedule of events.
+//! The simulated world: processes (the nodes), callers, a server, and the schedule of events.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
@@ -39,7 +39,7 @@ pub(super) struct Outcome {
     pub(super) downgraded: usize,
     /// Locks handed over without asking the server.
     pub(super) handed_over: usize,
-    /// Grants after a pause for other clients.
+    /// Grants after a pause in which the key was left free for other clients.
     pub(super) ways: usize,
     /// Calls that got all of their locks at once.
     pub(super) all_at_once: usize,
@@ -122,7 +122,7 @@ pub(super) enum Holder {
         fence: Fence,
         reserved_fences: u32,
     },
-    /// Handed over to the node, and not confirmed yet.
+    /// Handed over to the process, and not confirmed yet.
     Handed,
     /// Kept for a time after its release by the holder with this token.
     Kept(Token),
@@ -163,7 +163,7 @@ pub(super) struct Caller {
     pub(super) give_up_at: Option<Instant>,
     /// Time for which its lock must stay, counted from the body's start.
     pub(super) at_least: Option<Duration>,
-    /// End of that time, once the body has started.
+    /// End of the time in `at_least`, once the body has started.
     pub(super) stays_until: Option<Instant>,
     /// Time until which no other call may get the lock, after the body has ended.
     pub(super) kept_until: Option<Instant>,
@@ -190,7 +190,7 @@ pub(super) struct Node {
     pub(super) open: BTreeMap<OpId, Request>,
     /// Acquires under way on the present connection, with its generation.
     pub(super) acquires: HashMap<OpId, u64>,
-    /// Arrival of the last message in each direction: a connection keeps the order.
+    /// Arrival of the last message in each direction. Later messages arrive later on a connection.
     pub(super) to_server: Instant,
     pub(super) to_core: Instant,
     pub(super) paused_until: Instant,
@@ -207,7 +207,7 @@ pub(super) struct World {
     pub(super) last: u64,
     pub(super) nodes: Vec<Node>,
     pub(super) entries: KeyMap<Entry>,
-    /// The nodes that queue for a key, each with the time of its last request.
+    /// The processes that queue for a key, each with the time of its last request.
     pub(super) queues: KeyMap<VecDeque<(usize, Instant)>>,
     pub(super) last_fence: u64,
     pub(super) fences: KeyMap<Fence>,
@@ -215,10 +215,10 @@ pub(super) struct World {
     pub(super) granted: KeyMap<Fence>,
     /// Unbroken use of each key by each node.
     pub(super) uses: HashMap<(usize, FullKey), Use>,
-    /// The tokens of keys that an operator deleted: after that no lock service can exclude a second
-    /// holder.
+    /// The tokens of keys that an operator deleted. After a deletion, no lock service can exclude a
+    /// second holder.
     pub(super) stolen: HashSet<Token>,
-    /// The tokens of kept shares, by the names that these have at the server.
+    /// The token of each kept share, by the name of the share at the server.
     pub(super) kept_shares: HashMap<Token, Token>,
     /// Results that the server keeps beside its keys for each function, each with its end.
     pub(super) results: HashMap<(FullKey, &'static str), (Arc<Kept>, Instant)>,

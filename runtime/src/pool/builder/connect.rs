@@ -1,5 +1,5 @@
-//! From a configuration to a pool: the checks, the options of the store, and the start of the
-//! engine.
+//! Connecting a pool: the checks of its configuration, the options of the store, and the start of
+//! the engine.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};

@@ -83,16 +83,18 @@ impl LockPool {
     /// than that. This can happen with a blocked thread, a stopped process, or
     /// `on_lost = "continue"`.
     ///
-    /// If the holder cannot be notified, the lock becomes free at once: its process is dead or cut
-    /// off, or it is another client. If such a holder is alive, it notices the loss at its next
-    /// renewal, or at the end of its lease. Only the [fence](crate::Fence) keeps its writes out
-    /// until then.
+    /// A holder cannot be notified if its process is dead or cut off, or if it is another client.
+    /// Then the lock becomes free at once. If such a holder is alive, it notices the loss at its
+    /// next renewal, or at the end of its lease. Until then, only the [fence](crate::Fence) keeps
+    /// its writes out.
     ///
-    /// On etcd and ZooKeeper, the server does not know if a process is alive. There, this returns
-    /// when the holder has given the lock back, or after 3 seconds, and then the lock is free.
+    /// On etcd and ZooKeeper, the server does not know if a process is alive. On these stores, this
+    /// method returns when the holder has given the lock back, or after 3 seconds. The lock is then
+    /// free.
     ///
     /// A lock kept by `hold`, or handed to a waiting process, becomes free at once. A waiting
-    /// process is next. A second call for a lock that is already being taken away changes nothing.
+    /// process gets it next. A second call of this method for a lock that is already being taken
+    /// away changes nothing.
     ///
     /// ```
     /// # use std::time::Duration;

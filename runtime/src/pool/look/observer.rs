@@ -20,9 +20,9 @@ use crate::store::source::{Page, Place};
 
 /// Inspects the locks of one pool.
 ///
-/// The caller itself reads locks in this process. For other stores there is a thread with a
-/// separate runtime, so that it works under every executor. The thread owns the connections. It
-/// starts with the first question, and ends after a while without one.
+/// Locks of this process are read on the caller's thread. Every other store is read on a dedicated
+/// thread with its own runtime, so that inspection works under every executor. The thread owns the
+/// connections. It starts with the first question, and ends after a while without a question.
 pub(crate) struct Observer {
     namespace: String,
     local: Option<Arc<Space>>,
@@ -66,7 +66,7 @@ impl Observer {
     }
 
     /// Takes the lock away on a separate thread, because this waits for the holder, and other
-    /// questions come in the meantime.
+    /// questions must not wait with it.
     async fn take_away_apart(&self, key: FullKey) -> Result<LockInfo, LockError> {
         let (reply, answer) = oneshot::channel();
         let started = thread::start(self.target.clone(), self.options.clone())?;

@@ -23,7 +23,8 @@ pub(super) async fn run(one: &mut Client, two: &mut Client) {
     order(one, two).await;
 }
 
-/// Checks the answer of a store that can acquire these keys only individually.
+/// Checks that a store that can acquire these keys only one by one refuses to acquire them
+/// together.
 pub(super) async fn refused(one: &mut Client) {
     let locks = locks("refused");
     let ttl = one.promises.ttl;
@@ -85,22 +86,22 @@ async fn the_same_tokens(one: &mut Client, two: &mut Client) {
     let locks = locks("same");
     let (longer, (_, after)) = (one.promises.again(), one.promises.waits());
     let fences = take_twice(&locks, one, two).await;
-    // The lease is counted from the second request, so the ttl must be that of the second request.
+    // The lease counts from the second request, so it must have the ttl of the second request.
     tokio::time::sleep(after).await;
     for (key, _) in &locks {
         let other = Token::random(Nonce::new());
         let taken = one.acquire(key, other, longer).await;
         assert_eq!(taken, None, "{key} has the ttl of the first request");
     }
-    // Individually, like a call that goes on after it has lost the answer.
+    // Acquires the keys one by one, like a call that continues after the answer was lost.
     for ((key, token), fence) in locks.iter().zip(fences) {
         assert_eq!(one.acquire(key, *token, longer).await, Some(fence));
     }
     one.release_all(&locks).await;
 }
 
-/// Takes the locks for the short ttl, and again with the same tokens while the first lease lasts.
-/// Tries again if the machine was too busy for that.
+/// Takes the locks for the short ttl, and takes them again with the same tokens while the first
+/// lease lasts. Repeats both steps if the first lease ended too early because the machine was busy.
 async fn take_twice(locks: &Locks, one: &mut Client, two: &mut Client) -> Vec<Fence> {
     let short = one.promises.short;
     let (longer, (before, _)) = (one.promises.again(), one.promises.waits());
@@ -137,7 +138,8 @@ async fn a_part_of_the_same_tokens(one: &mut Client, two: &mut Client) {
     assert_eq!(all_of_them[1], fence);
     assert!(fence < all_of_them[0] && fence < all_of_them[2]);
     one.release_all(&locks).await;
-    // Another client holds one of the keys. The client that already holds some of them keeps those.
+    // Another client holds one of the keys, so the request is refused. The requesting client keeps
+    // the key that it already held, but gets no other.
     let other = Token::random(Nonce::new());
     one.acquire(key, *token, ttl).await.expect("it is free");
     two.acquire(&locks[2].0, other, ttl).await.expect("free");

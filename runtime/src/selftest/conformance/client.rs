@@ -43,19 +43,19 @@ pub(super) fn release(key: &FullKey, token: Token, after: Vec<OpId>) -> Op {
     }
 }
 
-/// A client of the store. Keeps replies that come before the scene asks for them.
+/// A client of the store. Keeps the replies that a scene has not asked for yet.
 pub(super) struct Client {
     pub(super) promises: Promises,
     pub(super) store: Box<dyn LockStore>,
     /// Sockets on which answers arrive.
     sockets: Vec<Arc<dyn Socket>>,
     last: u64,
-    /// Time of its last request.
+    /// Time of the client's last request.
     asked: Instant,
-    /// Longest time that an answer has taken.
+    /// Longest time that an answer to this client has taken.
     pub(super) slowest: Duration,
     pub(super) early: Vec<(OpId, Reply)>,
-    /// Keys that the store reported as handed to this client.
+    /// Keys whose turn has come: the store reported that the lock is reserved for this client.
     pub(super) turns: KeySet,
     /// Keys that other processes queue for, as reported by the store.
     pub(super) wanted: KeySet,
@@ -84,13 +84,14 @@ impl Client {
         }
     }
 
-    /// True if a scene was held up, given that its thread was suspended for `longest` at most.
+    /// True if a scene was delayed too much to count. `longest` is the longest time that its thread
+    /// may have been suspended.
     pub(super) fn was_held_up(&self, longest: Duration) -> bool {
         self.promises.short / 3 < self.slowest.max(longest)
     }
 
-    /// With `listeners`, leaves the sockets to listeners, of which there are none. Otherwise takes
-    /// them back.
+    /// With `listeners`, stops reading the sockets, as if listener threads did that; there are no
+    /// such threads. Otherwise lets the store read them again.
     pub(super) fn leave_to_listeners(&mut self, listeners: bool) {
         if let Some(sockets) = self.store.sockets() {
             self.sockets = sockets;

@@ -1,4 +1,4 @@
-//! Scenes with a late thread.
+//! Scenes whose thread polls the store too late.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -14,14 +14,15 @@ use crate::store::{Reply, Request, StoreEvent};
 const PATIENCE: Duration = Duration::from_millis(600);
 const LATENESS: Duration = Duration::from_millis(1_200);
 
-/// Checks that an answer counts once it has come. The thread that polls the store is too late to
-/// read it in time, and its runtime has not looked at the sockets meanwhile.
+/// Checks that an answer counts if it arrived in time, although the thread that polls the store was
+/// too late to read it in time. The thread's runtime has not looked at the sockets meanwhile,
+/// either.
 pub(super) async fn an_answer_that_has_come_counts(one: &mut Client) {
     let (key, mine) = acquire_late(one, "late").await;
     assert!(one.release(&key, mine).await);
 }
 
-/// Does the same with the sockets left to listeners, which are late too.
+/// Checks the same while the sockets are left to listeners, which are late too.
 pub(super) async fn an_answer_that_no_listener_heard_of_counts(one: &mut Client) {
     one.leave_to_listeners(true);
     let (key, mine) = acquire_late(one, "late-listener").await;
@@ -45,7 +46,7 @@ async fn acquire_late(one: &mut Client, name: &str) -> (FullKey, Token) {
                 Poll::Ready(StoreEvent::Reply(_, Ok(reply))) => return Poll::Ready(Some(reply)),
                 Poll::Ready(StoreEvent::Reply(_, Err(failure))) => panic!("{}", failure.error),
                 Poll::Ready(_) => continue,
-                // The runtime looks at its sockets when this future has returned.
+                // The runtime looks at its sockets only after this future has returned.
                 Poll::Pending if was_late => return Poll::Ready(None),
                 Poll::Pending => std::thread::sleep(LATENESS),
             }

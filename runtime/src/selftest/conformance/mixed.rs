@@ -35,7 +35,7 @@ pub(super) async fn run(one: &mut Client, two: &mut Client) {
     two.acquire(&taken.key, other, taken.ttl).await.unwrap();
     let fences = acquired(one, &locks, &taken.key).await;
     last(two, &locks).await;
-    // Again, while all keys but one carry their tokens.
+    // The second request, while all keys except one already carry their tokens.
     let again = acquired(one, &locks, &taken.key).await;
     assert_eq!(again, fences, "the same tokens got others");
     last(two, &locks).await;
@@ -58,7 +58,7 @@ fn lock(client: &Client, nth: usize) -> Lock {
     }
 }
 
-/// Asks for all locks, of which another client has `taken`. Returns the outcome for each.
+/// Asks for all locks, while another client has the key `taken`. Returns the outcome for each lock.
 async fn acquired(client: &mut Client, locks: &[Lock], taken: &FullKey) -> Vec<Had> {
     let ops = locks.iter().map(|lock| {
         let mut op = acquire(&lock.key, lock.token, lock.ttl);
@@ -144,8 +144,8 @@ async fn renewed(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &Ful
     last(two, &changed).await;
 }
 
-/// True if a quorum reports with certainty that no majority had the lock. A late node counts as one
-/// that may have had it, so the request is repeated.
+/// True if a quorum reports with certainty that no majority had the lock. A node that answers late
+/// may have had the lock, so the request is repeated.
 async fn never_had(client: &mut Client, lock: &Lock) -> bool {
     if !client.promises.is_quorum() {
         return false;

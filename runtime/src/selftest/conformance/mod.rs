@@ -52,7 +52,7 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     }
     play!(order; one, two);
     play!(batches; one);
-    // A store with sessions sends without being polled.
+    // Left out for a store with sessions, which sends its requests without being polled.
     if !promises.sessions {
         play!(sent_behind_answers; one, two);
         play!(sent_with_the_answer; one, two);
@@ -62,8 +62,8 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
         play!(kept_from_its_token; one, two);
     }
     play!(mixed::run; one, two);
-    // A node of a quorum does not vote if its answer is read late. A store with sessions has a
-    // dedicated thread, which no caller delays.
+    // Left out for a quorum and for a store with sessions. A node of a quorum does not vote if its
+    // answer is read late. A store with sessions has a dedicated thread, which no caller delays.
     if !promises.is_quorum() && !promises.sessions {
         // This scene comes first: after a silence, the Redis connection is replaced during the next
         // scenes.
@@ -186,8 +186,8 @@ async fn fences_grow(one: &mut Client, two: &mut Client) {
     }
 }
 
-/// Checks that a release that keeps the key lets no client in for that time, and lets clients in
-/// afterwards.
+/// Checks that a release with a time to keep the key lets no client in for that time, and lets
+/// clients in afterwards.
 async fn kept(one: &mut Client, two: &mut Client) {
     let Promises { ttl, short, .. } = one.promises;
     let (key, mine, other) = scene("kept");
@@ -214,7 +214,8 @@ async fn kept(one: &mut Client, two: &mut Client) {
     assert!(two.release(&key, other).await);
 }
 
-/// Checks that a request no longer finds its token's lock after the lock was kept.
+/// Checks that a kept lock no longer belongs to its token: a request with this token does not find
+/// it.
 async fn kept_from_its_token(one: &mut Client, two: &mut Client) {
     let Promises { ttl, short, .. } = one.promises;
     let (key, mine, other) = scene("kept-from");
@@ -230,10 +231,12 @@ async fn kept_from_its_token(one: &mut Client, two: &mut Client) {
     assert!(matches!(kept, Reply::Released { found: true, .. }));
     assert_eq!(two.renew(&[(&key, mine)], ttl).await, [false], "renewed");
     assert_eq!(two.acquire(&key, mine, ttl).await, None, "taken again");
-    // The release is sent again, as after a lost reply and for an abandoned acquire.
+    // Sends the release again, like a client that lost the reply, or like one that abandons an
+    // acquire.
     let again = one.ask(keep).await;
     assert!(matches!(again, Reply::Released { found: false, .. }));
-    // A quorum does not know what the refused acquire may have left on a node.
+    // The refused acquire may have left something on a node of a quorum, which the quorum does not
+    // know.
     let released = two.release(&key, mine).await;
     assert!(!released || one.promises.is_quorum(), "it is kept");
     let held = two.ask(acquire(&key, other, ttl)).await;
@@ -267,7 +270,8 @@ async fn batches(one: &mut Client) {
         .map(|n| format!("lock:conf:{}:{n}", play::name("batch")).into())
         .collect();
     let token = Token::random(Nonce::new());
-    // One after the other, they would take longer than the ttl on a busy machine.
+    // Sent together, because one after the other they would take longer than the ttl on a busy
+    // machine.
     let acquires = keys.iter().map(|key| acquire(key, token, ttl));
     for reply in one.ask_all(acquires.collect()).await {
         assert!(matches!(reply, Reply::Acquired { .. }), "{reply:?}");
@@ -311,7 +315,8 @@ async fn sent_behind_answers(one: &mut Client, two: &mut Client) {
     }
 }
 
-/// Checks that the poll that returns an answer sends the requests that waited for it.
+/// Checks that the poll that returns an answer also sends the requests that had to wait for this
+/// answer.
 async fn sent_with_the_answer(one: &mut Client, two: &mut Client) {
     let scenes = ["first", "next"].map(|name| scene(&format!("{{waits}}:{name}")));
     let [first, next] = scenes.map(|(key, mine, _)| (key, mine));
@@ -327,8 +332,8 @@ async fn sent_with_the_answer(one: &mut Client, two: &mut Client) {
     }
 }
 
-/// Checks that the poll that returns an answer also sends on a request whose redirect came with it.
-/// `one` knows both `keys` on one node, and the second has moved.
+/// Checks that the poll that returns an answer also follows a redirect that arrived together with
+/// this answer. `one` believes both `keys` to be on one node, but the second key has moved.
 ///
 /// # Panics
 ///
@@ -349,10 +354,11 @@ pub(crate) async fn sent_on(one: Box<dyn LockStore>, two: Box<dyn LockStore>, ke
     assert!(matches!(one.reply(ids[1]).await, Reply::Acquired { .. }));
 }
 
-/// Checks that the poll that returns the answer also gives back a lock granted in vain by one node.
+/// Checks the case in which one node grants the lock and the majority refuses it. The poll that
+/// returns the refusal must also release the lock on the one node.
 ///
-/// `given` returns true while one node has granted the lock and still has it. The other two nodes
-/// answer that the lock is held; they do not both answer before `decides`.
+/// `given` returns true while the one node has granted the lock and still has it. The other two
+/// nodes answer that the lock is held; they do not both answer before `decides`.
 ///
 /// # Panics
 ///
@@ -371,7 +377,7 @@ pub(crate) async fn given_back(
     let mut is_given = false;
     while !is_given {
         is_given = given();
-        // The time-out gives the client time to read every reply that has come.
+        // The time-out gives the client time to read every reply in its socket.
         let early = tokio::time::timeout(Duration::from_millis(100), one.reply(id)).await;
         assert!(early.is_err(), "it has been decided: {early:?}");
     }

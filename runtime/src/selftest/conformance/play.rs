@@ -17,8 +17,8 @@ const TICK: Duration = Duration::from_millis(5);
 /// Number of repeats so far.
 static AGAIN: AtomicU32 = AtomicU32::new(0);
 
-/// Returns the name of a scene. A repeated scene has new keys, as its earlier keys may still be
-/// locked.
+/// Returns the name of a scene. A repeated scene uses new keys, because the keys of its first run
+/// may still be locked.
 pub(super) fn name(scene: &str) -> String {
     match AGAIN.load(Ordering::Relaxed) {
         0 => scene.to_owned(),
@@ -36,7 +36,7 @@ pub(super) struct Failed {
 /// Plays the scene once.
 pub(super) async fn once(scene: impl Future<Output = ()>) -> Result<(), Failed> {
     let longest = Arc::<AtomicU64>::default();
-    // Runs in a separate task: only the store may wake the scene.
+    // Watches from a separate task, because only the store may wake the scene's task.
     let watching = tokio::spawn(watch(Arc::clone(&longest)));
     let mut scene = pin!(scene);
     let played = poll_fn(
@@ -68,8 +68,8 @@ pub(super) fn again() {
     AGAIN.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Plays a scene with these clients. A failed scene is played again if the machine has held it up
-/// for a third of the short ttl. A defect fails each time.
+/// Plays a scene with these clients. Repeats a failed scene if the machine has delayed it for a
+/// third of the short ttl. A real defect fails each time.
 macro_rules! play {
     ($scene:path; $($client:ident),+) => {
         for time in 1.. {

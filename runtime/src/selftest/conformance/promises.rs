@@ -5,7 +5,7 @@ use std::time::Duration;
 pub(super) const TTL: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(150);
 
-/// Promises of a store, with the time in which the suite can expect it to keep them.
+/// The behaviour that a store promises, and the times that the suite uses with this store.
 #[derive(Debug, Clone, Copy)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -20,8 +20,9 @@ pub(crate) struct Promises {
     pub(crate) ttl: Duration,
     /// A ttl that ends during a scene.
     pub(crate) short: Duration,
-    /// True if locks belong to sessions. Then a token belongs to one client, and a lock keeps its
-    /// ttl. No fences are reserved, no lock is shared, and the end of a lock is unknown.
+    /// True if locks belong to sessions. Then a token belongs to one client, and the ttl of a lock
+    /// cannot change. The store reserves no fences, has no shared locks, and does not report the
+    /// remaining time of a lock.
     pub(crate) sessions: bool,
     /// True if a released lock can be kept for a while.
     pub(crate) keeps: bool,
@@ -44,8 +45,8 @@ impl Promises {
         short: Duration::from_millis(600),
         ..Self::ONE
     };
-    /// Promises of a server with sessions. It ends a lease when the client does. Here, a lease of
-    /// the short ttl ends before a claim.
+    /// Promises of a server with sessions. The client itself ends its leases. Here, a lease of the
+    /// short ttl ends sooner than the claim of a process whose turn it is.
     #[cfg(feature = "__session")]
     pub(crate) const SESSIONS: Self = Self {
         fences: true,
@@ -73,19 +74,20 @@ impl Promises {
         keeps: true,
     };
 
-    /// True if an answer holds only on a majority of nodes. On the other nodes, requests of two
-    /// clients may arrive in another order.
+    /// True if an answer is certain only on a majority of nodes. On the other nodes, requests of
+    /// two clients may arrive in the opposite order.
     pub(super) fn is_quorum(self) -> bool {
         !self.fences
     }
 
-    /// Returns the ttl for a second request for a lock of the short ttl.
+    /// Returns the ttl for the second request for a lock that was first requested with the short
+    /// ttl.
     pub(super) fn again(self) -> Duration {
         if self.sessions { self.short } else { self.ttl }
     }
 
-    /// Returns the pauses of a scene before and after its second request. After both, the first
-    /// lease is over and the second is not.
+    /// Returns two pauses of a scene: before its second request and after it. At the end of the
+    /// second pause, the first request's lease is over and the second request's lease is not.
     pub(super) fn waits(self) -> (Duration, Duration) {
         if self.sessions {
             (self.short * 3 / 4, self.short / 2)
@@ -111,8 +113,8 @@ impl Promises {
         }
     }
 
-    /// Returns the longest remaining time that a store may report for a lock whose remaining time
-    /// was changed from `before` to `now`. A node beyond the quorum may not know `now` yet.
+    /// Returns the longest remaining time that a store may report for a lock. The remaining time
+    /// was changed from `before` to `now`, but a node beyond the quorum may not know that yet.
     pub(super) fn longest(self, before: Duration, now: Duration) -> Duration {
         if self.is_quorum() {
             before.max(now)

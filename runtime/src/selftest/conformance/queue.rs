@@ -1,4 +1,6 @@
-//! Further required behaviour of a store with a queue of processes. Each client is a process.
+//! Further required behaviour of a store with a queue of processes. Each client stands for a
+//! process. When a lock becomes free, it is the turn of the first process in the queue: for a
+//! while, the process has a claim to the lock.
 
 use std::time::Duration;
 
@@ -24,7 +26,8 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     play!(a_claim_runs_out; one, two, three);
     play!(leaving; one, two, three);
     play!(a_claim_is_no_lock; one, two);
-    // Without reserved fences a holder hands nothing over, and need not know of the queue.
+    // With sessions no fences are reserved. Then a holder passes its lock to no other call of its
+    // process, and need not know about the queue.
     if !promises.sessions {
         play!(the_same_reserve; one);
         play!(reserves_never_meet; one, two);
@@ -94,7 +97,8 @@ async fn a_claim_runs_out(one: &mut Client, two: &mut Client, three: &mut Client
     let Reply::Held { left, .. } = three.ask(queueing(&key, third, 0)).await else {
         panic!("the key was handed to another");
     };
-    // A server with sessions does not know: the process itself gives its claim up.
+    // A server with sessions does not report the end of a claim. The process that has the claim
+    // gives it up.
     let left = if promises.sessions {
         CLAIM + CLAIM / 2
     } else {
@@ -124,7 +128,7 @@ async fn leaving(one: &mut Client, two: &mut Client, three: &mut Client) {
     three.turn(&key).await;
     assert!(!two.turns.contains(&key), "it has left");
     assert!(two.queues(&key, second).await);
-    // Its claim goes to the next process in the queue.
+    // The claim of the leaving process goes to the next process in the queue.
     three.leaves(&key).await;
     two.turn(&key).await;
     two.acquire(&key, second, TTL).await.expect("its turn");
@@ -193,13 +197,13 @@ async fn holders_are_told(one: &mut Client, two: &mut Client, three: &mut Client
     one.is_free(&key).await;
 }
 
-/// Checks that a process that releases a lock and asks for it again queues behind earlier
-/// processes.
+/// Checks that a process queues behind earlier processes if it releases a lock and asks for it
+/// again.
 async fn a_turn_ends(one: &mut Client, two: &mut Client, three: &mut Client) {
     let (key, held, next) = scene("turn-ends");
     let (second, third) = (token(), token());
     let before = one.acquire(&key, held, TTL).await.unwrap();
-    // No process queues, so the first takes the key again.
+    // No other process queues, so the first process takes the key again.
     let Reply::Acquired { fence, wanted, .. } = one.again(&key, held, next).await else {
         panic!("nobody else wants it");
     };
@@ -234,8 +238,8 @@ async fn a_turn_ends(one: &mut Client, two: &mut Client, three: &mut Client) {
     three.is_free(&key).await;
 }
 
-/// Checks that a process that has lost the lock releases nothing, but still gets a place in the
-/// queue.
+/// Checks a process that releases a lock that it has already lost, and asks for the lock again. The
+/// release removes nothing, but the process still gets a place in the queue.
 async fn a_turn_ends_that_is_over(one: &mut Client, two: &mut Client) {
     let (key, held, next) = scene("turn-over");
     let second = token();
@@ -259,7 +263,8 @@ async fn a_turn_ends_that_is_over(one: &mut Client, two: &mut Client) {
     two.is_free(&key).await;
 }
 
-/// Checks that a process keeps the place that it already has in the queue, which may be the first.
+/// Checks that a process that releases a lock keeps the place that it already has in the queue.
+/// This place may be the first.
 async fn a_turn_ends_for_who_has_a_place(one: &mut Client, two: &mut Client) {
     let (key, held, next) = scene("turn-place");
     let second = token();
@@ -301,8 +306,8 @@ fn queueing(key: &FullKey, token: Token, reserved_fences: u32) -> Op {
 }
 
 impl Client {
-    /// Asks for a key that another process has. Returns true if this process now has a place in its
-    /// queue.
+    /// Asks for a key that another process has. Returns true if the asking process now has a place
+    /// in the queue.
     pub(super) async fn queues(&mut self, key: &FullKey, token: Token) -> bool {
         match self.ask(queueing(key, token, 0)).await {
             Reply::Held { queued, .. } => queued,
@@ -310,7 +315,7 @@ impl Client {
         }
     }
 
-    /// Waits until the store reports that the key was handed to this process.
+    /// Waits until the store reports that it is the turn of this process.
     pub(super) async fn turn(&mut self, key: &FullKey) {
         while !self.turns.remove(key) {
             self.listen().await;

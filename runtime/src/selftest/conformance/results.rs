@@ -36,7 +36,7 @@ async fn a_result_is_the_answer(one: &mut Client, two: &mut Client) {
         assert_eq!(client.recall(&key, token).await, Err(Some(kept.clone())));
         assert_eq!(client.renew(&[(&key, token)], STAYS).await, [false]);
     }
-    // The lock itself is free, and its holder does not prevent the store from returning the result.
+    // The lock itself is free. Even while a client holds it, the store returns the kept result.
     assert!(two.acquire(&key, other, one.promises.ttl).await.is_some());
     assert_eq!(one.recall(&key, mine).await, Err(Some(kept)));
     assert!(two.release(&key, other).await);
@@ -70,7 +70,7 @@ async fn a_recall_is_repeated(one: &mut Client, two: &mut Client) {
     assert!(two.release(&key, other).await);
 }
 
-/// Sends a release again, as after a lost answer.
+/// Checks a repeated release after a lost answer.
 async fn a_record_is_repeated(one: &mut Client, two: &mut Client) {
     let (key, mine, other) = scene("record-again");
     let (first, second) = (result(None, "1"), result(None, "2"));
@@ -93,7 +93,8 @@ async fn a_result_ends(one: &mut Client, two: &mut Client) {
     assert!(two.forget(&key).await);
 }
 
-/// Checks that the result of one function neither answers another function nor ends its result.
+/// Checks that the kept result of one function is not returned to another function, and that
+/// neither result ends the other.
 async fn each_function_has_its_result(one: &mut Client, two: &mut Client) {
     let (key, mine, other) = scene("result-functions");
     let (first, second) = (result(None, "1 2 3 4"), result(None, r#""1 2 3 \u0000""#));
@@ -132,7 +133,8 @@ async fn each_function_has_its_result(one: &mut Client, two: &mut Client) {
     }
 }
 
-/// Checks that the lock of a call with `at_least` stays, and that its result is returned meanwhile.
+/// Checks that the lock of a call with `at_least` stays locked, and that the call's result is
+/// already returned.
 async fn a_kept_lock_has_its_result(one: &mut Client, two: &mut Client) {
     let (key, mine, other) = scene("result-kept");
     let (kept, short) = (result(None, "1"), one.promises.short);
@@ -156,7 +158,7 @@ async fn a_lock_changes_hands_once(one: &mut Client, two: &mut Client) {
     let (key, mine, other) = scene("adopted");
     let fence = one.acquire(&key, mine, short).await.expect("it is free");
     for _ in 0..2 {
-        // The second request stands for the one after a lost reply.
+        // The second request stands for a repeated one after a lost reply.
         let adopted = two.adopt(&key, mine, other).await;
         assert_eq!(adopted, Some(fence), "its fence stays");
     }
@@ -187,7 +189,8 @@ async fn what_is_gone_is_not_adopted(one: &mut Client, two: &mut Client) {
     assert!(one.release(&key, mine).await);
 }
 
-/// Checks that a queued process is notified, finds the result, and leaves the lock to the next one.
+/// Checks that a queued process is notified of its turn and gets the kept result. It then leaves
+/// the lock to the next process.
 pub(super) async fn queued(one: &mut Client, two: &mut Client, three: &mut Client) {
     let (key, mine, second) = scene("result-queued");
     let (kept, third) = (result(None, "1"), Token::random(Nonce::new()));
@@ -249,8 +252,8 @@ fn record(
 }
 
 impl Client {
-    /// Takes the lock and returns its fence. Fails with the kept result, or with none if the lock
-    /// is held.
+    /// Takes the lock and returns its fence. Otherwise fails: with the kept result if there is one,
+    /// or with `None` if the lock is held.
     async fn recall(&mut self, key: &FullKey, token: Token) -> Result<Fence, Option<Arc<Kept>>> {
         self.recall_for(key, token, self.promises.ttl).await
     }

@@ -19,7 +19,8 @@ pub(super) async fn run(one: &mut Client, two: &mut Client) {
     a_lock_that_was_to_become_a_share_is_kept(one, two).await;
 }
 
-/// Renews three shares. The store refuses that of `spoiled` after the call of `spoil`.
+/// Renews three shares. After the call of `spoil`, the store refuses to renew the share of the key
+/// `spoiled`.
 ///
 /// # Panics
 ///
@@ -43,8 +44,8 @@ pub(crate) async fn one_share_is_refused(
     assert_eq!(reply, Reply::RenewedInPart(kept));
 }
 
-/// Checks that an ended share stays ended, even if another share keeps the lock and no client has
-/// looked.
+/// Checks that an ended share stays ended, even if another share keeps the lock and no request has
+/// removed the ended share yet.
 async fn an_ended_share_stays_ended(one: &mut Client, two: &mut Client) {
     let short_ttl = one.promises.short;
     for limit in [0, 2] {
@@ -90,8 +91,8 @@ async fn a_lock_becomes_a_share(one: &mut Client, two: &mut Client) {
     is_free(one, &key).await;
 }
 
-/// Checks that a kept permit is unavailable for that time and no longer. Late requests of the call
-/// that had it do not get it either.
+/// Checks that a kept permit is unavailable for the requested time and no longer. Late requests of
+/// the call that had the permit do not get it either.
 async fn a_kept_permit_stays_in_use(one: &mut Client, two: &mut Client) {
     let short_ttl = one.promises.short;
     let (key, mine, other) = scene("kept-permit");
@@ -110,8 +111,8 @@ async fn a_kept_permit_stays_in_use(one: &mut Client, two: &mut Client) {
     is_free(one, &key).await;
 }
 
-/// Checks that a kept share keeps writers out, lets readers in, and neither shortens nor lengthens
-/// their shares.
+/// Checks that a kept share keeps writers out and lets readers in. It must neither shorten nor
+/// lengthen the readers' shares.
 async fn a_kept_share_keeps_writers_out(one: &mut Client, two: &mut Client) {
     let short_ttl = one.promises.short;
     let (key, mine, other) = scene("kept-share");
@@ -182,7 +183,7 @@ impl Client {
         self.part(key, token, None).await
     }
 
-    /// Gives the share back after `keep`.
+    /// Releases the share, which the store then keeps for the time `keep`.
     async fn keeps(&mut self, key: &FullKey, token: Token, keep: Duration) -> bool {
         self.part(key, token, Some(keep)).await
     }

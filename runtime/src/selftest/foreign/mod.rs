@@ -1,4 +1,4 @@
-//! Readers of foreign bytes, each with the properties that must hold for any input.
+//! Parsers of foreign bytes, each with the properties that must hold for any input.
 //!
 //! The fuzz targets in `fuzz/targets` call these functions with random bytes. The tests here call
 //! them with the seeds in `fuzz/seeds`.
@@ -13,7 +13,7 @@ pub use records::{handovers, messages, results, values};
 pub use redis::{replies, slots, wire};
 pub use urls::urls;
 
-/// Reads numbers off the front of an input, and zeros after its end.
+/// Reads numbers from the front of an input. After its end, reads zeros.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {

@@ -13,8 +13,8 @@ use crate::store::etcd::requests::one;
 use crate::store::session::service::Node;
 use crate::store::zookeeper::names as zookeeper;
 
-/// Checks that keys and names are read as they were written, that each key has one directory, and
-/// that no answer moves an epoch back.
+/// Checks three properties: keys and names are read as they were written, each key has one
+/// directory, and no answer moves an epoch back.
 ///
 /// # Panics
 ///
@@ -45,7 +45,7 @@ pub fn etcd(bytes: &[u8]) {
         etcd::revoked(&session, revocation.as_bytes()),
         Some((name, fence))
     );
-    // Foreign names.
+    // The text may also be a name that another program made up.
     if let Some((key, end)) = names.parts(text) {
         assert_eq!(
             names.directory(&key) + end,
@@ -101,7 +101,7 @@ pub fn zookeeper(bytes: &[u8]) {
     assert!(zookeeper::number(&znode).is_some_and(|number| !number.is_worn_out()));
     let revoked = zookeeper::revoked(name, fence);
     assert_eq!(zookeeper::read_revoked(&revoked), Some((name, fence)));
-    // Foreign names.
+    // The text may also be a name that another program made up.
     let _ = zookeeper::read_revoked(text);
     let _ = zookeeper::token(text);
     let _ = zookeeper::number(text);

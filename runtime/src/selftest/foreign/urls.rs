@@ -20,7 +20,8 @@ const SCHEMES: [&str; 12] = [
 
 const PASSWORD: &str = "hunter2";
 
-/// Checks that no text shows a password, however it is written and wherever it is cut.
+/// Checks that no error or log text shows a password, however the URL is written and wherever the
+/// text is cut.
 ///
 /// The input is a byte for the scheme, and then lines: the user, the text before the password, the
 /// text after it, and the part behind the credentials.
@@ -39,10 +40,10 @@ pub fn urls(bytes: &[u8]) {
         return;
     };
     let url = format!("{scheme}://{user}:{before}{PASSWORD}{behind}@{rest}");
-    // The text of a host is not secret: the nodes at the end, and the text between an `@` and the
-    // comma of the next node, as in `user:u@hunter2,node`.
+    // The text of a host is not secret. This includes the nodes at the end, and the text between an
+    // `@` and the comma before the next node, as in `user:u@hunter2,node`.
     let is_host = (user.contains('@') || before.contains('@')) && behind.contains(',');
-    // Neither is the text of a path.
+    // The text of a path is not secret either.
     let is_path = scheme == "redis+unix" && user.starts_with('/');
     check(&url, !is_host && !is_path && has_one(&url));
     // After a comma the next node begins, which may have separate credentials.

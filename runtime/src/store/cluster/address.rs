@@ -11,7 +11,7 @@ use crate::store::url_options;
 /// Some nodes of a cluster. The store asks them for all nodes. `Display` shows no credentials.
 #[derive(Clone)]
 pub(crate) struct Address {
-    /// A node with the credentials and the TLS settings of all nodes.
+    /// A server with the credentials and the TLS settings that all nodes share.
     pub(super) like: Server,
     pub(super) seeds: Vec<Server>,
     pub(crate) replicas: Option<Replicas>,

@@ -11,7 +11,7 @@ use crate::store::options::Options;
 use crate::store::source::Source;
 
 impl Address {
-    /// Returns the address with the options of the pool, and these with those of the URL.
+    /// Applies the pool's certificates to the address, and the replicas in the URL to `options`.
     fn with(self, options: Options) -> Result<(Self, Options), LockError> {
         let options = options.or_replicas(self.replicas);
         Ok((self.with_tls(&options.tls)?, options))

@@ -130,7 +130,8 @@ impl ClusterSource {
         }))
     }
 
-    /// Returns a page of the first master at `from` or after it, in the order of their addresses.
+    /// Returns a page of the first master at `from` or after it, in the order of the masters'
+    /// addresses.
     async fn some(&mut self, pattern: &Pattern, from: From) -> Result<Page, Failure> {
         let masters = self.topology().await?.one_slot_each();
         let mut masters: Vec<_> = masters.into_iter().map(|(master, _)| master).collect();

@@ -1,4 +1,4 @@
-//! The present and recent nodes, and the connections to them.
+//! The current and recent nodes, and the connections to them.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -47,7 +47,7 @@ impl Node {
 
 /// Settings for the connections to all nodes.
 pub(super) struct Access {
-    /// A node with the credentials and the TLS settings of all nodes.
+    /// A server with the credentials and the TLS settings that all nodes share.
     pub(super) like: Server,
     pub(super) names: KeyNames,
     pub(super) options: Options,
@@ -59,13 +59,14 @@ impl Access {
         self.like.elsewhere(endpoint)
     }
 
-    /// Returns everything for a connection to `endpoint` as the master with `slot`.
+    /// Returns the address, the names and the options for a connection to `endpoint` as the master
+    /// with `slot`.
     pub(super) fn master(
         &self,
         endpoint: &Endpoint,
         slot: u16,
     ) -> (MasterAddress, KeyNames, Options) {
-        // `replicas = all` means the replicas of this master, so each master counts its own.
+        // `replicas = all` means the replicas of this master, so each master has a separate count.
         let options = Options {
             replicas_seen: Arc::default(),
             ..self.options.clone()
@@ -102,7 +103,8 @@ impl Nodes {
     pub(super) fn find(&mut self, endpoint: &Endpoint) -> NodeId {
         let mut known = self.known.iter_mut();
         if let Some((id, node)) = known.find(|(_, node)| node.endpoint == *endpoint) {
-            // A request for it is about to come, so `follow` must not drop it before.
+            // A request for the node is about to come, so `follow` must not drop the node before
+            // that.
             node.last_used = Instant::now();
             return *id;
         }
@@ -169,7 +171,8 @@ impl Nodes {
         }
     }
 
-    /// Notifies all connections that one of the nodes has removed what these acquires may have set.
+    /// Notifies all connections that one of the nodes has removed the keys that these acquires may
+    /// have set.
     pub(super) fn settle(&mut self, acquires: &[OpId]) {
         if acquires.is_empty() {
             return;

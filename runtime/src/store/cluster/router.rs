@@ -1,5 +1,5 @@
-//! The pure core. Requests, the nodes' answers and the time go in; requests to nodes and answers to
-//! the engine come out.
+//! The decisions of the store, without I/O. The inputs are the engine's requests, the nodes'
+//! answers and the time. The outputs are requests to nodes and answers to the engine.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
@@ -31,7 +31,7 @@ pub(super) struct Directed {
 pub(super) struct Hint {
     pub(super) slot: u16,
     pub(super) node: NodeId,
-    /// True if it counts for this request only.
+    /// True if the redirect counts for this request only.
     pub(super) once: bool,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Router {
     split: SplitRenewals,
     outbox: Vec<Directed>,
     events: VecDeque<StoreEvent>,
-    /// Acquires that a node has removed.
+    /// Acquires whose keys a node has removed.
     settled: Vec<OpId>,
     /// The last id of a fragment. These ids count down from the highest number, which the engine's
     /// ids never reach.
@@ -115,7 +115,7 @@ impl Router {
         mem::take(&mut self.outbox)
     }
 
-    /// Returns the acquires that any node has removed since the last call.
+    /// Returns the acquires whose keys any node has removed since the last call.
     pub(super) fn take_settled(&mut self) -> Vec<OpId> {
         mem::take(&mut self.settled)
     }
@@ -199,7 +199,7 @@ impl Router {
         self.in_flight.insert(id, routed);
     }
 
-    /// Marks an acquire that a removal follows. The router no longer redirects it.
+    /// Marks an acquire whose removal is sent, so that the router no longer redirects the acquire.
     fn give_up(&mut self, acquire: OpId) {
         if let Some(routed) = self.in_flight.get_mut(&acquire) {
             routed.given_up = true;
@@ -235,7 +235,8 @@ impl Router {
                 self.send(hint.node, routed);
             }
             // While a slot migrates, some of its keys are on the old node and some on the new one.
-            // A lease cannot wait until the migration ends.
+            // Each key is then renewed individually, because a lease cannot wait until the
+            // migration ends.
             (None, "TRYAGAIN", Op::Renew(all) | Op::Stay(all)) if all.len() > 1 => {
                 self.renew_individually(routed, now);
             }

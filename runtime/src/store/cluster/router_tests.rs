@@ -19,7 +19,7 @@ const ASKING: RequestFlags = RequestFlags {
     alone: false,
 };
 
-/// Returns a router with three nodes. A slot's remainder of a division by three is its node.
+/// Returns a router with three nodes. The node of a slot is the slot's number modulo three.
 fn router() -> Router {
     let mut map = Map::new();
     for slot in 0..hash_slot::SLOTS {

@@ -29,8 +29,9 @@ pub(super) struct SplitRenewals {
 }
 
 impl SplitRenewals {
-    /// Begins a batch of `keys` keys in `fragments` fragments. At `due` it is answered with what is
-    /// known then, because a silent node must not cost the leases on the other nodes.
+    /// Begins a batch of `keys` keys in `fragments` fragments. At `due` the batch is answered with
+    /// the outcomes known by then, because a silent node must not cost the leases on the other
+    /// nodes.
     pub(super) fn begin(&mut self, id: OpId, keys: usize, fragments: usize, due: Instant) {
         let batch = SplitBatch {
             kept: vec![None; keys],
@@ -42,7 +43,7 @@ impl SplitRenewals {
         self.deadlines.insert((due, id));
     }
 
-    /// Counts the new fragments of a fragment that goes out again, each key individually.
+    /// Counts the new fragments after `fragment` was split into one request for each key.
     pub(super) fn split(&mut self, fragment: &Fragment) {
         if let Some(batch) = self.open.get_mut(&fragment.batch) {
             batch.open += fragment.indexes.len() - 1;
@@ -82,7 +83,7 @@ impl SplitRenewals {
         done.then(|| self.close(fragment.batch))?
     }
 
-    /// Closes the due batches, and answers each with what is known of it.
+    /// Closes the due batches, and answers each with the outcomes known so far.
     pub(super) fn overdue(&mut self, now: Instant) -> Vec<(OpId, Result<Reply, Failure>)> {
         let ids = self.deadlines.iter().take_while(|(due, _)| *due <= now);
         let ids: Vec<_> = ids.map(|(_, id)| *id).collect();

@@ -31,8 +31,8 @@ const PERIOD: Duration = Duration::from_secs(30);
 /// one before.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// The store rejects a map with an older epoch while `failed_reads` is below this. Then it accepts
-/// the map, because a newly created cluster counts its epochs from the start.
+/// The store rejects a map with an older epoch while `failed_reads` is below this number. After
+/// that, it accepts such a map, because a newly created cluster counts its epochs from the start.
 const OLDER: u32 = 10;
 
 /// Number of nodes that one read asks at once.

@@ -176,7 +176,8 @@ fn endpoint(node: &Value, asked: &str) -> Option<Endpoint> {
     })
 }
 
-/// Returns `ip` from a node's metadata (Redis 7 and later). It is missing if it is the host itself.
+/// Returns `ip` from a node's metadata (Redis 7 and later). The field is missing if the announced
+/// host is that address.
 fn address(metadata: &Value) -> Option<&str> {
     let mut pairs = array(metadata)?.chunks_exact(2);
     let pair = pairs.find(|pair| text(&pair[0]) == Some("ip"))?;

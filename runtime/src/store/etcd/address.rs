@@ -106,8 +106,8 @@ impl Address {
         &self.members.path
     }
 
-    /// Returns the first member on another machine, unless connections are encrypted: plain text
-    /// can be read on the way to it.
+    /// Returns the first member on another machine, unless connections are encrypted, because plain
+    /// text can be read on the way to it.
     pub(super) fn readable(&self) -> Option<&str> {
         let readable = self.members.readable();
         readable.filter(|_| !self.is_encrypted())

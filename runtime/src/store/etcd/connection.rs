@@ -36,7 +36,8 @@ pub(super) const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 const PING: Duration = Duration::from_secs(1);
 const PONG: Duration = Duration::from_secs(2);
 
-/// A member that answers no request for this long may have lost its cluster. Another may serve.
+/// A member that answers no request for this long may have lost its cluster. Another member may
+/// work.
 const DEAD: Duration = Duration::from_secs(3);
 
 /// One connection to one member.

@@ -26,7 +26,7 @@ use crate::base::seeded::seeded;
 use crate::store::session::service::Answer;
 
 /// Requests gather while this many transactions are under way. With two, the server has the next
-/// one while an answer is on its way.
+/// transaction while an answer is on its way.
 const ENOUGH: usize = 2;
 
 /// A transaction that takes longer than this holds no requests back: its connection may be silent.
@@ -148,8 +148,8 @@ pub(super) async fn together(client: Arc<Client>, epoch: Arc<Epoch>, requests: V
 /// Carries out requests only while the session is not sealed. Returns the requests with their
 /// answers, or none if all requests were given up.
 ///
-/// A given-up request is not sent with an epoch read later. It may have been sealed by then, and
-/// the name of its node may belong to another node.
+/// A given-up request is not sent with an epoch that was read later. By then the request may have
+/// been sealed, and the name of its node may belong to another node.
 async fn unsealed(
     client: &Client,
     epoch: &Epoch,

@@ -14,10 +14,10 @@ use crate::store::session::service::{Answer, Node, Trouble};
 /// Existence of a node after a request for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum There {
-    /// It does not exist, and no earlier request can create it.
+    /// The node does not exist, and no earlier request can create it.
     No,
     Maybe,
-    /// The request has not created it.
+    /// The request has not created the node, but an earlier request may have.
     AsBefore,
 }
 

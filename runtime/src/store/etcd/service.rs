@@ -28,7 +28,7 @@ use crate::store::session::service::{
 };
 use crate::store::{Failure, Retry, StoreEvent};
 
-/// Value of a node whose lock is kept after its holder. It has no owner.
+/// Value of a node whose lock is kept after its release. It has no owner.
 pub(super) const KEPT: &str = "(kept)";
 
 /// Number of nodes that one transaction looks at.
@@ -134,8 +134,9 @@ impl Service for Etcd {
     }
 
     /// A leader that resumes after a pause may answer a heartbeat before it knows of its successor.
-    /// The successor counts the lease from an earlier time. So a heartbeat counts once the same
-    /// member has then answered a quorum read in the same term: there was no successor yet.
+    /// The successor counts the lease from an earlier time. So a heartbeat counts only once the
+    /// same member has answered a quorum read in the same term. That read shows that there was no
+    /// successor yet.
     async fn heartbeat(&self, session: &Session, patience: Duration) -> Answer<()> {
         let lease = session.lease;
         let asking = self

@@ -38,11 +38,11 @@ type Attempt<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
 
 /// The attempts to replace a store's connection. Each opens a `T`.
 pub(crate) struct Supervisor<T> {
-    /// The server, for the log.
+    /// Name of the server, for the log.
     server: String,
     limit: Duration,
-    /// A new attempt does not wait for an older one that hangs. An attempt from inside an outage
-    /// may hang for its whole limit after the outage.
+    /// The attempts under way. A new attempt does not wait for an older one that hangs. Otherwise
+    /// an attempt from inside an outage could hang for its whole limit after the outage.
     connecting: FuturesUnordered<Attempt<T>>,
     /// Time of the next attempt, if a connection is needed.
     next: Option<Instant>,
@@ -115,8 +115,8 @@ impl<T> Supervisor<T> {
         }
     }
 
-    /// Starts an attempt if one is due, by `open` with the attempt's limit. Schedules the next one,
-    /// for the case that this one fails or hangs. Returns true if one was due.
+    /// If an attempt is due, starts it by calling `open` with its time limit, and returns true.
+    /// Also schedules the next attempt, in case this one fails or hangs.
     pub(crate) fn attempt<F>(&mut self, now: Instant, open: impl FnOnce(Duration) -> F) -> bool
     where
         F: Future<Output = Result<T, Failure>> + Send + 'static,

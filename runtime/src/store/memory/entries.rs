@@ -16,7 +16,7 @@ use crate::store::{CLAIM, Renewal, Reply, StoreEvent};
 /// Minimum number of acquisitions between sweeps of expired entries.
 const SWEEP_EVERY: usize = 1024;
 
-/// The keys of a space, except free ones, with its queues, results and pools.
+/// The contents of a space: keys that are not free, queues, results and pools.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     pub(super) by_key: KeyMap<Entry>,
@@ -234,7 +234,7 @@ impl Entries {
     }
 
     /// Removes `pool` from the queue of `key`. If the key was handed to `pool`, the next pool gets
-    /// it.
+    /// the key.
     pub(super) fn leave(&mut self, pool: PoolId, key: &FullKey, now: Instant) {
         self.unqueue(pool, key);
         let handed = |entry: &mut Entry| entry.pool == pool && matches!(entry.state, State::Handed);

@@ -73,9 +73,9 @@ pub(super) enum State {
 }
 
 impl Entry {
-    /// Returns the time when the key may have room for a call with this limit. Among bounded
-    /// shares, it is the time when fewer than the limit are left, or the first end for a call
-    /// without a limit. Otherwise it is the end of the lock.
+    /// Returns the time when the key may have room for a call with this limit. With bounded shares,
+    /// room comes when fewer shares than the limit are left. For a call without a limit, it comes
+    /// at the first end of a share. In all other cases, it comes at the end of the lock.
     pub(super) fn next_end(&self, Limit(most): Limit) -> Instant {
         match &self.state {
             State::Shared { limit, shares } if *limit > 0 => {

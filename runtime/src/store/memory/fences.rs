@@ -17,6 +17,6 @@ pub(super) fn next_fence(reserved_fences: u32) -> Fence {
     let fence_after = |last: u64| micros.max(last + 1);
     let reserve = |last| Some(fence_after(last) + u64::from(reserved_fences));
     let last = LAST_FENCE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve);
-    // `reserve` refuses nothing.
+    // `fetch_update` cannot fail, because `reserve` always returns a value.
     Fence::new(fence_after(last.unwrap_or_else(|last| last)))
 }

@@ -11,7 +11,8 @@ use crate::selftest::conformance::{self, Promises};
 use crate::store::OpId;
 
 const TTL: Duration = Duration::from_secs(60);
-/// Each acquisition puts the fences another minute ahead of the clock, which counts microseconds.
+/// Number of reserved fences of each acquisition. Fences are times in microseconds, so each
+/// acquisition puts them another minute ahead of the clock.
 const RESERVED: u32 = 60_000_000;
 
 #[tokio::test]

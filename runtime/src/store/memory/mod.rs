@@ -1,9 +1,9 @@
 //! Locks in this process: `memory://`.
 //!
-//! [`space`] has the locks that the pools of one name share. [`entries`] holds its keys and queues,
-//! `shares` the keys that several calls hold, and [`entry`] one key. `results` are kept beside
-//! keys. `recall` answers with them, and lets locks be adopted. `look` shows keys to people.
-//! [`MemoryStore`] is one pool's access to them.
+//! A [`space`] has the locks that the pools of one name share. [`entries`] holds a space's keys and
+//! queues, and [`entry`] is one key. `shares` handles keys that several calls hold. `results` holds
+//! the results kept beside keys. `recall` answers with kept results, and adopts locks. `look` shows
+//! locks to people. [`MemoryStore`] is one pool's access to a space.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -157,7 +157,7 @@ fn serve_kept(pool: PoolId, entries: &mut Entries, op: Op, now: Instant) -> Repl
             let params = Params::of(&key, token, ttl, function);
             entries.adopt(pool, &params, from, now)
         }
-        // `serve` passes no other request on.
+        // `serve` passes only the requests above to this function.
         _ => Reply::Gone,
     }
 }

@@ -1,4 +1,4 @@
-//! Kept results instead of locks, and adopted locks.
+//! Answers with kept results instead of locks, and adopts locks.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use crate::store::kept::{Kept, Record};
 /// Minimum number of kept results between sweeps of the expired ones.
 const SWEEP_EVERY: usize = 1024;
 
-/// The results of each key by their functions, with their ends.
+/// The results of each key, by function, each with its end.
 #[derive(Debug, Default)]
 pub(super) struct Results {
     by_key: KeyMap<HashMap<&'static str, (Arc<Kept>, Instant)>>,

@@ -128,7 +128,7 @@ impl Entries {
         }
     }
 
-    /// Gives up a share or the whole lock. With `keep`, it ends after that long.
+    /// Gives up a share or the whole lock. With `keep`, the share or lock ends after that time.
     pub(super) fn part(
         &mut self,
         key: &FullKey,

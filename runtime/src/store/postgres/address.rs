@@ -20,10 +20,10 @@ pub(crate) struct Address {
     is_pooled: bool,
 }
 
-/// The connection that notifies the pool of its turns.
+/// The connection on which the server notifies the pool of its turns.
 #[derive(Clone)]
 pub(super) enum Turns {
-    /// The connection of its requests.
+    /// The connection that also carries the pool's requests.
     Here,
     /// A separate connection.
     Beside(Box<Hosts>),
@@ -106,7 +106,7 @@ impl Address {
         unproven.find_map(Hosts::elsewhere)
     }
 
-    /// Returns the servers of the requests, and those of the turns.
+    /// Returns the servers for requests, and the separate servers for turns.
     fn all_hosts(&self) -> impl Iterator<Item = &Hosts> {
         let beside = match &self.turns {
             Turns::Beside(hosts) => Some(&**hosts),

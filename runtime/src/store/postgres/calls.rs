@@ -1,9 +1,9 @@
 //! Packs requests into calls of functions.
 //!
 //! A call is one transaction. Requests that need the disk and requests that do not are never in one
-//! call, so an acquire's commit does not delay a release. Renewals are in separate calls: an
-//! acquire that has to wait for a row, and may fail because of that, costs no lease. Requests on
-//! the same key keep their order: a later one goes into the same call or into a later one.
+//! call, so an acquire's commit does not delay a release. Renewals are in separate calls, so that
+//! an acquire that waits for a row, and may fail because of the wait, costs no lease. Requests on
+//! the same key keep their order: a later request goes into the same call or into a later one.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ struct Asked {
     ordered: bool,
 }
 
-/// Requests that leave as one call of a function.
+/// Requests that are sent as one call of a function.
 #[derive(Debug)]
 pub(super) struct Call {
     work: Work,
@@ -102,7 +102,7 @@ impl Packer {
         self.calls[at].push(Asked { id, op, ordered }, patience);
     }
 
-    /// Returns the calls, in the order in which they must leave.
+    /// Returns the calls, in the order in which they must be sent.
     pub(super) fn finish(self) -> Vec<Call> {
         self.calls
     }
@@ -335,8 +335,8 @@ fn for_each_key(op: &Op, mut act: impl FnMut(&FullKey)) {
     }
 }
 
-/// Returns the failure of a request that cannot be sent, because no `text` has a NUL character. In
-/// a call it would also fail the other requests.
+/// Returns the failure of a request with a NUL character. A `text` of PostgreSQL cannot contain
+/// that character, so the request would also fail the other requests of its call.
 pub(super) fn refusal(op: &Op) -> Option<Failure> {
     let mut refused = None;
     for_each_key(op, |key| {

@@ -1,4 +1,4 @@
-//! Tests of the requests that leave together, and of their order.
+//! Tests of the requests that are sent together, and of their order.
 
 use std::time::Duration;
 

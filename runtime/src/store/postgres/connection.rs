@@ -36,7 +36,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(250);
 /// Limit for making the tables, or for waiting for another process that makes them.
 const MIGRATION: Duration = Duration::from_secs(30);
 
-/// Lets no session end because it is idle. PostgreSQL 13 does not know this setting.
+/// Prevents the server from ending an idle session. PostgreSQL 13 does not know this setting.
 const STAY: &str =
     "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'";
 
@@ -134,8 +134,8 @@ async fn set_up(
             None => Ok(false),
         }
     };
-    // After an outage each round trip counts, so requests leave together. The checks come first,
-    // because nothing may be set in the sessions of a pooler.
+    // After an outage each round trip counts, so these requests are sent together. The checks come
+    // first, because nothing may be set in the sessions of a pooler.
     let (checked, kept) = join(schema::check(client), turns::expect_session(client)).await;
     checked.and(kept)?;
     let (set, listens, functions) = join3(
@@ -248,7 +248,8 @@ impl Connection {
         self.deadlines.push_back(deadline);
     }
 
-    /// Makes the pending answers due within `patience`. Returns that deadline.
+    /// Moves the deadlines of the pending answers forward to at most `patience` from now, and
+    /// returns that time.
     pub(super) fn hurry(&mut self, patience: Duration) -> Instant {
         let deadline = Instant::now() + patience.max(LEAST_PATIENCE);
         for earlier in self.deadlines.iter_mut().rev() {

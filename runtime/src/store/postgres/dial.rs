@@ -22,7 +22,7 @@ use super::tls::{Connector, Handshake, Stream};
 #[cfg(not(feature = "tls"))]
 use tokio_postgres::{NoTls, NoTls as Handshake, tls::NoTlsStream as Stream};
 
-/// Asks one of several hosts if it takes no writes, like libpq for
+/// Asks a host if it refuses writes, if the URL names several hosts. libpq does the same for
 /// `target_session_attrs=read-write`.
 const READ_ONLY: &str = "SELECT pg_catalog.current_setting('transaction_read_only') AS read_only";
 
@@ -78,8 +78,8 @@ impl IoDriver {
     }
 }
 
-/// Connects to all hosts at once. The first one that takes writes counts, so a hanging host delays
-/// nothing. The caller gives up after `limit`.
+/// Connects to all hosts at once, so that a hanging host delays nothing. Returns the first
+/// connection to a host that takes writes. The caller gives up after `limit`.
 pub(super) async fn dial(hosts: &Hosts, limit: Duration) -> Result<(Client, IoDriver), Failure> {
     #[cfg(feature = "tls")]
     let connector = Connector::new(hosts).map_err(|error| {

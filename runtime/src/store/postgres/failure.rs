@@ -43,7 +43,7 @@ pub(super) enum Problem {
     Value(#[from] Error),
 }
 
-/// Meanings of the server's error codes: the code, the time for another try, and advice.
+/// Meanings of the server's error codes: the code, the time to retry, and advice.
 const CODES: &[(&str, Retry, &str)] = &[
     (
         "40001",
@@ -196,7 +196,7 @@ fn failed(code: &'static str, said: &str, advice: &str) -> Failure {
     Failure::unavailable(code, text, Retry::Later, true)
 }
 
-/// Returns the failure of a connection for turns that gets none.
+/// Returns the failure of a connection for turns that receives no turns.
 pub(super) fn deaf() -> Failure {
     Failure::unavailable(
         "turns",
@@ -245,7 +245,7 @@ pub(super) fn unfit(reason: String) -> Failure {
 }
 
 /// Turns `failure`, which ended a connection or an attempt to make one, into the answer to a
-/// request that never left.
+/// request that was never sent.
 pub(super) fn not_sent(failure: Failure) -> Failure {
     Failure {
         executed: false,

@@ -163,7 +163,7 @@ impl Functions {
         ))
     }
 
-    /// Calls a function in one round trip. The rows arrive once they are committed.
+    /// Calls a function in one round trip. The rows arrive once its transaction is committed.
     pub(super) async fn call(
         &self,
         client: &Client,
@@ -194,7 +194,7 @@ impl Functions {
         let Self::Pooled(begin) = self else {
             return client.query_typed(statement, parameters).await;
         };
-        // All three leave at the first poll, in this order.
+        // All three are sent at the first poll, in this order.
         let (started, rows, committed) = join3(
             client.batch_execute(begin),
             client.query_typed(statement, parameters),
@@ -207,7 +207,7 @@ impl Functions {
         Ok(rows)
     }
 
-    /// Removes idle rows. Returns true if there may be more of them. This also shows that the
+    /// Removes idle rows. Returns true if there may be more of them. A sweep also shows that the
     /// connection works.
     pub(super) async fn sweep(&self, client: &Client) -> Result<bool, Error> {
         let rows = self.call(client, Function::Sweep, &[&MOST_SWEPT]).await?;

@@ -19,7 +19,8 @@ const FORM: &str = "postgres://user:password@host[:port]/database with special c
 /// The functions rely on READ COMMITTED. Their plans are made once, before the tables have grown,
 /// so they must use the indexes.
 ///
-/// `search_path`: other roles may make functions and operators in `public`. None of them runs.
+/// `search_path` excludes `public`, because other roles may create functions and operators there,
+/// and none of these may run.
 const SESSION: &str = "-c default_transaction_isolation=read\\ committed \
     -c default_transaction_read_only=off -c default_transaction_deferrable=off \
     -c statement_timeout=0 -c jit=off -c plan_cache_mode=force_generic_plan \
@@ -64,8 +65,8 @@ impl Hosts {
                 "the lock store's URL is not understood; write {FORM}"
             ))
         };
-        // Another `@` would cut a password in two. The driver would take its end for a host, a
-        // database or a socket, which are shown.
+        // Refuses a second `@`, which would cut a password in two. The driver would take the end of
+        // the password for a host, a database or a socket, and messages show these.
         let rest = url.split_once("://").map_or(&*url, |(_, rest)| rest);
         let (_, behind) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         if 1 < rest.matches('@').count() || behind.contains('@') {

@@ -1,8 +1,9 @@
 //! Keeps one connection to a server up, and the requests on it in order.
 //!
-//! Requests gather while [`ENOUGH`] calls are under way, and leave together when fewer are. So the
-//! slower the server is, the more requests share a call. The engine's own limit does not do that:
-//! it ends after 20 ms. Without this one, calls with one request each kept the server slow.
+//! Requests gather while [`ENOUGH`] calls are under way, and are sent together when fewer are. So
+//! the slower the server is, the more requests share a call. The engine's own limit does not do
+//! that, because it ends after 20 ms. Without this limit, calls with one request each kept the
+//! server slow.
 
 use std::collections::{HashSet, VecDeque};
 use std::mem;
@@ -49,7 +50,7 @@ const SKIPPING: Duration = Duration::from_secs(1);
 struct Gathered {
     request: Request,
     /// See [`Reply::Released::ordered`](crate::store::Reply). Set when the request arrives, because
-    /// the acquires before it may be answered before it leaves.
+    /// earlier acquires may be answered before this request is sent.
     ordered: bool,
 }
 
@@ -66,7 +67,7 @@ pub(crate) struct PostgresStore {
     sweep_at: Instant,
     /// Fires when the connection must be swept, replaced, or checked for silence.
     timer: Pin<Box<Sleep>>,
-    /// Elapses once the runtime has looked at its sockets after its deadline.
+    /// Elapses once the runtime has looked at its sockets after this timer's deadline.
     looked: Pin<Box<Sleep>>,
     jitter: Jitter,
     last_generation: Generation,
@@ -140,12 +141,12 @@ impl PostgresStore {
         self.sweep_at = Instant::now() + self.jitter.around(SWEEP);
     }
 
-    /// True if requests leave now, or are answered for lack of a connection.
+    /// True if requests are sent now, or are refused for lack of a connection.
     fn may_send(&self) -> bool {
         self.connection.is_none() || self.running.len() < ENOUGH || seeded!(CallsPileUp)
     }
 
-    /// Takes a request. It leaves at the next [`advance`](Self::advance) that may send.
+    /// Takes a request. The next [`advance`](Self::advance) that may send it does so.
     fn gather(&mut self, request: Request) {
         if let Some(refusal) = calls::refusal(&request.op) {
             let event = StoreEvent::Reply(request.id, Err(refusal));
@@ -166,7 +167,7 @@ impl PostgresStore {
             }
             Op::Renew(_) | Op::Stay(_) | Op::Leave { .. } | Op::Forget { .. } => {}
         }
-        // While the request waits here, the answers before it are due as soon as its own would be.
+        // While this request waits, the answers before it are due as soon as its own would be.
         if let Some(connection) = &mut self.connection
             && !seeded!(GatheredPatiently)
         {
@@ -336,8 +337,8 @@ impl PostgresStore {
         }
     }
 
-    /// Returns the failure of a call. The cause that ended its connection is more useful than the
-    /// fact that it ended.
+    /// Returns the failure of a call. If its connection has ended, returns the cause of that end,
+    /// because the cause is more useful than the fact.
     fn failure(&self, error: &tokio_postgres::Error, is_current: bool) -> Failure {
         if error.is_closed() && !is_current {
             return Failure {

@@ -1,7 +1,7 @@
 //! Receives the pool's turns from the server.
 //!
-//! A session that listens lights the process's beacon. A release passes over a waiting process
-//! whose beacon is out.
+//! A session that listens lights the *beacon* of its process, a row in the table `beacons`. A
+//! release skips a waiting process without a lit beacon.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

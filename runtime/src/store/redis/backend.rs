@@ -27,7 +27,7 @@ impl Redis {
         Ok(Self { master, replicas })
     }
 
-    /// Returns the master's address with the options of the pool, and these with those of the URL.
+    /// Applies the pool's certificates to the address, and the replicas in the URL to `options`.
     fn with(self, options: Options) -> Result<(MasterAddress, Options), LockError> {
         let master = self.master.with_tls(&options.tls)?;
         Ok((master, options.or_replicas(self.replicas)))

@@ -3,8 +3,8 @@
 //! The check tries the scripts on a separate key, and reads the server's `INFO`. It runs for
 //! `LockPool::check`, and also when a pool connects, to log the findings.
 //!
-//! The check needs no permission that locks do not need. It reports as unknown what it may not look
-//! at.
+//! The check needs no permission that locks do not need. If it may not read a fact, it reports the
+//! fact as unknown.
 
 use std::time::Duration;
 

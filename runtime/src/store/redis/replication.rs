@@ -1,9 +1,9 @@
 //! Locks that count only after replicas have acknowledged them.
 //!
 //! One `WAIT` follows the scripts of a pipeline, so a lock costs no further round trip. `WAIT`
-//! blocks its connection. So the store sends nothing while a `WAIT` is under way. After it, the
-//! store sends all requests at once that arrived meanwhile. A request is thus delayed by one `WAIT`
-//! at most if replicas do not answer, not by one for each request before it.
+//! blocks its connection, so the store sends nothing while a `WAIT` is under way. After the `WAIT`,
+//! the store sends all requests that arrived meanwhile at once. If replicas do not answer, a
+//! request is thus delayed by one `WAIT` at most, not by one for each earlier request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -59,9 +59,9 @@ impl ReplicaAcks {
         }
     }
 
-    /// True if `op` waits for replica acknowledgements. A removal needs none: a lock that a
-    /// fail-over brings back expires. A removal that stores a result waits for them, but counts
-    /// without them, because its call has done its work.
+    /// True if `op` waits for replica acknowledgements. A plain removal needs none, because a lock
+    /// that a fail-over brings back expires. A removal that stores a result waits for
+    /// acknowledgements, but succeeds without them, because its call has done its work.
     pub(super) fn concern(op: &Op) -> bool {
         !matches!(
             op,

@@ -30,8 +30,8 @@ impl Address {
         let rest = url.strip_prefix("redlock://").unwrap_or(url);
         let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
         let (hosts, db) = rest.split_once('/').unwrap_or((rest, ""));
-        // The options are read first. If a password contains a `?`, its rest ends up there, and
-        // their error explains how to write it.
+        // The options are read first. If a password contains a `?`, the rest of the password is
+        // read as options. The error about these options explains how to write the password.
         let settings = settings(options)?;
         let nodes = nodes(hosts, db)?;
         let address = Self { nodes, settings };
@@ -71,7 +71,8 @@ impl Address {
 
 fn nodes(hosts: &str, db: &str) -> Result<Vec<MasterAddress>, LockError> {
     let shared = hosts.split(',').next().and_then(credentials);
-    // Part of a password with a comma would become a node's name, and these appear in messages.
+    // Otherwise, part of a password with a comma would become a node's name, and messages contain
+    // the names.
     if shared.is_none() && hosts.contains('@') {
         return Err(LockError::config(
             "the first node of the `redlock://` URL has no credentials, and a later one has; write the credentials before the \

@@ -1,5 +1,5 @@
-//! The pure core. Requests, the nodes' answers and the time go in; requests to nodes and answers to
-//! the engine come out.
+//! The decisions of the store, without I/O. The inputs are the engine's requests, the nodes'
+//! answers and the time. The outputs are requests to nodes and answers to the engine.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -99,7 +99,7 @@ impl QuorumCore {
             .map(|(other, _)| other)
     }
 
-    /// Returns the reason if a node may not vote at any age.
+    /// Returns the reason if a node may never vote, regardless of its age.
     pub(super) fn unfit(&self, node: usize) -> Option<&str> {
         self.nodes[node].eligibility.unfit()
     }
@@ -112,8 +112,8 @@ impl QuorumCore {
         (now < from).then(|| from.since(now))
     }
 
-    /// Records that a node has taken a lock away by force. The engine is notified when a quorum
-    /// has.
+    /// Records that a node has taken a lock away by force. The engine is notified when a quorum of
+    /// nodes has done so.
     pub(super) fn revoked(&mut self, node: usize, key: &FullKey, lease: u64) {
         let quorum = majority(self.nodes.len());
         if let Some(token) = self.tokens.revoked(key, lease, node, quorum) {
@@ -223,8 +223,8 @@ impl QuorumCore {
                 pending.skip(node, unfit(why));
                 continue;
             }
-            // A node in quarantine votes too. A key that it has now is a key that it has not
-            // forgotten.
+            // A node in quarantine votes on renewals, too, because a key that it still has is not
+            // one that it has forgotten.
             pending.waiting.insert(node);
             let op = Op::Renew(renewals.clone());
             state.send(Request { id, op, patience });
@@ -254,8 +254,8 @@ impl QuorumCore {
         self.open(id, pending, now);
     }
 
-    /// Removes a call's key from all nodes, and repeats that until it is certain. Returns the time
-    /// for which the key may live.
+    /// Removes a call's key from all nodes, and repeats each removal until it is certain. Returns
+    /// the time for which the key may live.
     fn remove_everywhere(
         &mut self,
         key: &FullKey,

@@ -17,7 +17,7 @@ const SLACK: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct Eligibility {
     run: Option<Run>,
-    /// The reason if the node may not vote at any age.
+    /// The reason if the node may never vote, regardless of its age.
     unfit: Option<String>,
 }
 
@@ -78,7 +78,7 @@ impl Eligibility {
         self.unfit = Some(reason);
     }
 
-    /// Returns the reason if the node may not vote at any age.
+    /// Returns the reason if the node may never vote, regardless of its age.
     pub(super) fn unfit(&self) -> Option<&str> {
         self.unfit.as_deref()
     }

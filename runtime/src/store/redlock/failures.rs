@@ -54,7 +54,7 @@ pub(super) fn no_adoption() -> Failure {
     }
 }
 
-/// Returns the failure of a node that may not vote at any age.
+/// Returns the failure of a node that may never vote, regardless of its age.
 pub(super) fn unfit(why: &str) -> Failure {
     Failure {
         error: LockError::Unavailable {

@@ -83,7 +83,7 @@ impl RedlockSource {
         let Some(node) = self.nodes.get_mut(number) else {
             return Ok(Page::default());
         };
-        // An unreachable node is skipped: the rest list the same keys.
+        // An unreachable node is skipped, because the other nodes list the same keys.
         let scanned = node.scan(pattern, cursor).await;
         let (mut keys, cursor) = match scanned {
             Ok(scanned) => scanned,
@@ -168,7 +168,7 @@ fn counted(key: &str, count: usize, answers: &[Seen<'_>]) -> LockInfo {
     info
 }
 
-/// Returns the time until which a node keeps the lock after its section, if it does.
+/// Returns the time until which a node keeps the lock after its release, if the node does so.
 fn kept_until(value: &str, seen: &Seen<'_>) -> Option<SystemTime> {
     let (token, _) = value::token(value)?;
     let is_kept = token.bytes().all(|digit| digit == b'0');

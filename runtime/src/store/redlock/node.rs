@@ -48,8 +48,8 @@ impl NodeState {
         }
     }
 
-    /// Removes a key from the node, and repeats that until it is certain. The removal gets the id
-    /// `own` if it is new.
+    /// Removes a key from the node, and repeats the removal until it is certain. The removal gets
+    /// the id `own` if it is new.
     pub(super) fn remove(
         &mut self,
         own: OpId,

@@ -74,9 +74,9 @@ pub(super) enum Question {
         uncertain: bool,
         /// Number of nodes that answered.
         answered: usize,
-        /// Number of these that had the key.
+        /// Number of answering nodes that had the key.
         found: usize,
-        /// Number of nodes where the removal went after every acquire.
+        /// Number of nodes where the removal went after every acquire of the lock.
         ordered: usize,
         /// Number of nodes that certainly did not have the key. Only the answer to the first try
         /// shows that, because an earlier try may have removed the key.

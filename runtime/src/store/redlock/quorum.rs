@@ -71,8 +71,8 @@ impl Tally {
         self.nodes - self.yes - self.no.len() - self.void
     }
 
-    /// Decides if the lock is taken. One no decides as soon as no quorum of yes is possible, if a
-    /// quorum can still vote.
+    /// Decides if the lock is taken. A single no vote decides as soon as a quorum of yes votes is
+    /// impossible, if a quorum can still vote.
     pub(super) fn acquired(&self) -> Verdict {
         let quorum = self.quorum();
         if self.yes >= quorum {
@@ -86,7 +86,7 @@ impl Tally {
         }
     }
 
-    /// Decides if the lock is still held. It is lost only after a quorum of no.
+    /// Decides if the lock is still held. It is lost only after a quorum of no votes.
     pub(super) fn renewed(&self) -> Verdict {
         let quorum = if seeded!(RenewedByOne) {
             1

@@ -47,7 +47,7 @@ impl PendingRemoval {
     }
 
     /// Returns the time for which a try at `now` keeps the key. Each try sends the remaining time.
-    /// So a node that carries out only the last one keeps the key no longer than the rest.
+    /// So a node that carries out only the last try keeps the key no longer than the other nodes.
     pub(super) fn keep(&self, now: Instant) -> Option<Duration> {
         let left = self.kept_until?.since(now);
         (Duration::from_millis(1) <= left).then_some(left)
@@ -55,7 +55,7 @@ impl PendingRemoval {
 }
 
 /// The pending removals of one node. All tries of a removal carry the same id, because an answer to
-/// any try is as good.
+/// any of them counts.
 #[derive(Debug, Default)]
 pub(super) struct PendingRemovals {
     by_id: HashMap<OpId, PendingRemoval>,
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(removals.next_due(), None);
     }
 
-    /// Fails if a late node keeps the key for longer than the rest.
+    /// Fails if a late node keeps the key for longer than the other nodes.
     #[test]
     fn a_later_try_keeps_the_key_for_what_is_left() {
         let mut removals = PendingRemovals::default();

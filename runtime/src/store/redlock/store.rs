@@ -114,7 +114,7 @@ impl RedlockStore {
         Ok(CheckReport::new(store, findings))
     }
 
-    /// Refuses nodes that may not vote at any age, and logs the nodes in quarantine.
+    /// Refuses nodes that may never vote, and logs the nodes in quarantine.
     fn examine(&self) -> Result<(), LockError> {
         let now = self.clock.now();
         for (node, Node { name, .. }) in self.nodes.iter().enumerate() {

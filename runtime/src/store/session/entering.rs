@@ -111,7 +111,8 @@ impl<S: Service> Shared<S> {
                 let before = std::mem::replace(&mut place.asked_by, *token);
                 own = Some(place.node.clone());
                 first = place.first;
-                // The answer to this request is also the answer to the earlier one.
+                // One answer serves both requests, so the earlier token no longer asks for the
+                // lock.
                 state.locks.remove(&(key.clone(), before));
             } else {
                 given_up = state.give_up_place(key);
@@ -133,8 +134,8 @@ impl<S: Service> Shared<S> {
     }
 
     /// Records that the token's node waits. Returns true if the node is the place of this process.
-    /// The place may have been given up while an answer was lost. Then the node was created again,
-    /// and becomes the place.
+    /// The place may have been given up while an answer was lost. In that case the node has been
+    /// created again, and becomes the place.
     fn is_place(&self, id: &LockId, own: &OwnNode<S>, fence: Fence, queue: bool) -> bool {
         let mut state = self.state();
         let asked = state.locks.remove(id);
@@ -151,7 +152,7 @@ impl<S: Service> Shared<S> {
         place.map(|place| place.fence = Some(fence)).is_some()
     }
 
-    /// Grants the lock to the token: its node is the first, and no longer a place.
+    /// Grants the lock to the token, because its node is the first. The node is no longer a place.
     fn is_first(&self, id: &LockId, own: &OwnNode<S>, fence: Fence) -> Result<(), Failure> {
         let mut state = self.state();
         state.places.remove_node(&id.0, own);
@@ -299,7 +300,7 @@ fn acquired(fence: Fence, others: bool) -> Reply {
     }
 }
 
-/// A node lasts as long as its holder wants, so its end is unknown.
+/// Returns `Held` without an end, because a node lasts as long as its holder wants.
 fn held(queued: bool, owner: Option<Owner>) -> Reply {
     Reply::Held {
         left: None,

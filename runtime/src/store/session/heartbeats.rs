@@ -13,7 +13,8 @@ use crate::base::reporter;
 use crate::base::seeded::seeded;
 
 /// Keeps a session alive until it is over, and listens for the server's notifications about it.
-/// Both run concurrently: a heartbeat may take longer than the holder of a revoked lock has left.
+/// Both run concurrently, because a heartbeat may take longer than the time left to the holder of a
+/// revoked lock.
 pub(super) async fn keep<S: Service>(shared: Arc<Shared<S>>, session: Arc<LiveSession<S>>) {
     let beats = pin!(beats(&shared, &session));
     let hears = pin!(hears(&shared, &session));
@@ -46,7 +47,8 @@ async fn beats<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>
             }
             Err(Trouble::Ended) => {
                 shared.session_ended(session);
-                // Its nodes may still exist: perhaps only its own key is gone.
+                // The session's nodes may still exist, because perhaps only the session's own key
+                // is gone.
                 return shared.close(session).await;
             }
             Err(Trouble::Failed(_)) => true,

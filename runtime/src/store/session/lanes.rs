@@ -1,7 +1,7 @@
 //! Runs the requests for one key one after the other, in the order of their arrival.
 //!
-//! A server carries out the requests of one connection concurrently. So the order is kept here: a
-//! request begins when all earlier requests for any of its keys are over.
+//! A server carries out the requests of one connection concurrently, so this module keeps the
+//! order. A request begins when all earlier requests for any of its keys are over.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,7 +11,7 @@ use crate::base::full_key::{FullKey, KeyMap};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct JobId(u64);
 
-/// The jobs that run or wait, by key.
+/// The jobs that run or wait. Each key has a lane, the queue of its jobs.
 #[derive(Debug)]
 pub(super) struct Lanes<J> {
     by_key: KeyMap<VecDeque<JobId>>,

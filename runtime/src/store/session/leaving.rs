@@ -45,7 +45,7 @@ impl<S: Service> Shared<S> {
                     .keep(&session.server, node, fence, keep, patience)
                     .await
             }
-            // A node that may not exist is not kept: its token never had the lock.
+            // A node that may not exist is not kept, because its token never had the lock.
             _ => self.service.remove(&session.server, node, patience).await,
         };
         let found = match self.or_ended(session, answer) {
@@ -116,7 +116,8 @@ impl<S: Service> Shared<S> {
         match removing.await {
             Ok(_) | Err(Trouble::Ended) => Ok(Reply::Left),
             Err(Trouble::Failed(failure)) => {
-                // The engine asks only once. The processes behind must not wait for this one.
+                // The engine asks only once, so the removal must be retried here. Otherwise the
+                // processes behind this one would wait for it.
                 self.remove_for_good(own);
                 Err(failure)
             }

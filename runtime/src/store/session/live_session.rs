@@ -141,8 +141,8 @@ impl<S: Service> LiveSession<S> {
         confirmed.is_some_and(|confirmed| confirmed < wanted)
     }
 
-    /// Returns the time of the next heartbeat: a third of the way to the end, or sooner after a
-    /// failed one.
+    /// Returns the time of the next heartbeat: after a third of the confirmed time, or sooner after
+    /// a failed heartbeat.
     pub(super) fn next(&self, failed: bool, now: Instant) -> Instant {
         if failed {
             return now + RETRY;

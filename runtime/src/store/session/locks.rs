@@ -103,7 +103,8 @@ impl<N> Locks<N> {
             return false;
         };
         self.due.remove(&(lock.until, lock.number));
-        // Also for a lease that `over` has already returned.
+        // Inserted even for a lease that `over` has already returned, so that `over` returns it
+        // again.
         self.due.insert((until, lock.number), id.clone());
         lock.until = until;
         true

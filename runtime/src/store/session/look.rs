@@ -40,11 +40,11 @@ pub(crate) struct Seen {
     pub(crate) own: Option<(i64, Token)>,
     pub(crate) fence: Fence,
     pub(crate) owner: Option<Owner>,
-    /// True if the lock is kept after its section.
+    /// True if the lock is kept after its release.
     pub(crate) is_kept: bool,
-    /// Time of its creation, if the server reports it.
+    /// Creation time of the node, if the server reports it.
     pub(crate) since: Option<SystemTime>,
-    /// Remaining time of its session without a heartbeat, if the server reports it.
+    /// Remaining time of the node's session without a heartbeat, if the server reports it.
     pub(crate) ends: Option<Duration>,
 }
 
@@ -113,7 +113,8 @@ impl<L: Look> SessionSource<L> {
         }
     }
 
-    /// Tries again once, because the connection may have ended since the last request.
+    /// Returns the nodes of `key`. Retries once, because the connection may have ended since the
+    /// last request.
     async fn nodes(&mut self, key: &FullKey) -> Answer<Vec<Seen>> {
         let nodes = self.look.nodes(key).await;
         if nodes.as_ref().err().is_some_and(may_pass) {
@@ -159,7 +160,8 @@ impl<L: Look> SessionSource<L> {
         }
         let removed = self.removed(first).await;
         if let Some((session, name)) = holder {
-            // The revocation concerns only this node, and ends with a session anyway.
+            // An error is ignored, because the revocation concerns only this node, and ends with a
+            // session anyway.
             let _ = self.look.forget(first, session, name).await;
         }
         removed.map(|()| shown(key.name(), &nodes))

@@ -35,7 +35,8 @@ impl Members {
         })
     }
 
-    /// Returns the first member on another machine: plain text can be read on the way to it.
+    /// Returns the first member on another machine, because plain text can be read on the way to
+    /// it.
     pub(crate) fn readable(&self) -> Option<&str> {
         let mut hosts = self.hosts.iter().map(String::as_str);
         hosts.find(|member| {

@@ -76,8 +76,8 @@ impl<S: Service> Shared<S> {
     pub(super) async fn closes_if_idle(&self, session: &Arc<LiveSession<S>>) -> bool {
         let now = self.clock.now();
         for class in &self.sessions.classes {
-            // Skips a class that is opening a session, because the heartbeat must not wait for
-            // that.
+            // Skips a class that is opening a session, because the heartbeat must not wait until
+            // the session is open.
             let Ok(mut slot) = class.slot.try_lock() else {
                 continue;
             };

@@ -21,13 +21,13 @@ pub(super) struct Places<N> {
 #[derive(Debug)]
 pub(super) struct Place<N> {
     pub(super) node: N,
-    /// The token that asked last. If its answer was lost, it may have the node.
+    /// The token that asked last. If the answer to that token was lost, it may have the node.
     pub(super) asked_by: Token,
     /// The task that waits for the node's turn.
     pub(super) waits: Option<AbortHandle>,
     /// The node's fence, once the node is known to wait.
     pub(super) fence: Option<Fence>,
-    /// Known once it is the node's turn.
+    /// Set once the node is the first of its directory.
     pub(super) first: Option<First>,
 }
 
@@ -67,7 +67,7 @@ impl<N: PartialEq> Places<N> {
         self.by_key.remove(key)
     }
 
-    /// Records that it is the turn of `node`, if that is still the place of `key`.
+    /// Records that `node` is the first of its directory, if it is still the place of `key`.
     pub(super) fn has_its_turn(&mut self, key: &FullKey, node: &N, first: First) {
         if let Some(place) = self.by_key.get_mut(key)
             && place.node == *node

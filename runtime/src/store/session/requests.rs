@@ -40,9 +40,9 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Sends the reply to a request. Since they were taken, its locks may have ended with their
-    /// session, or been taken away by force. The engine does not know them yet, so the reply is
-    /// then a failure.
+    /// Sends the reply to a request. After the request took its locks, they may have ended with
+    /// their session, or been taken away by force. The reply is then a failure, because the engine
+    /// does not know these locks yet.
     fn reply(self: &Arc<Self>, id: OpId, asked: &[LockId], result: Result<Reply, Failure>) {
         let mut state = self.state();
         let is_taken = matches!(result, Ok(Reply::Acquired { .. } | Reply::AcquiredAll(_)));
@@ -220,7 +220,7 @@ impl<S: Service> Shared<S> {
         if present {
             return state.locks.renew(&due.id, began + due.ttl);
         }
-        // Another client has removed it.
+        // Another client has removed the node.
         state.locks.remove(&due.id);
         drop(state);
         self.remove_for_good(due.node.clone());

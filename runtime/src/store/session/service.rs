@@ -60,7 +60,7 @@ pub(crate) enum Entered {
 /// Result of entering several directories in one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EnteredAll {
-    /// Each node is the first of its directory. Has their fences, in the order of the nodes.
+    /// Each node is the first of its directory. Contains the nodes' fences, in the same order.
     First(Vec<Fence>),
     /// No node was created. The directory at this index has another node, with this owner if known.
     Held(usize, Option<Owner>),
@@ -81,8 +81,8 @@ pub(crate) enum Turn {
 pub(crate) struct Timeout(pub(crate) Duration);
 
 impl Timeout {
-    /// Returns the time for which a heartbeat counts, from before it was sent. The server's clock
-    /// may run 1 % fast.
+    /// Returns the time for which a heartbeat confirms the session, counted from before it was
+    /// sent. It is shorter than the lifetime, because the server's clock may run 1 % fast.
     pub(crate) fn usable(self) -> Duration {
         let Self(lasts) = self;
         lasts.saturating_sub(lasts / 100 + Duration::from_millis(2))
@@ -130,7 +130,7 @@ pub(crate) trait Service: Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Waits until the session may be over, which the next heartbeat finds out. Returns
+    /// Waits until the session may be over; the next heartbeat then shows if it is. Returns
     /// [`Trouble::Ended`] if the session is over for certain. Meanwhile calls `revoked` with the
     /// name and the fence of each node that another process takes away by force. May report a node
     /// again.
@@ -154,7 +154,7 @@ pub(crate) trait Service: Send + Sync + 'static {
     }
 
     /// Creates `node` if it does not exist: with `queue` behind the other nodes, and otherwise only
-    /// in an empty directory. A repeated request finds the node.
+    /// in an empty directory. If the request is repeated, it finds the node that it has created.
     fn enter(
         &self,
         session: &Self::Session,
@@ -164,8 +164,8 @@ pub(crate) trait Service: Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Answer<Entered>> + Send;
 
-    /// Creates all of `nodes` as the first of their directories, or none. A repeated request finds
-    /// them.
+    /// Creates all of `nodes` as the first of their directories, or none. If the request is
+    /// repeated, it finds the nodes that it has created.
     fn enter_all(
         &self,
         session: &Self::Session,
@@ -192,7 +192,7 @@ pub(crate) trait Service: Send + Sync + 'static {
     ) -> impl Future<Output = Answer<bool>> + Send;
 
     /// Keeps `node` for the time `keep`, even if the session ends. Returns true if the node
-    /// existed. It may stay a little longer.
+    /// existed. The node may stay a little longer.
     fn keep(
         &self,
         session: &Self::Session,

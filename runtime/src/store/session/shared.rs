@@ -63,8 +63,8 @@ pub(super) struct State<S: Service> {
 }
 
 impl<S: Service> State<S> {
-    /// Gives up the place of this process in the queue of `key`. Returns its node, which the caller
-    /// must remove: no token asks with it now.
+    /// Gives up the place of this process in the queue of `key`. Returns its node. The caller must
+    /// remove the node, because no token asks with it now.
     pub(super) fn give_up_place(&mut self, key: &FullKey) -> Option<OwnNode<S>> {
         let place = self.places.remove(key)?;
         let id = (key.clone(), place.asked_by);
@@ -177,8 +177,8 @@ impl<S: Service> Shared<S> {
         let held: Vec<_> = held.map(|(id, _)| id).collect();
         let count = held.len();
         if !held.is_empty() && !seeded!(LostSessionUntold) {
-            // Sent under the mutex: `reply` has reported the locks as taken before, or reports a
-            // failure after this.
+            // Sent under the mutex, so that `reply` either has already reported the locks as taken,
+            // or reports a failure after this.
             self.tell(StoreEvent::Lost(held));
         }
         drop(state);
@@ -190,8 +190,8 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Handles the revocation of a node of the session: notifies its holder. Gives up a place
-    /// without a token, and the engine asks for another.
+    /// Handles the revocation of a node of the session: notifies its holder. Gives up the node if
+    /// it is a place without a token, so that the engine asks for another place.
     pub(super) fn revoked(
         self: &Arc<Self>,
         session: &Arc<LiveSession<S>>,
@@ -233,8 +233,8 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Removes a node, and retries without limit: a forgotten node blocks its key until the process
-    /// ends.
+    /// Removes a node, and retries without limit, because a forgotten node blocks its key until the
+    /// process ends.
     pub(super) fn remove_for_good(self: &Arc<Self>, node: OwnNode<S>) {
         let shared = Arc::clone(self);
         self.spawn(async move {

@@ -69,7 +69,7 @@ impl<S: Service> LockStore for SessionStore<S> {
     }
 }
 
-/// Returns the keys that a request must have for itself.
+/// Returns the keys of a request. No other request runs for any of these keys at the same time.
 fn keys(op: &Op) -> Vec<FullKey> {
     match op {
         Op::Acquire { key, .. }

@@ -37,7 +37,8 @@ pub(crate) async fn try_out<S: Service>(
         let Entered::First(First { fence, .. }) = first else {
             return Err(garbled().into());
         };
-        // A heartbeat that takes longer than its requests would delay each connect.
+        // Skipped if a heartbeat takes longer than its requests, because it would delay each
+        // connect.
         if service.confirmed_within().is_zero() {
             service.heartbeat(&session, limit).await?;
         }

@@ -86,8 +86,8 @@ pub(crate) struct Socket {
     /// Readiness on the engine's runtime: for reads while no listener waits for incoming bytes, and
     /// for writes while there is no room.
     readiness: Option<Readiness>,
-    /// The copy of the stream for `readiness`, while that is `None`. It is kept so that a process
-    /// without free descriptors loses no connection.
+    /// The copy of the stream for `readiness`, while `readiness` is `None`. The copy is kept so
+    /// that a process without free file descriptors does not lose its connection.
     copy: Option<Stream>,
     /// True if a write waits for room.
     blocked: bool,
@@ -213,8 +213,8 @@ impl AsyncWrite for Socket {
 }
 
 impl Drop for Socket {
-    /// A listener has a copy of the stream, which keeps it open. The shutdown wakes the listener,
-    /// and it drops its copy.
+    /// Shuts the stream down, because a listener has a copy that keeps it open. The shutdown wakes
+    /// the listener, which then drops its copy.
     fn drop(&mut self) {
         // The server may have closed it already.
         let _ = self.wire.stream.shutdown(Shutdown::Both);
@@ -240,7 +240,7 @@ impl store::Socket for Wire {
 pub(crate) struct Told(Vec<Arc<Wire>>);
 
 impl Told {
-    /// Returns the present sockets, if they have changed.
+    /// Returns the current sockets, if they have changed since the last call.
     pub(crate) fn news<'a>(
         &mut self,
         wires: impl Iterator<Item = &'a Arc<Wire>> + Clone,

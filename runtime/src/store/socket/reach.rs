@@ -34,12 +34,12 @@ pub(crate) async fn address(address: SocketAddr) -> io::Result<Socket> {
     let stream = TcpStream::connect(address)
         .await
         .map_err(|error| explained(&error))?;
-    // Ready requests leave in one write anyway, so waiting for more gains nothing.
+    // Ready requests are sent in one write anyway, so waiting for more data gains nothing.
     stream.set_nodelay(true)?;
     Ok(Socket::new(Stream::Tcp(stream.into_std()?)))
 }
 
-/// Connects to all addresses of the host at once. The first connection counts.
+/// Connects to all addresses of the host at once. Returns the first connection.
 #[cfg(feature = "redis")]
 pub(crate) async fn host(name: &str, port: u16) -> io::Result<Socket> {
     let addresses = addresses(name, port).await?.into_iter();

@@ -9,8 +9,8 @@ use rustls::pki_types::pem::PemObject;
 use super::Tls;
 
 impl Tls {
-    /// Returns the authorities of the builder, or else those of the system. Reading the latter
-    /// takes long.
+    /// Returns the authorities of the builder, or else the system's. Reading the system's
+    /// authorities takes long.
     pub(crate) fn authorities(&self) -> io::Result<RootCertStore> {
         let mut store = RootCertStore::empty();
         let Some(ca) = &self.ca else {

@@ -12,7 +12,7 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, Signa
 
 use super::Tls;
 
-/// The proof that a server must give of itself.
+/// The proof of its identity that a server must give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Proof {
     /// An authority has certified its name.
@@ -63,7 +63,7 @@ pub(super) fn make(tls: &Tls, proof: Proof) -> io::Result<ClientConfig> {
     config.map_err(io::Error::other)
 }
 
-/// Requires less than the server's name.
+/// Verifies a certificate without the server's name.
 #[derive(Debug)]
 struct Lenient {
     /// `None` accepts any certificate.

@@ -72,7 +72,8 @@ impl Address {
         Names::new(&self.members.path)
     }
 
-    /// Returns the first server on another machine: plain text can be read on the way to it.
+    /// Returns the first server on another machine, because plain text can be read on the way to
+    /// it.
     pub(super) fn readable(&self) -> Option<&str> {
         self.members.readable()
     }

@@ -29,7 +29,7 @@ pub(super) struct Request {
     pub(super) code: i32,
     pub(super) body: Out,
     pub(super) answer: Reply,
-    /// The path that it watches.
+    /// The path that the request watches.
     pub(super) watch: Option<(String, Change)>,
 }
 

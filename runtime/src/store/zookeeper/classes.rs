@@ -27,9 +27,9 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// `tick` is the ensemble's, if the URL specifies it. Otherwise it is half of the shortest
-    /// session or a twentieth of the longest, whichever is more. These are a server's default
-    /// bounds.
+    /// `tick` is the ensemble's tick, if the URL specifies it. Otherwise, the tick is half of the
+    /// shortest session or a twentieth of the longest, whichever is more. A server's default bounds
+    /// are 2 and 20 ticks.
     pub(super) fn new(shortest: Duration, longest: Duration, tick: Option<Duration>) -> Self {
         let half_tick = match tick {
             Some(tick) => tick / 2,

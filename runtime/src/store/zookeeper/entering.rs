@@ -67,7 +67,7 @@ impl ZooKeeper {
             };
             match found.place(&made) {
                 None => {
-                    // Another client has removed it.
+                    // Another client has removed the znode.
                     session.has_not(node.name);
                     Err(failure::unsettled().into())
                 }
@@ -253,8 +253,8 @@ impl ZooKeeper {
         Err(failure::unsettled().into())
     }
 
-    /// Returns the directory of a created node. If the directory is refused, removes the node: the
-    /// users of another recipe must not wait for it.
+    /// Returns the directory of a created node. If the directory is refused, removes the node,
+    /// because the users of another recipe must not wait for it.
     async fn accepted(
         &self,
         session: &Session,

@@ -13,7 +13,7 @@ use super::servers::{Resumed, Servers};
 /// The current connection of a session.
 pub(super) enum Current {
     Up(Arc<Line>),
-    /// The last one has ended, and the next one is not there yet.
+    /// The last connection has ended, and the next one is not open yet.
     Between,
     /// The session is over, for this process at least.
     Over,

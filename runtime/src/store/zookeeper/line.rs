@@ -162,7 +162,8 @@ async fn serve(stream: TcpStream, mut requests: UnboundedReceiver<Request>, sile
             Either::Left((error, _)) | Either::Right((error, _)) => error,
         }
     };
-    // A caller that gets an error must find the connection over.
+    // Closed before the answers are sent, because a caller that gets an error must find the
+    // connection over.
     requests.close();
     while let Ok(request) = requests.try_recv() {
         let _ = request.answer.send(Err(error.clone()));

@@ -8,9 +8,9 @@
 //! - [`service`] implements the session store's interface for ZooKeeper. [`entering`] creates
 //!   nodes, and [`removing`] removes them.
 //! - [`live`] is a session as the server knows it, and [`heartbeat`] confirms it.
-//! - [`line`] is one connection with its [`requests`]. [`asked`] has the unanswered ones. [`jute`]
-//!   is the encoding. [`servers`] opens connections, and [`following`] gives a session the next
-//!   one.
+//! - [`line`] is one connection with its [`requests`], and [`asked`] has the unanswered requests.
+//!   [`jute`] is the encoding. [`servers`] opens connections, and [`following`] replaces the
+//!   connection of a session.
 //! - [`classes`] groups the ttls that share a session, within the bounds that [`handshake`] gets
 //!   from the server.
 //! - [`names`] maps nodes to znodes, and [`directory`] orders the znodes of a lock.

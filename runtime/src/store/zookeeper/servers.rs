@@ -1,9 +1,10 @@
 //! Connections to the servers of an ensemble, and the bounds of the servers.
 //!
 //! A grant of a server counts only until the connection ends, because the server may be restarted
-//! with other settings. So the bounds are read again before each connection is used. A session is
-//! resumed on a connection opened before that. So the server process that resumes the session is
-//! the one that has reported the bounds. Otherwise a lost answer could shorten the session.
+//! with other settings. So the bounds are read again before each connection is used. To resume a
+//! session, the connection is opened before the bounds are read. So the server process that resumes
+//! the session is the one that has reported the bounds. Otherwise a lost answer could shorten the
+//! session.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -21,7 +22,8 @@ use crate::base::seeded::seeded;
 /// The least time that a server gets for an answer to the handshake.
 pub(super) const LEAST_HANDSHAKE: Duration = Duration::from_millis(500);
 
-/// The pause before the servers are asked again. Without a leader they close connections at once.
+/// The pause before the servers are asked again. Servers without a leader close connections at
+/// once.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
 /// Bounds of the time that a server may be silent before a session moves to another. Within the
@@ -89,7 +91,7 @@ impl Servers {
     /// Resumes a session. None if the session is over, or if no answering server grants its time.
     pub(super) async fn resume(&self, session: &Resumed<'_>) -> Option<Line> {
         let begun = Instant::now();
-        // After this time the servers have ended it.
+        // After this time the servers have ended the session.
         while begun.elapsed() < session.lasts * 2 {
             let mut shorter = false;
             for _ in 0..self.address.servers().len() {
@@ -132,7 +134,7 @@ impl Servers {
             if granted.lasts < session.lasts && !seeded!(GrantedTimeReadOnce) {
                 return Err(Refusal::Shorter);
             }
-            // The server may be behind the previous one. This brings it up to date.
+            // The server may be behind the previous one. The write brings it up to date.
             let touching = timeout(silence, line.touch(session.own));
             touching.await.map_err(|_| Error::Timeout)??;
         }

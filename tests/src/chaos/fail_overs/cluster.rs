@@ -1,5 +1,5 @@
-//! Faults of a cluster's masters: those of a Sentinel deployment, network partitions, and moving
-//! slots.
+//! Faults of the masters of a cluster. They are those of a Sentinel deployment, network partitions,
+//! and the moving of slots.
 
 use std::time::Duration;
 
@@ -52,12 +52,13 @@ impl Failing for Cluster {
     }
 }
 
-/// Cuts the master off from its replica, and kills it after a while.
+/// Cuts the master off from its replica, and kills the master after a while.
 fn kill_behind(cluster: &mut Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
     hazard.fault("partition of a master from its replica, then SIGKILL");
     let replica = cluster.replica_of(master);
     cluster.pause(replica);
-    // Bytes in flight wait for the stopped replica, so its connection is closed too.
+    // Bytes in flight would reach the stopped replica when it resumes, so its connection is closed
+    // too.
     cluster.cut_replication(master);
     hazard.wait_up_to(Duration::from_millis(900));
     cluster.kill(master);
@@ -73,8 +74,8 @@ fn back(cluster: &mut Cluster, dead: usize, hazard: &mut Hazard<'_>) -> u64 {
     1
 }
 
-/// Stops the master beyond a fail-over. When it goes on, it acts as the master until another node
-/// corrects it.
+/// Stops the master until a fail-over is complete, and resumes it. The resumed process acts as the
+/// master until another node corrects it.
 fn hang(cluster: &mut Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
     hazard.fault("SIGSTOP of a master beyond a fail-over");
     let successor = cluster.replica_of(master);
@@ -86,7 +87,8 @@ fn hang(cluster: &mut Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
     1
 }
 
-/// Isolates the master, which grants locks until it notices that. No replica receives them.
+/// Isolates the master. Until it notices the partition, it still grants locks, which no replica
+/// receives.
 fn isolate(cluster: &Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
     hazard.fault("partition of a master from all other nodes");
     let successor = cluster.replica_of(master);

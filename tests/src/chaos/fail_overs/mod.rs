@@ -8,15 +8,15 @@ use crate::random::Random;
 mod cluster;
 mod sentinel;
 
-/// The longest pause between two faults, in which calls take locks and lost leases end.
+/// The longest pause between two faults. In the pause, calls take locks and lost leases end.
 const PAUSE: Duration = Duration::from_secs(4);
 
-/// The kinds of locks by name, with the number of locks of each.
+/// The kinds of keys by name, with the number of keys of each kind.
 pub(super) const KEYS: [(&str, u32); 2] = [("short", 20), ("long", 40)];
 
 /// Masters that can be made to fail.
 pub(super) trait Failing {
-    /// Number of kinds of faults. Kind 0 loses the most.
+    /// Number of kinds of faults. Kind 0 loses the most locks.
     const KINDS: u64;
 
     /// Starts the servers.
@@ -25,8 +25,8 @@ pub(super) trait Failing {
     /// Returns the URL of the deployment, without options.
     fn url(&self) -> String;
 
-    /// Injects one fault, which is over on return. Returns the number of times that another server
-    /// became master.
+    /// Injects one fault, and returns when the fault is over. Returns the number of times that
+    /// another server became master.
     fn strike(&mut self, kind: u64, hazard: &mut Hazard<'_>) -> u64;
 }
 
@@ -55,9 +55,8 @@ impl<'a> Hazard<'a> {
         all[usize::try_from(self.random.below(count)).unwrap_or(0)]
     }
 
-    /// Injects one fault after another while `goes_on` returns true. Its argument is the number of
-    /// times that another server became master. Returns that number after the end of the last
-    /// fault.
+    /// Injects one fault after another while `goes_on` returns true. The argument of `goes_on` is
+    /// the number of fail-overs so far. Returns the number of fail-overs after the last fault.
     pub(super) fn run<D: Failing>(
         &mut self,
         deployment: &mut D,

@@ -1,5 +1,5 @@
-//! Faults of a master that Sentinels watch. It dies, with or without writes that its replicas
-//! missed. It hangs and comes back, or it is deposed.
+//! Faults of a master that Sentinels watch. The master dies, with or without writes that its
+//! replicas missed. It hangs and comes back, or it is deposed.
 
 use std::time::Duration;
 
@@ -39,13 +39,14 @@ impl Failing for Deployment {
     }
 }
 
-/// Cuts the master off from its replicas, and kills it after a while.
+/// Cuts the master off from its replicas, and kills the master after a while.
 fn kill_behind(deployment: &mut Deployment, hazard: &mut Hazard<'_>) -> u64 {
     hazard.fault("partition of the master from its replicas, then SIGKILL");
     for replica in deployment.replicas() {
         replica.pause();
     }
-    // Bytes in flight wait for the stopped replicas, so their connections are closed too.
+    // Bytes in flight would reach the stopped replicas when they resume, so their connections are
+    // closed too.
     let mut cut = cmd("CLIENT");
     cut.arg("KILL").arg("TYPE").arg("REPLICA");
     deployment.master().probe().run::<u32>(&cut);
@@ -64,8 +65,8 @@ fn back(deployment: &mut Deployment, dead: Server, hazard: &mut Hazard<'_>) -> u
     1
 }
 
-/// Stops the master beyond a fail-over. When it goes on, it acts as the master until a Sentinel
-/// corrects it.
+/// Stops the master until a fail-over is complete, and resumes it. The resumed process acts as the
+/// master until a Sentinel corrects it.
 fn hang(deployment: &Deployment, hazard: &mut Hazard<'_>) -> u64 {
     hazard.fault("SIGSTOP of the master beyond a fail-over");
     let old = deployment.named();
@@ -82,7 +83,7 @@ fn depose(deployment: &Deployment, hazard: &mut Hazard<'_>) -> u64 {
     let old = deployment.named();
     let sentinel = deployment.ports().next().expect("a Sentinel runs");
     let sentinel = RedisProbe::connect(&format!("redis://127.0.0.1:{sentinel}/"));
-    // The Sentinel refuses a request that comes too soon after the last fail-over.
+    // The Sentinel refuses a forced fail-over too soon after the last one.
     let asked = wait::try_until(LIMIT, || {
         let mut order = cmd("SENTINEL");
         let order = order.arg("FAILOVER").arg(MASTER);

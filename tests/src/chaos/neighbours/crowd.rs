@@ -1,4 +1,4 @@
-//! A cut of a connection with more waiting calls than a server answers at once.
+//! Cuts the connection of a process with more waiting calls than a server answers at once.
 
 use std::net::SocketAddr;
 use std::thread::sleep;
@@ -15,13 +15,14 @@ use crate::pipe::Pipe;
 pub(super) const SCENE: &str = "many calls wait, and the connection is cut";
 
 const TENANTS: usize = 20;
-/// The ttl beside a crowd, whose calls need a while to ask again.
+/// The ttl of all leases in this scene. It is long, because the many calls need a while to ask
+/// again after a cut.
 const CROWDED: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(60);
 
-/// Cuts the connection of a process with `many` waiting calls twice. Its leases must last, and each
-/// call must get its lock in the end. `url` reaches the server through a pipe, and `direct` without
-/// one.
+/// Cuts the connection of a process with `many` waiting calls twice. The process must keep its
+/// leases, and each call must get its lock in the end. `url` reaches the server through a pipe, and
+/// `direct` without a pipe.
 pub(super) fn is_cut(
     sheet: &Sheet,
     server: SocketAddr,
@@ -46,14 +47,15 @@ fn long_names(many: u64) -> Vec<String> {
     (0..many).map(name).collect()
 }
 
-/// Calls of the tenants' process that wait for the locks of another process.
+/// The waiting calls of the tenants' process, and the locks that another process holds meanwhile.
 struct Crowd {
     held: Vec<LockGuard>,
     waits: JoinSet<Option<LockError>>,
     _other: LockPool,
 }
 
-/// Lets one call wait for each of these names.
+/// Lets another process hold a lock for each of these names, and lets one call of the tenants wait
+/// for each lock.
 fn crowd(tenants: &Tenants, url: &str, names: &[String]) -> Crowd {
     let ttl = LONG * 2;
     tenants.runtime.block_on(async {
@@ -74,7 +76,7 @@ fn crowd(tenants: &Tenants, url: &str, names: &[String]) -> Crowd {
             let asks = tenants.pool.lock(name).ttl(TTL).wait(ttl);
             waits.spawn(async move { asks.acquire().await.err() });
         }
-        // Each call has asked by then.
+        // By the end of this sleep, each call has sent its request.
         tokio::time::sleep(TTL).await;
         Crowd {
             held,
@@ -85,7 +87,7 @@ fn crowd(tenants: &Tenants, url: &str, names: &[String]) -> Crowd {
 }
 
 impl Crowd {
-    /// Fails unless each waiting call gets its lock after the other process gives it up.
+    /// Drops the held locks. Fails unless each waiting call then gets its lock.
     fn let_in(self, tenants: &Tenants, sheet: &Sheet) {
         let many = self.held.len();
         let mut waits = self.waits;
@@ -100,7 +102,7 @@ impl Crowd {
                     }
                 }
             };
-            // Calls without a lock by then show in the count.
+            // After a time-out, `let_in` is smaller than `many`, so the check below fails.
             let _ = tokio::time::timeout(LONG, all).await;
             (let_in, refused)
         });

@@ -16,7 +16,8 @@ pub(super) const SCENES: &[Scene] = &[("another team adds roles", roles), (crowd
 
 const TENANTS: usize = 20;
 
-/// Changes the users again and again. Each change makes all tokens older than the server's users.
+/// Changes the users of the server again and again. After each change the server refuses all
+/// earlier tokens.
 fn roles(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "another team adds roles";
     let server = Etcd::with_signed_tokens();

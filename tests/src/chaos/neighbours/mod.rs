@@ -1,5 +1,6 @@
-//! Scenes of requirement 38: leases last beside a user with few rights, at a server that allows less
-//! after a reconnect, and with more waiting calls than one packet carries.
+//! Scenes of requirement 38: leases must last in spite of other users of the server. In the scenes
+//! a user has few rights, a server allows less after a reconnect, or one packet cannot carry all
+//! waiting calls.
 //!
 //! | file | noun |
 //! |---|---|

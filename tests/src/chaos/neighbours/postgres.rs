@@ -25,7 +25,7 @@ pub(super) const SCENES: &[Scene] = &[
 ];
 
 const TENANTS: usize = 20;
-/// Statements for leasehold's own advisory locks, with the numbers from its source.
+/// Statements that take leasehold's own advisory locks. The numbers are from its source.
 const SWEEPING: &str = "SELECT pg_try_advisory_lock(1818583923, 1)";
 const MIGRATING: &str = "SELECT pg_try_advisory_lock(1818583923, 2)";
 /// Waits for every advisory lock that any role can see.
@@ -51,7 +51,7 @@ const SETTINGS: &[&str] = &[
     "row_security = off",
 ];
 
-/// A server with the leases in it.
+/// A server, and the leases that must last on it.
 struct House {
     database: Database,
     tenants: Tenants,
@@ -94,8 +94,8 @@ async fn client(database: &Database) -> Client {
     client
 }
 
-/// Locks the rows of some leases. Their renewals are sent again and again, together with the
-/// others.
+/// Locks the rows of some leases. Their failing renewals are repeated again and again, in one
+/// request with the renewals of the other leases.
 fn row(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "some rows are locked";
     let house = House::open(TENANTS);
@@ -117,7 +117,8 @@ fn row(_ground: &Ground, sheet: &Sheet) {
     drop(attacked);
 }
 
-/// Locks the table for 0.3 of a ttl. A lease survives an outage of 0.4 of its ttl.
+/// Locks the table for 0.3 of a ttl. That may cost no lease, since a lease survives an outage of
+/// 0.4 of its ttl.
 fn table(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "the table is locked for a moment";
     let house = House::open(TENANTS);
@@ -138,10 +139,10 @@ fn advisory_locks(_ground: &Ground, sheet: &Sheet) {
     let owner = house.owner();
     let stranger = house.stranger();
     house.run(&stranger, SWEEPING);
-    // This client waits in line for every beacon.
+    // This client waits for the advisory lock of each pool's beacon.
     let waits = house.tenants.runtime.block_on(client(&house.database));
     let waits = house.tenants.runtime.spawn(async move {
-        // The wait ends with the server.
+        // The statement waits until the server ends.
         let _ = waits.batch_execute(ALL).await;
     });
     sleep(TTL / 4);
@@ -187,7 +188,8 @@ fn high_fence(_ground: &Ground, sheet: &Sheet) {
     let guard = house.tenants.take("guarded", TTL);
     let fence = guard.fence().map_or(0, Fence::as_i64);
     for high in [i64::MAX, fence + 10_i64.pow(15)] {
-        // The high fence may be refused. It must not stay in any case.
+        // The server may refuse the high fence. In any case the high fence must not stay, so the
+        // holder's own fence must pass afterwards.
         let sql = format!("SELECT leasehold.guard('lock:guarded', {high})");
         let _ = house.tenants.runtime.block_on(stranger.batch_execute(&sql));
         let sql = format!("SELECT leasehold.guard('lock:guarded', {fence})");
@@ -202,14 +204,15 @@ fn high_fence(_ground: &Ground, sheet: &Sheet) {
 /// Changes the settings of the role. They take effect with its next connection.
 fn settings(_ground: &Ground, sheet: &Sheet) {
     let house = House::open(TENANTS);
-    // Its own session is older than the settings.
+    // The settings do not affect the owner's session, because it began earlier.
     let owner = house.owner();
     for setting in SETTINGS {
         let scene = format!("the role of the pool has {setting}");
         let set = format!("ALTER ROLE leasehold SET {setting}");
         house.run(&owner, &set);
         house.run(&owner, END_POOLS);
-        // The pool connects again before the next setting.
+        // The call gets its lock only after the pool has connected again, so the setting is in
+        // effect.
         let began = Instant::now();
         house.tenants.turn(sheet, &scene, "turn");
         sleep((TTL / 2).saturating_sub(began.elapsed()));
@@ -222,8 +225,8 @@ fn settings(_ground: &Ground, sheet: &Sheet) {
         .last(sheet, "the role of the pool has other settings");
 }
 
-/// Uses keys of 512 bytes, the longest possible ones. A message of the server has 8,000 bytes at
-/// most.
+/// Uses keys of 512 bytes, the greatest allowed length. A notification of the server can have at
+/// most 8,000 bytes.
 fn long_keys(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "keys are as long as they may be";
     let house = House::open(1);

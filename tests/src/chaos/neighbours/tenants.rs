@@ -1,4 +1,5 @@
-//! Renewed leases of one process, which must last beside any neighbour.
+//! Renewed leases of one process ("tenants"), which must last in spite of all other users of the
+//! server.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +11,13 @@ use crate::chaos::sheet::Sheet;
 use crate::lateness::Excuse;
 
 pub(super) const TTL: Duration = Duration::from_secs(2);
-/// Longer than any lease without renewals.
+/// Longer than any lease lasts without renewals.
 pub(super) const LONG_FOR_A_LEASE: Duration = Duration::from_secs(5);
-/// Time in which a waiting process asks again after a lost or refused message.
+/// Time in which a waiting process asks again if a message was lost or refused.
 const TURN: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_secs(30);
 
-/// The leases, and the pool that has them.
+/// The leases, and the pool that holds them.
 pub(super) struct Tenants {
     pub(super) runtime: Runtime,
     pub(super) pool: LockPool,
@@ -25,7 +26,7 @@ pub(super) struct Tenants {
 }
 
 impl Tenants {
-    /// Takes `tenant-0`, `tenant-1` and so on.
+    /// Takes the renewed locks `tenant-0`, `tenant-1` and so on.
     pub(super) fn move_in(url: &str, many: usize) -> Self {
         Self::move_in_for(TTL, url, many)
     }
@@ -77,14 +78,14 @@ impl Tenants {
         });
     }
 
-    /// Fails if a waiting process does not get the lock soon after the release.
+    /// Releases a lock, and fails if a waiting process does not get it soon after that.
     pub(super) fn turn(&self, sheet: &Sheet, scene: &str, key: &str) {
         let other = self.other();
         let guard = self.take(key, TTL);
         let excuse = Excuse::begin();
         let took = self.runtime.block_on(async {
             let waits = tokio::spawn(other.lock(key).ttl(TTL).wait(LONG).acquire());
-            // By then it has its place in the queue.
+            // By the end of this sleep, the call has its place in the queue.
             tokio::time::sleep(TTL / 4).await;
             let began = Instant::now();
             let released = guard.release().await;

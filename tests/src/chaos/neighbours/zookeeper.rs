@@ -23,8 +23,8 @@ pub(super) const SCENES: &[Scene] = &[
 const TENANTS: usize = 20;
 const LONG: Duration = Duration::from_secs(60);
 
-/// Restarts the server with shorter sessions, and then cuts a holder off. It must leave before the
-/// next holder comes.
+/// Restarts the server with shorter sessions, and then cuts a holder off. The holder must report
+/// its loss before another call gets the lock.
 fn shorter(_ground: &Ground, sheet: &Sheet) {
     const SCENE: &str = "sessions become shorter";
     let mut server = Settings::new()
@@ -89,7 +89,7 @@ fn nodes(_ground: &Ground, sheet: &Sheet) {
             while !over.load(Ordering::Relaxed) {
                 client.enqueue(&name);
             }
-            // The answer is larger than most others.
+            // The answer lists all nodes, so it is larger than most others.
             client.names("/other");
         });
         sleep(LONG_FOR_A_LEASE);

@@ -1,4 +1,4 @@
-//! The bugs that a scenario shows.
+//! The bugs that scenarios can detect.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use super::{
 use crate::chaos::crew::Crew;
 use crate::oracle::{Kind, Report};
 
-/// A bug of the resource instead of the lock: the table takes every write.
+/// A bug of the protected resource instead of the lock: the table accepts every write.
 pub const UNCHECKED: &str = "FenceUnchecked";
 
-/// A bug, and the scenario that finds it.
+/// A bug, and the scenario that detects it.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
     /// Its name in `leasehold::__test::bugs`.
@@ -25,7 +25,7 @@ pub struct Case {
     scenario: fn(&Scene),
 }
 
-/// All bugs with a scenario.
+/// All bugs that have a scenario.
 pub const CASES: &[Case] = &[
     case(
         "CountedFromReply",

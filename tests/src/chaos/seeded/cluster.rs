@@ -7,7 +7,7 @@ use crate::chaos::job::Lane;
 use crate::cluster::Setup;
 use crate::oracle::Note;
 
-/// Enough keys that each master has some.
+/// Enough keys for each master to have some.
 const KEYS: u32 = 12;
 
 /// Lets one process hold locks on every master, and renew them in one batch. Then one master
@@ -26,8 +26,8 @@ pub(super) fn refused_by_one(scene: &Scene) {
     scene.await_entries(KEYS.into());
     let refusing = cluster.probe_of("lock:k0");
     refusing.run::<()>(cmd("ACL").arg("SETUSER").arg("first").arg("-evalsha"));
-    // After a reconnect a process renews all its locks at once. Afterwards all are due at the same
-    // time, even if they were taken far apart.
+    // After a reconnect a process renews all its locks at once. From then on all renewals are due
+    // at the same time, even if the locks were taken far apart.
     let mut kill = cmd("CLIENT");
     kill.arg("KILL").arg("USER").arg("first");
     cluster.run_everywhere(&kill);
@@ -37,7 +37,7 @@ pub(super) fn refused_by_one(scene: &Scene) {
 }
 
 /// Lets one process hold many locks on one master and a few on the other masters, and renew them in
-/// one batch. Then one of the many is deleted.
+/// one batch. Then one of the many locks is deleted.
 pub(super) fn one_deleted(scene: &Scene) {
     const MANY: usize = 10;
     let cluster = &Setup::new().start();
@@ -58,7 +58,7 @@ pub(super) fn one_deleted(scene: &Scene) {
     lane.in_turn = true;
     let mut hand = scene.start(&cluster.url(), lane);
     scene.await_entries(keys.len() as u64);
-    // While stopped, it renews nothing separately between the deletion and the end of its
+    // The stopped process sends no separate renewal between the deletion and the end of its
     // connections.
     hand.process().pause();
     cluster.probe(0).delete(&format!("lock:{gone}"));

@@ -11,8 +11,8 @@ use crate::server::Server;
 
 const TURNS: u32 = 5;
 
-/// Checks that the process gets its turns without delay. A lock that it does not recognise as its
-/// own would stay claimed for it for a second.
+/// Checks that the process gets the lock without delay when it comes to the head of the queue. If
+/// it does not recognise the lock as reserved for itself, the reservation lasts for a second.
 pub(super) fn queues(scene: &Scene) {
     const WITHIN: Duration = Duration::from_secs(3);
     let server = Server::start();

@@ -1,19 +1,20 @@
-//! The bugs that no scenario shows, each with the test that fails with it.
+//! The bugs without a scenario, each with a test that fails because of it.
 
-/// A bug that no scenario shows, and the test that fails with it.
+/// A bug without a scenario, and the test that fails because of it.
 #[derive(Debug, Clone, Copy)]
 pub struct Elsewhere {
     /// Its name in `leasehold::__test::bugs`.
     pub bug: &'static str,
-    /// The test program: of this package, or `leasehold` for the unit tests of that crate.
+    /// The program that has the test: a test program of this package, or `leasehold` for the unit
+    /// tests of that crate.
     pub program: &'static str,
-    /// The test.
+    /// The name of the test.
     pub test: &'static str,
     /// A description of the test.
     pub what: &'static str,
 }
 
-/// All bugs without a scenario. Each program verifies that its test fails with the bug.
+/// All bugs without a scenario. Each test program verifies that its test fails with the bug.
 pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "LatestEndTold",

@@ -1,7 +1,7 @@
-//! The seeded bugs: for each the smallest scenario in which the oracle finds it.
+//! The seeded bugs, each with the smallest scenario in which the oracle detects it.
 //!
-//! A bug lives in a worker process (`LEASEHOLD_SEEDED_BUG`). Every scenario also runs without it,
-//! and must then be without a violation.
+//! A bug is switched on in a worker process (`LEASEHOLD_SEEDED_BUG`). Every scenario also runs
+//! without its bug, and must then have no violation.
 
 mod cases;
 mod cluster;

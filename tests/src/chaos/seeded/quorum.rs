@@ -14,10 +14,10 @@ use crate::wait;
 pub(super) fn split(scene: &Scene) {
     scene.crew.note(&Note::Unfenced);
     let nodes = Quorum::older_than(3, Duration::from_secs(2));
-    // The first worker reaches node 0 only.
+    // The first worker reaches only node 0.
     let first = Lane::stays("k", 2_000, 1_500);
     let (first, _one) = cut_off_from(scene, &nodes, 1..3, first);
-    // With the bug the second worker is inside by then.
+    // With the bug, the first worker enters the lock, although it has only one node.
     wait::try_until(Duration::from_millis(1_500), || scene.entered() > 0);
     let second = Lane::stays("k", 2_000, 100).waits(8_000);
     let (second, _two) = cut_off_from(scene, &nodes, 0..1, second);
@@ -25,7 +25,7 @@ pub(super) fn split(scene: &Scene) {
     finish(first);
 }
 
-/// Starts a worker that connects to all nodes and loses some of them before its first call.
+/// Starts a worker that connects to all nodes and loses the nodes `away` before its first call.
 fn cut_off_from(
     scene: &Scene,
     nodes: &Quorum,
@@ -46,7 +46,7 @@ fn cut_off_from(
     (hand, proxies)
 }
 
-/// Leaves a renewing holder with one node of three.
+/// Cuts a renewing holder off from two of three nodes.
 pub(super) fn left_with_one(scene: &Scene) {
     scene.crew.note(&Note::Unfenced);
     let nodes = Quorum::older_than(3, Duration::from_secs(2));
@@ -65,7 +65,7 @@ pub(super) fn left_with_one(scene: &Scene) {
 pub(super) fn forgetful(scene: &Scene) {
     scene.crew.note(&Note::Unfenced);
     let mut nodes = Quorum::older_than(3, Duration::from_secs(3));
-    // The third node misses the lock, and the second forgets it.
+    // The third node never gets the lock, and the second node forgets it.
     let stays = Lane::stays("k", 3_000, 2_500);
     let (first, _proxies) = cut_off_from(scene, &nodes, 2..3, stays);
     scene.await_entries(1);

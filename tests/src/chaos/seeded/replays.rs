@@ -7,7 +7,7 @@ use crate::probe::Probe;
 use crate::server::Server;
 use crate::wait;
 
-/// Returns a call with a body that takes no time, and with a result that outlives the scenario.
+/// Returns a call whose body takes no time, and whose result outlives the scenario.
 fn click(requests: u64) -> Lane {
     Lane::stays("k", 2_000, 0).as_form(Form::Replayed {
         ms: 60_000,
@@ -23,7 +23,7 @@ fn all_kept(scene: &Scene) {
 }
 
 /// Lets a body block its thread past the end of its lease. Another call runs meanwhile, and a third
-/// one comes when the first is done.
+/// call begins after both have ended.
 pub(super) fn late(scene: &Scene) {
     all_kept(scene);
     let server = Server::start();

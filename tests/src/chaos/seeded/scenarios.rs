@@ -1,4 +1,4 @@
-//! Scenarios on one server or none.
+//! Scenarios on one server or without a server.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(super) fn deleted(scene: &Scene) {
     finish(hand);
 }
 
-/// Like `deleted`, but only the loss wakes the body.
+/// Like `deleted`, but the body waits for an event that only a loss can end.
 pub(super) fn deleted_while_it_waits(scene: &Scene) {
     let server = Server::start();
     let mut lane = Lane::stays("k", 3_000, 0).watched();
@@ -54,8 +54,8 @@ pub(super) fn deleted_while_it_waits(scene: &Scene) {
     finish(hand);
 }
 
-/// Deletes one of two leases that a process renews in one batch. After a reconnect it renews all
-/// its locks at once.
+/// Deletes one of two locks that a process renews in one batch. After a reconnect, a process renews
+/// all its locks in one batch.
 pub(super) fn one_of_two_deleted(scene: &Scene) {
     let server = Server::start();
     scene.crew.note(&Note::Undisturbed {
@@ -123,7 +123,7 @@ pub(super) fn dropped_inside(scene: &Scene) {
     scene.free("k", due, now(), within);
 }
 
-/// Loses a release in flight, and ends its connection.
+/// Loses the request of a release, and ends its connection.
 pub(super) fn release_cut_off(scene: &Scene) {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
@@ -138,14 +138,15 @@ pub(super) fn release_cut_off(scene: &Scene) {
     finish(hand);
 }
 
-/// Loses a release in flight, ends the program in an orderly way, and heals the network.
+/// Loses the request of a release, lets the program end with an orderly shutdown, and heals the
+/// network.
 pub(super) fn ends_while_it_releases(scene: &Scene) {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let mut hand = scene.enter(&proxy.url(), Lane::stays("k", 30_000, 800));
     proxy.set(Mode::SwallowRequests);
     scene.await_end();
-    // The shutdown waits for 5 s.
+    // The shutdown waits up to 5 s for the release, so the program still runs after this wait.
     wait::try_until(Duration::from_secs(3), || hand.has_ended());
     proxy.pass();
     proxy.cut();
@@ -159,12 +160,13 @@ pub(super) fn straggler(scene: &Scene) {
     let proxy = Proxy::start(server.address());
     let lane = Lane::stays("k", 30_000, 50).waits(5_000);
     let hand = scene.delayed(&proxy, lane, Duration::from_millis(1_500));
-    // More commands than the set-up takes.
+    // The count exceeds the set-up as soon as the acquire is sent.
     let set_up = scene.set_up();
     wait::until("the acquire is on its way", LONG, || {
         proxy.counts().commands > set_up
     });
-    // New connections are fast; the bytes in flight on the old one stay delayed.
+    // Requests on a new connection are not delayed. The bytes in flight on the old connection stay
+    // delayed.
     proxy.pass();
     proxy.hang_up(Duration::ZERO);
     let probe = server.probe().namespace("lock:");
@@ -199,7 +201,8 @@ pub(super) fn stopped(scene: &Scene) {
 pub(super) fn slow_drop(scene: &Scene) {
     let server = Server::start();
     let mut lane = Lane::stays("k", 3_000, 10_000).waits(10_000);
-    // The destructor takes less than the 150 ms between the soft and the hard end of the lease.
+    // The destructor is shorter than the 150 ms between the soft end of the lease, when the loss is
+    // signalled, and its hard end.
     lane.work = Work::Stay {
         ms: 10_000,
         slow_drop_ms: 70,
@@ -211,7 +214,7 @@ pub(super) fn slow_drop(scene: &Scene) {
 pub(super) fn late_release(scene: &Scene) {
     let server = Server::start();
     let mut lane = Lane::stays("k", 400, 0);
-    // One long poll, which no gate can end.
+    // The body is one long poll, which no gate can interrupt.
     lane.work = Work::Block { ms: 1_500 };
     let first = scene.enter(&server.url(), lane);
     let second = scene.enter(&server.url(), Lane::stays("k", 10_000, 3_500).waits(5_000));
@@ -265,11 +268,11 @@ pub(super) fn takes_long(scene: &Scene) {
 pub(super) fn handed_over_late(scene: &Scene) {
     let server = Server::start();
     let mut lane = Lane::stays("k", 1_500, 1_200).waits(10_000);
-    // The first call ends before the process knows that another one will wait. The second one hands
-    // its lock over to the third.
+    // The first call ends before the process knows that another call will wait. So only the second
+    // call can pass its lock on, to the third.
     lane.copies = 3;
     let mut job = scene.job(&server.url(), lane);
-    // Otherwise the key is left free after the first.
+    // Without this option, the process would leave the key free after the first call.
     job.make_way_ms = Some(0);
     let first = scene.crew.spawn(&job, scene.bug);
     scene.await_entries(2);
@@ -285,7 +288,8 @@ pub(super) fn handed_over(scene: &Scene) {
     scene.run(&server.url(), lane);
 }
 
-/// Lets the third call continue the second one's lease, and stay for longer than its ttl.
+/// Lets the third call continue the lease of the second call, and stay inside for longer than the
+/// ttl.
 pub(super) fn handed_over_for_long(scene: &Scene) {
     let server = Server::start();
     scene.crew.note(&Note::Undisturbed {
@@ -294,7 +298,7 @@ pub(super) fn handed_over_for_long(scene: &Scene) {
     let mut lane = Lane::stays("k", 1_500, 2_200).watched().waits(12_000);
     lane.copies = 3;
     let mut job = scene.job(&server.url(), lane);
-    // Otherwise the key is left free after each of them.
+    // Without this option, the process would leave the key free after each call.
     job.make_way_ms = Some(0);
     finish(scene.crew.spawn(&job, scene.bug));
 }
@@ -306,7 +310,7 @@ pub(super) fn second_process(scene: &Scene) {
     finish(first);
 }
 
-/// Lets a call wait for the lock of another client.
+/// Lets a call wait for a lock that another client holds and deletes.
 pub(super) fn comes_free(scene: &Scene) {
     let server = Server::start();
     let probe = server.probe();
@@ -347,7 +351,7 @@ pub(super) fn stopped_waiter(scene: &Scene) {
     drop((stopped, next));
 }
 
-/// The only scenario with a bug in the resource instead of the lock.
+/// The bug of this scenario is in the resource, unlike all other bugs, which are in the lock.
 pub(super) fn resumed(scene: &Scene) {
     let mut shifts = Shifts::start(&scene.crew, Store::Redis, scene.bug.is_none());
     shifts.change();

@@ -1,4 +1,4 @@
-//! The stage of a scenario: one history, workers with the bug or without.
+//! The environment of a scenario: one history, and workers with or without the bug.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::wait;
 /// Time limit for an event that must come.
 pub(super) const LONG: Duration = Duration::from_secs(15);
 
-/// The stage of a scenario.
+/// The environment of a scenario.
 pub(super) struct Scene {
     pub(super) crew: Crew,
     pub(super) bug: Option<&'static str>,
-    /// Number of commands in the set-up of a gated worker.
+    /// Number of commands that a [`delayed`](Self::delayed) worker has sent before its first call.
     set_up: Cell<u64>,
 }
 
@@ -40,12 +40,13 @@ impl Scene {
         self.crew.job(url, vec![lane])
     }
 
-    /// Starts a worker with the bug.
+    /// Starts a worker, with the bug if there is one.
     pub(super) fn start(&self, url: &str, lane: Lane) -> Hand {
         self.crew.spawn(&self.job(url, lane), self.bug)
     }
 
-    /// Starts a worker with the bug, whose calls take at least `least` in each direction.
+    /// Starts a worker whose requests and answers take at least `least` each, with the bug if there
+    /// is one.
     pub(super) fn delayed(&self, proxy: &Proxy, lane: Lane, least: Duration) -> Hand {
         let job = self.job(&proxy.url(), lane);
         self.crew.spawn_gated(job, self.bug, || {
@@ -57,12 +58,13 @@ impl Scene {
         })
     }
 
-    /// Returns the number of commands before the call of a [`delayed`](Self::delayed) worker.
+    /// Returns the number of commands that a [`delayed`](Self::delayed) worker has sent before its
+    /// first call.
     pub(super) fn set_up(&self) -> u64 {
         self.set_up.get()
     }
 
-    /// Starts a worker with the bug, and waits until it is inside its lock.
+    /// Starts a worker, with the bug if there is one, and waits until it is inside its lock.
     pub(super) fn enter(&self, url: &str, lane: Lane) -> Hand {
         let entered = self.entered();
         let hand = self.start(url, lane);
@@ -82,8 +84,8 @@ impl Scene {
         finish(self.start(url, lane));
     }
 
-    /// Takes the key away, and notes that the body inside `key` must leave in time. The next
-    /// renewal of a lease of 3 s comes within a second.
+    /// Takes the key away, and notes that the body inside `key` must leave within 1.9 s. A process
+    /// renews a lease of 3 s within a second, and then sees the loss.
     pub(super) fn must_leave(&self, key: &str, take_away: impl FnOnce()) {
         let at = now();
         take_away();
@@ -103,11 +105,12 @@ impl Scene {
         );
     }
 
-    /// Notes if `key`, whose holder ends now, is free after `within`.
+    /// Notes the time at which `key` came free after its holder's end, which must be within
+    /// `within`.
     pub(super) fn comes_free(&self, probe: &RedisProbe, key: &str, within: Duration) {
         let due = now();
-        // By then delayed requests have arrived. A key that should be removed is gone, or will
-        // stay.
+        // After `within`, all delayed requests have arrived, so no late request can take the key
+        // again.
         wait::try_until(within * 2, || {
             now() > due + nanos(within) && !probe.exists(key)
         });
@@ -115,7 +118,7 @@ impl Scene {
         self.free(key, due, at, within);
     }
 
-    /// Releases `k`, and notes the time at which it has its next holder.
+    /// Releases `k`, and notes the time until its next holder is inside.
     pub(super) fn is_entered(&self, release: impl FnOnce()) {
         const WITHIN: Duration = Duration::from_secs(4);
         let entered = self.entered();
@@ -135,7 +138,7 @@ impl Scene {
     }
 }
 
-/// Waits for the end of a worker's lanes.
+/// Waits until a worker has made all its calls and ended.
 pub(super) fn finish(mut hand: Hand) {
     wait::until("the worker ends", LONG, || hand.has_ended());
 }

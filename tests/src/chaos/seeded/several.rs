@@ -19,7 +19,7 @@ fn pair(ttl_ms: u64, stay_ms: u64) -> Lane {
     lane.on(&["a", "b"])
 }
 
-/// Deletes the second key while the body waits for another event, so only the loss can wake it.
+/// Deletes the second key while the body waits for an event that only a loss can end.
 pub(super) fn second_key_lost(scene: &Scene) {
     let server = Server::start();
     let mut lane = pair(3_000, 0).watched();
@@ -31,12 +31,12 @@ pub(super) fn second_key_lost(scene: &Scene) {
     finish(hand);
 }
 
-/// Stops a process from before the end of the lease on its first key until after it. That lease is
-/// older, as the call waited for the second key.
+/// Stops a process shortly before the end of the lease on its first key, and resumes it after that
+/// end. The first lease ends before the second, because the call waited for the second key.
 pub(super) fn first_key_ends(scene: &Scene) {
-    // The loss of the second lease is signalled before its end, and the stopped process must go on
-    // by then. That leaves it 2.2 s. With a ttl of 6 s it has 0.8 s, which a busy machine has used
-    // up.
+    // The process must resume before the loss of the second lease is signalled. With this ttl,
+    // there are 2.2 s between the end of the first lease and that signal. With a ttl of 6 s there
+    // are only 0.8 s, which is not enough on a busy machine.
     const TTL: Duration = Duration::from_secs(16);
     let server = Server::start();
     let probe = server.probe().namespace("lock:");

@@ -1,4 +1,4 @@
-//! Scenarios of a client that knows no queue, on a key that processes use without a pause.
+//! Scenarios of a client without leasehold's queue, on a key that processes use without a pause.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::probe::Probe;
 use crate::server::Server;
 use crate::wait;
 
-/// Interval of the client's tries. It is short enough to meet each pause of 300 ms, and long enough
-/// to hardly ever meet the moment between two sections.
+/// Interval between two tries of the client. It is short enough for a try in each pause of 300 ms.
+/// It is long enough that a try hardly ever falls between two sections.
 const POLL: Duration = Duration::from_millis(250);
-/// Number of rounds. The client may still meet such a moment, but not so many times in a row.
+/// Number of rounds. A try may still fall between two sections, but not in so many rounds in a row.
 const TIMES: usize = 6;
 const WITHIN: Duration = Duration::from_secs(6);
 
@@ -24,8 +24,8 @@ fn busy(copies: u32) -> Lane {
     lane
 }
 
-/// Lets another client try for the key in each round, and notes when it got the key. A late success
-/// is the last.
+/// Lets another client try for the key in each round, and notes when it got the key. Stops after
+/// the first round without the key.
 fn another_client(scene: &Scene, server: &Server) {
     let probe = server.probe().namespace("lock:");
     for _ in 0..TIMES {

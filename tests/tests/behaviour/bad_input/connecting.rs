@@ -1,4 +1,4 @@
-//! Stores that cannot be connected to.
+//! Tests of pools that cannot connect to their store.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use tokio::task::JoinSet;
 
 use super::{Began, CANARY, expect, impostor};
 
-/// The mistake, the URL, the accepted variants, and the fragments that the text must contain.
+/// A case: the mistake, the URL, the accepted error variants, and the fragments that the error text
+/// must contain.
 type Case = (
     &'static str,
     String,
@@ -20,14 +21,15 @@ type Case = (
     &'static [&'static str],
 );
 
-/// The default: a server that is silent for this long does not answer.
+/// I/O timeout of the cases. A server that is silent for this long counts as unavailable.
 const SILENT: Duration = Duration::from_secs(1);
 
 async fn refuse_all(cases: Vec<Case>) {
     refuse_all_within(cases, SILENT).await;
 }
 
-/// Like `refuse_all`, for cases that need the server's answer, which may be late on a busy machine.
+/// Like `refuse_all`, but with another timeout, for cases that need the server's answer. It may be
+/// late on a busy machine.
 async fn refuse_all_within(cases: Vec<Case>, io_timeout: Duration) {
     let mut tasks = JoinSet::new();
     for (what, url, variants, says) in cases {
@@ -246,7 +248,7 @@ async fn servers_that_do_not_end() {
         let error = builder.connect().await.expect_err(what);
         let variants = &["Unavailable/protocol"];
         expect(what, &error, variants, &[says, "127.0.0.1"], started);
-        // The systems between the two ends buffer a few MB.
+        // Some MB more may be counted as sent, because the operating system buffers them.
         let sent = sent.load(Ordering::Relaxed);
         assert!(sent < MOST / 4, "{what}: {sent} bytes were taken");
     }
@@ -257,7 +259,7 @@ async fn credentials_and_databases() {
     refuses_credentials(&ServerOptions::new()).await;
 }
 
-/// Fails if the RESP2 log-in leaves out the user, the password or the database.
+/// Fails if the log-in of a RESP2 connection leaves out the user, the password or the database.
 #[tokio::test]
 async fn credentials_and_databases_without_hello() {
     let old = ServerOptions::new().option("rename-command", &["HELLO", "OLDHELLO"]);
@@ -313,7 +315,7 @@ async fn refuses_credentials(options: &ServerOptions) {
     refuse_all_within(cases, NO_OUTAGE).await;
 }
 
-/// Fails if a pool shows its URL.
+/// Fails if the `Debug` text of a pool contains its URL.
 #[tokio::test]
 async fn a_pool_that_works_keeps_its_password() {
     let server = ServerOptions::new().password(CANARY).start();

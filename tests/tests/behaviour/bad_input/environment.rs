@@ -1,4 +1,5 @@
-//! `init_from_env`, in separate processes because the environment belongs to the process.
+//! Tests of `init_from_env`. Each case runs in a separate process, because the environment belongs
+//! to the process.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use leasehold_tests::worker::{Event, Job, Scenario, Worker};
 
 use super::{Began, CANARY};
 
-/// Names and values.
+/// Names and values of environment variables.
 type Variables<'a> = &'a [(&'a str, &'a str)];
 
 /// Longer than a process takes on a busy machine.
@@ -77,7 +78,8 @@ fn what_is_right_is_taken() {
     ];
     let end = Instant::now() + LIMIT;
     let mut ended = outcome(&environment);
-    // A busy machine may miss the time-out, as in `wait::connected`.
+    // The process is started again if its connection timed out, as may happen on a busy machine
+    // (see `wait::connected`).
     while matches!(&ended, Event::Failed { kind, .. } if kind == "Unavailable")
         && Instant::now() < end
     {

@@ -60,12 +60,13 @@ pub(crate) fn closes() -> u16 {
     port
 }
 
-/// Accepts connections and never answers, as long as the listener lives.
+/// Accepts connections and never answers, until the listener is dropped.
 pub(crate) fn is_silent() -> (TcpListener, u16) {
     listen()
 }
 
-/// Returns a port that refuses connections. No other test gets it as long as the socket lives.
+/// Returns a port that refuses connections. No other test gets this port until the socket is
+/// dropped.
 pub(crate) fn is_not_there() -> (TcpSocket, u16) {
     let socket = TcpSocket::new_v4().expect("a socket");
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));

@@ -1,4 +1,4 @@
-//! Locks that cannot be taken.
+//! Tests of locks that cannot be taken.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -23,7 +23,7 @@ async fn refusal(pool: &LockPool, key: &str) -> LockError {
     refused.expect_err("it cannot be locked")
 }
 
-/// Bodies run by one test. Most of its calls must not run one.
+/// Number of bodies that one test has run. Most calls of that test must not run a body.
 static RUNS: AtomicU32 = AtomicU32::new(0);
 
 #[distributed_lock(key = "order:<id>", ttl = "20s", pool = pool)]
@@ -100,8 +100,8 @@ async fn keys() {
         .expect("512 bytes are fine");
 }
 
-/// Fails if a call can lock one of leasehold's own keys: a fence counter would be overwritten, or a
-/// lock deleted.
+/// Fails if a call can lock a key that leasehold itself uses. Such a call could overwrite a fence
+/// counter, or delete a lock.
 #[tokio::test]
 async fn names_of_our_own() {
     let server = Server::start();
@@ -153,7 +153,7 @@ async fn names_of_our_own() {
     }
 }
 
-/// Fails if a lock is believed to be held without a fence, where every lock has one.
+/// Fails if a call holds a lock without a fence, on a store where every lock has a fence.
 #[tokio::test]
 async fn a_grant_without_a_fence() {
     let server = Server::start();
@@ -167,7 +167,8 @@ async fn a_grant_without_a_fence() {
     ];
     for (number, answer) in answers.into_iter().enumerate() {
         for kind in ["alone", "share"] {
-            // A separate key, because the removal of the previous one may still be on its way.
+            // Each case has a separate key, because the removal of the previous key may still be on
+            // its way.
             let key = format!("{kind}{number}");
             proxy.lose_replies(&format!("lock:{key}"), 1, After::Instead(answer));
             let started = Began::now();
@@ -180,7 +181,8 @@ async fn a_grant_without_a_fence() {
             let error = request.acquire().await.expect_err("no grant");
             let variants = &["Unavailable/protocol"];
             expect(answer, &error, variants, &["Redis"], started);
-            // The lock that the server did set is removed.
+            // The server did set a lock, although its answer was unusual. The pool must remove that
+            // lock.
             let again = pool.lock(&key).ttl(TTL).wait(TTL / 2).acquire().await;
             again.expect("free").release().await.expect("held");
         }
@@ -191,7 +193,7 @@ async fn a_grant_without_a_fence() {
     assert!(all.is_err(), "{all:?}");
 }
 
-/// Fails if an invalid duration is sent to the server, or waits for it.
+/// Fails if an invalid duration is sent to the server, or if the error waits for the server.
 #[tokio::test]
 async fn durations() {
     let started = Began::now();
@@ -227,7 +229,7 @@ async fn durations() {
     ] {
         expect(what, &ended.expect_err(what), &["Config"], says, started);
     }
-    // A wait without end is fine.
+    // An endless wait is valid.
     request()
         .wait(Duration::MAX)
         .acquire()
@@ -257,7 +259,7 @@ async fn ttls(pool: &LockPool, started: Began) {
         );
     }
     let least = lasting(pool, 1, Duration::from_millis(100)).await;
-    // On a busy machine such a short lease may be over before its body begins.
+    // The body may also not begin, because such a short lease may be over on a busy machine.
     assert!(
         matches!(least, Ok(()) | Err(LockError::Lost { .. })),
         "{least:?}"
@@ -265,7 +267,7 @@ async fn ttls(pool: &LockPool, started: Began) {
     lasting(pool, 2, day).await.expect("the most");
 }
 
-/// Fails if other people's data is overwritten or deleted.
+/// Fails if a call overwrites or deletes data of another application.
 #[tokio::test]
 async fn a_key_that_holds_other_data() {
     let server = Server::start();
@@ -342,7 +344,8 @@ async fn a_server_that_is_a_replica() {
     );
 }
 
-/// Fails if a garbled answer is accepted as a valid one, or spoils the pool for good.
+/// Fails if a garbled answer is accepted as a valid answer, or if the pool does not recover from
+/// it.
 #[tokio::test]
 async fn a_server_that_begins_to_talk_nonsense() {
     let server = Server::start();
@@ -364,8 +367,8 @@ async fn a_server_that_begins_to_talk_nonsense() {
     guard.release().await.expect("still held");
 }
 
-/// Fails if an endless line from a previously sound server blocks a caller, or spoils the pool for
-/// good.
+/// Fails if an endless line from a previously correct server blocks a caller, or if the pool does
+/// not recover from it.
 #[tokio::test]
 async fn a_server_that_does_not_end_its_answer() {
     let server = Server::start();
@@ -389,7 +392,7 @@ async fn a_server_that_does_not_end_its_answer() {
     guard.release().await.expect("still held");
 }
 
-/// Fails if a permanent error is retried until the budget ends.
+/// Fails if a permanent error is retried until the call's waiting time is over.
 #[tokio::test]
 async fn what_will_not_change_is_not_waited_for() {
     let server = Server::start();

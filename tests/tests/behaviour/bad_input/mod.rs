@@ -1,5 +1,5 @@
-//! Every mistake gets a typed error that names the remedy: soon, without a panic, and without the
-//! password.
+//! Tests of mistakes. Every mistake must soon give a typed error that names the remedy, without a
+//! panic and without the password.
 
 mod connecting;
 mod environment;
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use leasehold::LockError;
 use leasehold_tests::lateness::Excuse;
 
-/// Part of every URL. No text may show it.
+/// Password in every URL. No text may contain it.
 const CANARY: &str = "canary-hunter2";
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Start of a call. The delays of a busy machine extend its limit.
+/// Start of a call. Its time limit is extended by the delays of a busy machine.
 #[derive(Debug, Clone, Copy)]
 struct Began {
     at: Instant,
@@ -30,7 +30,7 @@ impl Began {
         }
     }
 
-    /// Fails unless the answer came within `limit`.
+    /// Fails unless the call has ended within `limit`.
     #[track_caller]
     fn expect_within(self, limit: Duration, what: &str) {
         let took = self.at.elapsed();
@@ -46,8 +46,8 @@ fn kind(error: &LockError) -> String {
     leasehold_tests::variant::of(error).to_owned()
 }
 
-/// Checks the variant and that the text names the remedy. Checks also that the error came in time
-/// and keeps secrets.
+/// Checks the variant, and that the text names the remedy. Also checks that the error came in time
+/// and contains no secret.
 #[track_caller]
 fn expect(what: &str, error: &LockError, variants: &[&str], says: &[&str], started: Began) {
     started.expect_within(LIMIT, what);

@@ -1,4 +1,4 @@
-//! The main job: a non-atomic read, pause and write under the attribute loses no update.
+//! Tests of the main job: under the attribute, a non-atomic read, pause and write loses no update.
 
 use std::fs;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 const LONG: Duration = Duration::from_secs(120);
 
-/// A counter that needs a lock, and the oracle.
+/// A counter that needs a lock, and the recorder of overlaps.
 #[derive(Default)]
 struct Shared {
     number: AtomicU64,
@@ -74,7 +74,7 @@ async fn tasks_lose_no_update_in_memory() {
     tasks_lose_no_update(&[url.clone(), url]).await;
 }
 
-/// Two pools on one server stand for two processes, and share one oracle.
+/// Two pools on one server stand for two processes. They share one recorder of overlaps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_lose_no_update_in_redis() {
     let server = Server::start();

@@ -54,7 +54,8 @@ async fn load(
     most.load(Ordering::SeqCst)
 }
 
-/// Fails if a call of either version is refused, or the versions do not exclude each other.
+/// Fails if a call of either version is refused, or if calls of different versions hold the lock
+/// together.
 async fn other_permits_and_ttls_under_load(store: &Store) {
     let most = load(
         store,
@@ -71,7 +72,7 @@ async fn other_permits_and_ttls_under_load(store: &Store) {
     assert_eq!(most.await, 1);
 }
 
-/// Fails if locks with different keys exclude each other, contrary to the page.
+/// Fails if locks with different keys exclude each other, because the page says that they do not.
 async fn another_key_template(store: &Store) {
     let (old, new) = (store.pool().await, store.pool().await);
     let id = 7;
@@ -82,7 +83,7 @@ async fn another_key_template(store: &Store) {
         .acquire()
         .await;
     other.expect("another lock").release().await.expect("held");
-    // The version between the two takes both keys, and excludes each of the others.
+    // A version deployed between these two takes both keys, and so excludes calls of each.
     let both = [format!("order:{id}"), format!("shop:order:{id}")];
     let refused = new.lock_all(both.clone()).ttl(NEW_TTL).acquire().await;
     assert!(refused.expect_err("the old one is held").is_contention());
@@ -128,7 +129,8 @@ async fn another_result_type(store: &Store) {
     let second = OldOrder { id: 2 };
     let note = String::new;
     assert_eq!(create(&old, "a", first.clone()).await, Ok(first.clone()));
-    // A field with a default, in both directions.
+    // The type of this version has a field with a default, so each version can read the other's
+    // result.
     let read = create(
         &new,
         "a",
@@ -151,7 +153,7 @@ async fn another_result_type(store: &Store) {
     };
     assert_eq!(create(&new, "b", made.clone()).await, Ok(made));
     assert_eq!(create(&old, "b", second).await, Ok(OldOrder { id: 3 }));
-    // A type that cannot be read from the kept result.
+    // The kept result cannot be read as this type.
     let other = OtherOrder {
         number: "4".to_owned(),
     };

@@ -1,4 +1,4 @@
-//! Detached bodies: they run to their end inside the lock, with their caller or without.
+//! Tests of detached bodies: they run to their end inside the lock, even if their caller goes away.
 
 use std::fmt::Display;
 use std::future::pending;
@@ -39,7 +39,8 @@ impl Order {
         self.done.load(Ordering::SeqCst)
     }
 
-    /// `self` and the arguments are owned, like everything that the body needs.
+    /// A method that takes `self` and all arguments by value, since a detached body must own
+    /// everything that it needs.
     #[distributed_lock(key = "k", ttl = "20s", detach, guard = lock, pool = pool)]
     async fn place(self: Arc<Self>, pool: LockPool, id: u32) -> Result<u32> {
         self.entered.notify_one();
@@ -112,9 +113,9 @@ async fn a_panic_resumes_in_the_caller(store: &Store) {
     let call = AssertUnwindSafe(fails(pool.clone(), Arc::clone(&order)));
     let panic = call.catch_unwind().await.expect_err("it panics");
     assert_eq!(panic.downcast_ref(), Some(&"the body's own"));
-    // Fails if the release is not awaited.
+    // Fails unless the lock is released before the panic resumes in the caller.
     is_released(&*store.probe, "k", asked).await;
-    // Without a caller.
+    // The same without a caller.
     let order = Arc::new(Order::default());
     tokio::select! {
         ended = fails(pool, Arc::clone(&order)) => panic!("{ended:?}"),
@@ -193,8 +194,8 @@ fn deeper(depth: u32) -> Pin<Box<dyn Future<Output = Result<u32>> + Send>> {
     Box::pin(scoped_and_detached(depth))
 }
 
-/// Fails if the scope, or the call path of the body's own lock, does not reach its task. No pool is
-/// installed here.
+/// Fails if the scope, or the call path of the body's own lock, does not reach the task of the
+/// detached body. No pool is installed here.
 async fn the_scope_and_the_path_follow(store: &Store) {
     let pool = store.pool().await;
     let asked = Instant::now();
@@ -203,7 +204,7 @@ async fn the_scope_and_the_path_follow(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if a detached call that entered a body's lock continues after that body is gone. Also
+/// Fails if a detached call that entered a body's lock continues after that body has ended. Also
 /// fails if a task that can outlive the caller enters the caller's locks.
 async fn nested_in_another_lock(store: &Store) {
     let pool = store.pool().await;
@@ -346,7 +347,7 @@ fn the_runtime_shuts_down() {
         pending::<()>().await;
     }));
     {
-        // Futures polled on this thread belong to the other runtime here.
+        // On this thread the other runtime is the current one.
         let _inside = other.enter();
         wait::until("the body", HANG, || {
             assert!((&mut call).now_or_never().is_none());
@@ -360,7 +361,7 @@ fn the_runtime_shuts_down() {
     assert!(here.block_on(free).is_ok());
 }
 
-/// Fails if a call panics, or leaves its lock behind, where no task can be spawned.
+/// Fails if a call panics or leaves its lock behind in a place where no task can be spawned.
 #[test]
 fn outside_of_a_runtime_it_is_an_error() {
     let here = runtime();

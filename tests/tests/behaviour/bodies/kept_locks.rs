@@ -1,5 +1,5 @@
-//! Locks that stay for a while after the work is done, against a second click that comes after the
-//! first one has finished.
+//! Tests of `hold`: locks that stay for a while after the work is done. They refuse a second click
+//! that comes after the end of the first.
 
 use std::future::pending;
 use std::panic::AssertUnwindSafe;
@@ -64,13 +64,14 @@ fn refused<T: std::fmt::Debug>(ended: std::result::Result<T, ClickError>) -> Dur
     }
 }
 
-/// Fails if a click after the end of the first one gets in, or if its `retry_after` is the ttl
-/// instead of the hold.
+/// Fails if a click after the end of the first one gets the lock, or if its `retry_after` is the
+/// ttl instead of the hold.
 async fn a_late_double_click_is_refused(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let started = Instant::now();
     assert_eq!(click(&pool, Outcome::Paid).await, Ok(7));
-    // On a busy machine the hold may begin after the call's end. Until then, the ttl counts.
+    // On a busy machine the hold may begin after the call's end. Before that, `retry_after` may be
+    // the rest of the ttl.
     let answered = started.elapsed() < RELEASE;
     for pool in [&pool, &other] {
         let retry_after = refused(click(pool, Outcome::Paid).await);
@@ -88,7 +89,7 @@ async fn a_late_double_click_is_refused(store: &Store) {
     assert_eq!(click(&other, Outcome::Paid).await, Ok(7));
 }
 
-/// Fails if the lock stays after anything but `Ok`: the retry must get in at once.
+/// Fails if the lock stays after any other result than `Ok`, because a retry must get it at once.
 async fn after_a_failure_the_retry_gets_in(store: &Store) {
     let pool = store.pool().await;
     let asked = Instant::now();
@@ -113,7 +114,7 @@ async fn after_a_failure_the_retry_gets_in(store: &Store) {
     assert_eq!(click(&pool, Outcome::Paid).await, Ok(7));
 }
 
-/// Fails if a queued call gets in while the lock is kept, or keeps sleeping after it is free.
+/// Fails if a queued call gets the lock while it is kept, or keeps sleeping after it is free.
 async fn who_waits_gets_in_when_the_hold_ends(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let (hold, excuse) = (Duration::from_millis(500), Excuse::begin());
@@ -140,7 +141,7 @@ async fn who_waits_gets_in_when_the_hold_ends(store: &Store) {
     assert!(second < most, "in after {second:?}");
 }
 
-/// Fails if a lock that should be kept is passed on inside the process instead.
+/// Fails if a lock that should be kept is passed to the next call of the process instead.
 async fn a_kept_lock_is_not_passed_on(store: &Store) {
     let pool = store.pool().await;
     let hold = Duration::from_millis(500);
@@ -150,7 +151,7 @@ async fn a_kept_lock_is_not_passed_on(store: &Store) {
         guard.release_after(hold).await?;
         Ok::<_, LockError>(at)
     };
-    // From the second grant on, other calls already wait when the lock is taken.
+    // When the second and the third call get the lock, other calls already wait.
     let all = async { tokio::try_join!(waits(), waits(), waits()) };
     let (first, second, third) = wait::within("all", HANG, all).await.expect("all get in");
     let mut times = [first, second, third];
@@ -212,7 +213,7 @@ async fn by_hand(store: &Store) {
             matches!(refused, Err(LockError::Config { .. })),
             "{refused:?}"
         );
-        // The lock is released nevertheless.
+        // The lock is released although the hold is refused.
         is_released(&*store.probe, "k", asked).await;
     }
 }
@@ -291,7 +292,8 @@ on_stores!(sentinel cluster redlock: (
     a_kept_lock_is_not_passed_on,
 ));
 
-/// Fails if a timer of the process ends the hold: it must outlive the process.
+/// Fails if a timer of the process ends the hold. The hold must last even after the process has
+/// ended.
 #[tokio::test]
 async fn the_server_counts() {
     let server = Server::start();

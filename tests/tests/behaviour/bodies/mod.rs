@@ -1,4 +1,5 @@
-//! The body of a locked call: it is alone, and each way out of it frees the lock.
+//! Tests of the bodies of locked calls: a body is alone inside its lock, and however it ends, its
+//! lock becomes free.
 
 mod at_least;
 mod concurrency;
@@ -15,7 +16,7 @@ use leasehold::LockError;
 use leasehold_tests::probe::Probe;
 use leasehold_tests::wait;
 
-/// Time that a call waits for the answer to its release, with a ttl of ten seconds or more.
+/// Time for which a call waits for the answer to its release, with a ttl of ten seconds or more.
 const RELEASE: Duration = Duration::from_secs(1);
 
 /// Less than the ttl of each lock whose release is awaited.

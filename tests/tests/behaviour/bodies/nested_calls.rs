@@ -41,7 +41,7 @@ async fn nest(pool: &LockPool, depth: u32) -> Result<Vec<Option<Fence>>> {
     Ok(fences)
 }
 
-/// Fails if a nested call takes the lock again, or if the end of an inner call releases it.
+/// Fails if a nested call takes the lock again, or if the end of an inner call releases the lock.
 async fn a_recursive_call_enters(store: &Store) {
     let (pool, asked) = (store.pool().await, Instant::now());
     let fences = wait::within("a recursion", HANG, nest(&pool, 5)).await;
@@ -65,7 +65,7 @@ async fn only_the_outermost_call_releases(store: &Store) {
         assert!(store.probe.exists("k"), "released by the inner guard");
         drop(request().acquire().await?);
         assert!(store.probe.exists("k"), "released by the dropped guard");
-        // A way out that drops the inner call.
+        // An inner call that is dropped before its end.
         let inner = request().run(std::future::pending::<()>());
         assert!(tokio::time::timeout(PAUSE, inner).await.is_err());
         assert!(store.probe.exists("k"), "released by the dropped call");
@@ -126,8 +126,8 @@ impl Inside {
     }
 }
 
-/// Fails if branches of a `join!` overlap, or if a nested call takes turns with the calls around
-/// it.
+/// Fails if branches of a `join!` overlap, or if a nested call waits for its turn behind the calls
+/// around it.
 async fn branches_take_turns(store: &Store) {
     let (pool, asked) = (store.pool().await, Instant::now());
     let (all, within_two) = (Inside::default(), Inside::default());
@@ -162,7 +162,7 @@ async fn branches_take_turns(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
 }
 
-/// Fails if a branch waits for its turn longer than its `wait`, or takes a turn that comes too
+/// Fails if a branch waits for its turn longer than its `wait`, or runs although its turn came too
 /// late. Also fails if a branch waits although it must try only once.
 async fn a_turn_has_a_budget(store: &Store) {
     let (pool, asked) = (store.pool().await, Instant::now());
@@ -186,7 +186,7 @@ async fn a_turn_has_a_budget(store: &Store) {
         let patient = async {
             sleep(PAUSE).await;
             let ended = request().wait(HANG).run(async {}).await;
-            // A free turn is taken with any budget.
+            // A free turn is taken even with a `wait` of zero.
             request().wait(Duration::ZERO).run(async {}).await?;
             ended
         };
@@ -209,7 +209,7 @@ async fn a_turn_has_a_budget(store: &Store) {
             }
             other => panic!("{other:?}"),
         }
-        // The other branch keeps its turn as long as this one waits.
+        // The other branch keeps its turn until this branch has given up.
         assert!(took < 5 * budget + excuse.so_far(), "{took:?}");
         patient.expect("its turn comes");
         assert!(store.probe.exists("k"), "released by a branch");
@@ -251,7 +251,8 @@ async fn a_dropped_branch_gives_its_turn_back(store: &Store) {
     outer.expect("free").expect("all turns came back");
 }
 
-/// Fails if a spawned task inherits the call path: it would run beside the body that spawned it.
+/// Fails if a spawned task inherits the call path, because it would then run beside the body that
+/// spawned it.
 async fn a_spawned_task_is_not_inside(store: &Store) {
     let pool = store.pool().await;
     let mut spawned = None;
@@ -306,7 +307,8 @@ async fn without_the_flag_it_is_a_deadlock(store: &Store) {
         expect_deadlock(&again().acquire().await.expect_err("nested"), held_at);
         expect_deadlock(&again().run(async {}).await.expect_err("nested"), held_at);
         expect_deadlock(&plain(&pool).await.expect_err("nested"), held_at);
-        // An entered call holds the lock as well, and the reported place is still that of the lock.
+        // A call that has entered the lock holds it as well. The error still reports the place
+        // where the lock was taken.
         let deeper = again()
             .reentrant()
             .run(plain(&pool))
@@ -337,7 +339,7 @@ async fn other_keys_and_pools_are_locked_anew(store: &Store) {
         let asked = Instant::now();
         let inner = pool.lock("j").ttl(TTL).reentrant().run(async {
             assert!(store.probe.exists("j"), "locked on its own");
-            // Enters the first key from inside the other one.
+            // Inside the other key, a call enters the first key.
             nest(&pool, 1).await?;
             nest(&other, 0).await
         });
@@ -362,8 +364,8 @@ async fn other_keys_and_pools_are_locked_anew(store: &Store) {
     );
 }
 
-/// Fails if a guard puts its key on the call path. A guard can be sent to another task, and code
-/// beside it is not inside of it.
+/// Fails if a guard puts its key on the call path. A guard can be sent to another task, so code
+/// that runs beside the guard is not inside its lock.
 async fn a_guard_is_not_a_body(store: &Store) {
     let pool = store.pool().await;
     let guard: LockGuard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
@@ -375,11 +377,11 @@ async fn a_guard_is_not_a_body(store: &Store) {
     guard.release().await.expect("held until now");
 }
 
-/// Runs with the shortest lease.
+/// Runs with the shortest possible lease.
 #[distributed_lock(key = "k", ttl = "100ms", on_lost = "continue", pool = pool)]
 async fn outlive(pool: &LockPool) -> Result<[Result; 3]> {
-    // The first call's turn never ends, and the second waits for it, until both are notified of the
-    // loss.
+    // The first call has the turn and never ends. The second call waits for the turn. Both end when
+    // they are notified of the loss.
     let endless = pool
         .lock("k")
         .ttl(TTL)
@@ -389,7 +391,7 @@ async fn outlive(pool: &LockPool) -> Result<[Result; 3]> {
     // `woken` polls each branch only when the branch itself is woken.
     let (first, second) = tokio::join!(woken(endless), woken(waiting));
     let late = pool.lock("k").ttl(TTL).reentrant().run(async {}).await;
-    // A call that is no longer part of this body takes the lock like any other.
+    // The lost lock is no longer on the call path, so this call takes the lock like any other call.
     plain(pool).await?;
     Ok([first, second, late])
 }
@@ -409,8 +411,8 @@ async fn a_lost_lease_is_seen_inside(store: &Store) {
     }
 }
 
-/// Fails if a call keeps waiting for a turn that never comes: the guard that has the turn keeps it
-/// after the lease is lost.
+/// Fails if a call keeps waiting for a turn that never comes, because a guard keeps the turn after
+/// the lease is lost.
 async fn a_lost_lease_ends_the_wait_for_a_turn(store: &Store) {
     let pool = store.pool().await;
     let body = async || {
@@ -469,7 +471,7 @@ on_stores!(redlock: (
     a_lost_lease_is_seen_inside,
 ));
 
-/// Fails if entering sends a request: the proxy lets nothing through here.
+/// Fails if entering a lock sends a request, because the proxy lets nothing pass here.
 #[tokio::test]
 async fn entering_needs_no_store() {
     let server = Server::start();
@@ -490,7 +492,8 @@ async fn entering_needs_no_store() {
     assert_eq!(outer.await.expect("free").expect("it enters").len(), 4);
 }
 
-/// Fails if two tasks on one thread, which hold different keys, see each other's call path.
+/// Fails if one of two tasks on one thread sees the call path of the other. The tasks hold
+/// different keys.
 #[tokio::test]
 async fn tasks_on_one_thread_have_their_own_paths() {
     let pool = LockPool::connect("memory://reentrant-threads")

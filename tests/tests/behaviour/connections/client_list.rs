@@ -28,7 +28,8 @@ fn is_ours(name: &str) -> bool {
     name.starts_with("leasehold:") && name.ends_with(&end) && name.matches(':').count() == 2
 }
 
-/// Fails unless each of these servers has `count` connections of ours, and no other named ones.
+/// Fails unless each of these servers has `count` connections of leasehold, and no other named
+/// connections.
 #[track_caller]
 fn expect<'a>(probes: impl IntoIterator<Item = &'a RedisProbe>, count: usize) {
     for probe in probes {
@@ -41,7 +42,8 @@ fn expect<'a>(probes: impl IntoIterator<Item = &'a RedisProbe>, count: usize) {
     }
 }
 
-/// Fails if a connection has no name, loses it when it is replaced, or shows the password.
+/// Fails if a connection has no name, if its replacement has none, or if the name shows the
+/// password.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_connection_of_a_pool_is_named() {
     let server = ServerOptions::new().password("hunter2").start();
@@ -83,7 +85,7 @@ async fn nodes_of_a_quorum_and_of_a_cluster_see_the_name() {
     drop(pool);
 }
 
-/// Fails if the pool cannot use a server that does not know the commands.
+/// Fails if the pool cannot use a server that does not know the commands for names.
 #[tokio::test]
 async fn a_server_without_the_commands_serves() {
     let server = ServerOptions::new()

@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 type Acquire = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
 
-/// Starts an acquire. The engine has received it before this returns.
+/// Starts an acquire. When this function returns, the engine has received the request.
 async fn begin(pool: &LockPool, key: String) -> Acquire {
     let request = pool.lock(key).ttl(TTL).wait(TTL);
     let mut acquire: Acquire = Box::pin(request.acquire());
@@ -33,8 +33,8 @@ fn is_stopped(ended: Result<LockGuard, LockError>) -> bool {
     matches!(ended, Err(LockError::Unavailable { source }) if source.code() == "stopped")
 }
 
-/// Fails if a call waits for ever for an engine that panicked, or trusts a lease without renewals.
-/// The engine panics on a caller's thread, while other callers wait for its mutex.
+/// Fails if a call waits forever for an engine that has panicked, or trusts a lease that is no
+/// longer renewed. The engine panics on a caller's thread, while other callers wait for its mutex.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_an_engine_that_panicked() {
     let server = Server::start();
@@ -52,7 +52,7 @@ async fn panics_at(url: &str) {
     }
     let ((reached, is_reached), (go, gone)) = (channel(), channel());
     let inside = pool.clone();
-    // The engine stops inside until the test signals it, and then panics.
+    // The engine holds its mutex until the test signals it, and then panics.
     let panics = tokio::task::spawn_blocking(move || {
         inside_engine(&inside, move || {
             reached.send(()).expect("the test waits");

@@ -1,5 +1,5 @@
-//! Unusual threads and executors harm no other caller. The engine does a part of its work on
-//! callers' threads.
+//! Tests of unusual threads and executors. They must not harm other callers, although the engine
+//! does a part of its work on callers' threads.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -36,8 +36,8 @@ async fn is_free(pool: &LockPool, key: &str) {
     guard.expect("free").release().await.expect("held");
 }
 
-/// Fails if a guard dropped at the very end of its thread is kept, or takes the pool's engine with
-/// it. The thread can no longer enter a runtime.
+/// Fails if a guard that is dropped at the very end of its thread stays held, or makes the pool's
+/// engine unusable. The thread can no longer enter a runtime.
 async fn a_guard_that_a_thread_keeps_to_its_very_end_is_released(store: &Store) {
     thread_local! {
         static KEPT: RefCell<Option<LockGuard>> = const { RefCell::new(None) };
@@ -49,7 +49,8 @@ async fn a_guard_that_a_thread_keeps_to_its_very_end_is_released(store: &Store) 
         // A thread outside of any runtime.
         let thread = thread::spawn(move || {
             KEPT.with(|kept| {
-                // Initialized before the runtime's thread-locals, so destroyed after them.
+                // The variable is initialized before the runtime's thread-locals, so that it is
+                // destroyed after them.
                 let mut kept = kept.borrow_mut();
                 *kept = Some(without_executor(acquire(&guarded, "kept")).expect("free"));
             });
@@ -79,7 +80,7 @@ fn without_executor<T>(mut future: Pin<Box<dyn Future<Output = T> + Send>>) -> T
     }
 }
 
-/// A waker that panics, like that of an ended executor.
+/// A waker that panics, like the waker of an ended executor.
 #[derive(Default)]
 struct Panics {
     woken: AtomicBool,
@@ -92,8 +93,8 @@ impl Wake for Panics {
     }
 }
 
-/// Fails if a panicking waker ends the call of another caller, keeps those behind it from being
-/// woken, or takes the engine with it.
+/// Fails if a panicking waker ends the call of another caller or makes the engine unusable. Fails
+/// also if it prevents the waking of later callers.
 async fn a_waker_that_panics_harms_nobody_else(store: &Store) {
     let pool = store.pool().await;
     let first = acquire(&pool, "key").await.expect("free");
@@ -121,13 +122,13 @@ async fn a_waker_that_panics_harms_nobody_else(store: &Store) {
     is_free(&pool, "another").await;
 }
 
-/// Fails if calls wait for a call that nobody polls again, or do not get their answers.
+/// Fails if calls wait for another call that is never polled again, or do not get their answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_waits_for_a_caller_that_is_not_polled_again() {
     const CALLS: usize = 8;
     let server = Server::start();
     let probe = server.probe();
-    // If a request is not sent at once, it is not sent again for a long time.
+    // With this timeout, a request that is not sent at once is not repeated during the test.
     let builder = LockPool::builder().url(server.url()).io_timeout(2 * LIMIT);
     let pool = builder.connect().await.expect("it answers");
     for _ in 0..50 {

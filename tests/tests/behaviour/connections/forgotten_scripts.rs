@@ -1,4 +1,4 @@
-//! The source of the scripts is sent to a server that forgets them again and again.
+//! Tests of a server that forgets its scripts again and again: the pool must send their source.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use redis::cmd;
 const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(30);
 
-/// Flushes the scripts without a pause.
+/// A thread that flushes the scripts of the server without a pause.
 struct Storm {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<u64>>,
@@ -66,8 +66,8 @@ async fn single(pool: &LockPool, id: u32) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if a lock is available only by luck while another client flushes all scripts, or if a
-/// lease is lost by it.
+/// Fails if, while another client flushes all scripts, a call gets its lock only by luck, or a
+/// lease is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storm_of_flushes_costs_no_lock_and_no_lease() {
     let server = Server::start();
@@ -83,7 +83,7 @@ async fn a_storm_of_flushes_costs_no_lock_and_no_lease() {
             .unwrap_or_else(|error| panic!("{id}: {error}"));
         kept.check().expect("it is renewed");
     }
-    // Longer than the ttl.
+    // The sleep is longer than the ttl, so that a lost lease shows.
     tokio::time::sleep(Duration::from_secs(7)).await;
     kept.check().expect("it is renewed");
     let several = pool.lock_all(["a", "b"]).ttl(TTL).acquire().await;
@@ -125,7 +125,8 @@ async fn scripts_are_sent_to_a_server_without_them() {
     );
 }
 
-/// Fails if the source is sent for good, or after a single flush. Each time costs its whole length.
+/// Fails if the pool keeps sending the source after the flushes, or after a single flush. The
+/// source is long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_flush_is_answered_by_loading_the_scripts() {
     let server = Server::start();
@@ -142,7 +143,8 @@ async fn one_flush_is_answered_by_loading_the_scripts() {
     assert_eq!(calls(&probe, "eval"), 0);
 }
 
-/// Fails if a user without the right to send the source is locked out for good after a storm.
+/// Fails if a user without the right to send the source still gets no locks after the flushes have
+/// ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_without_eval_gets_its_locks_back_after_the_storm() {
     let server = Server::start();
@@ -157,7 +159,7 @@ async fn a_user_without_eval_gets_its_locks_back_after_the_storm() {
     let pool = wait::connected(LockPool::builder().url(&url)).await;
     let storm = Storm::begin(&server);
     for id in 0..3 {
-        // The lock may be available by luck. If not, the refusal must not be final.
+        // This call may get the lock by luck. If not, the error must allow a retry.
         if let Err(error) = single(&pool, id).await {
             let LockError::Unavailable { source } = &error else {
                 panic!("{error:?}");

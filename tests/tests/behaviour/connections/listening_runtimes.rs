@@ -1,7 +1,8 @@
-//! All calls get their answers, no matter which runtime reads them and what becomes of it.
+//! Tests that all calls get their answers, no matter which runtime reads the answers and what
+//! becomes of it.
 //!
-//! A task on the runtime of one caller reads the answers to all. These tests block that runtime,
-//! end it, or call from places without a runtime.
+//! A task on the runtime of one caller reads the answers for all callers. These tests block that
+//! runtime, end it, or call from threads without a runtime.
 
 use std::future::Future;
 use std::pin::pin;
@@ -30,7 +31,7 @@ async fn pool(server: &Server) -> LockPool {
 
 /// Returns a pool on any store.
 pub(crate) async fn pool_at(url: &str) -> LockPool {
-    // An unread answer is not requested again for a long time.
+    // With this timeout, a request whose answer is not read is not repeated during the test.
     let builder = LockPool::builder().url(url).io_timeout(2 * LIMIT);
     builder.connect().await.expect("it answers")
 }
@@ -47,13 +48,13 @@ pub(crate) fn small() -> Runtime {
     runtime.expect("a runtime")
 }
 
-/// Lowers the priority of this thread below that of the keeper, which then works for it.
+/// Lowers the priority of this thread below that of the pool's keeper thread, which then does the
+/// thread's work.
 fn lower_this_thread() {
     rustix::process::nice(1).expect("each thread may be nicer");
 }
 
-/// Fails if threads of low priority wait for ever, make normal ones wait, or leave something
-/// behind.
+/// Fails if threads of low priority wait forever, delay normal threads, or leave locks behind.
 #[test]
 fn threads_of_low_priority_are_served_beside_usual_ones() {
     let server = Server::start();
@@ -89,16 +90,16 @@ fn threads_of_low_priority_are_served_beside_usual_ones() {
     });
 }
 
-/// Fails if a thread of low priority waits for the listener of an idle runtime.
+/// Fails if a thread of low priority waits until an idle runtime reads the answer.
 #[test]
 fn a_thread_of_low_priority_waits_for_no_idle_listener() {
     /// The keeper checks every 20 ms the requests that it has sent for other threads. Without these
-    /// checks the connection's own timers go off first, after more than a second for each pair.
+    /// checks, each pair of requests would wait more than a second for the connection's own timers.
     const SLOW: Duration = Duration::from_secs(4);
     let server = Server::start();
     let idle = small();
     let pool = idle.block_on(pool(&server));
-    // From now on that runtime is the listener, and does nothing more.
+    // From now on that runtime reads the answers, and does nothing more.
     idle.block_on(pair(&pool, "first"));
     let (mut took, excuse) = (Duration::ZERO, Excuse::begin());
     for _ in 0..5 {
@@ -117,8 +118,8 @@ fn a_thread_of_low_priority_waits_for_no_idle_listener() {
     assert!(took < SLOW + excuse.so_far(), "{took:?}");
 }
 
-/// Fails if the keeper begins an abandoned call: a thread of low priority began it, and a normal
-/// thread has given it up.
+/// Fails if the keeper sends the request of an abandoned call. A thread of low priority began the
+/// call, and a normal thread has dropped it.
 #[test]
 fn a_call_that_changes_threads_is_given_up_in_its_turn() {
     let server = Server::start();
@@ -146,15 +147,15 @@ fn a_call_that_changes_threads_is_given_up_in_its_turn() {
 /// blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_a_runtime_that_is_blocked() {
-    /// A release without an answer ends after a second.
+    /// Less than the second after which a release without an answer ends.
     const SLOW: Duration = Duration::from_millis(800);
     let server = Server::start();
     let blocked = Duration::from_millis(1500);
     calls_go_on_beside_a_blocked_runtime(&pool(&server).await, blocked, SLOW).await;
 }
 
-/// Fails like the test above, on any store. The other runtime is blocked for `length`. A call that
-/// takes longer than `slow` meanwhile counts as late.
+/// Fails like the test above, on any store. The other runtime is blocked for `length`. Meanwhile, a
+/// call that takes longer than `slow` counts as late.
 pub(crate) async fn calls_go_on_beside_a_blocked_runtime(
     pool: &LockPool,
     length: Duration,
@@ -187,7 +188,7 @@ pub(crate) async fn calls_go_on_beside_a_blocked_runtime(
                 tokio::spawn(pairs(pool, format!("a{number}"), end))
             })
             .collect();
-        // Both runtimes are busy by then.
+        // After this sleep, both runtimes are busy.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let (blocked, excuse) = (Blocked::all(&other), Excuse::begin());
         tokio::time::sleep(length).await;
@@ -199,7 +200,7 @@ pub(crate) async fn calls_go_on_beside_a_blocked_runtime(
         }
         late += usize::from(slow + excuse.so_far() < longest);
     }
-    // The machine may have stalled once.
+    // One late call is allowed, because the machine may have stalled once.
     assert!(late <= 1, "{late} of 5 times");
     end.store(true, Ordering::SeqCst);
     for task in theirs {
@@ -208,7 +209,7 @@ pub(crate) async fn calls_go_on_beside_a_blocked_runtime(
     other.shutdown_background();
 }
 
-/// Fails if callers wait for one blocked worker of their runtime while another is free.
+/// Fails if callers wait for one blocked worker of their runtime while another worker is free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_one_worker_that_is_blocked() {
     const TASKS: usize = 8;
@@ -241,7 +242,8 @@ async fn nobody_waits_for_one_worker_that_is_blocked() {
     }
 }
 
-/// Fails if the requests of an ending runtime stay on the server, or if the next runtime waits.
+/// Fails if the locks of an ending runtime's calls stay on the server, or if the next runtime
+/// waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_runtime_that_ends_in_mid_request_leaves_nothing() {
     const RUNTIMES: usize = 100;
@@ -275,7 +277,7 @@ async fn a_runtime_that_ends_in_mid_request_leaves_nothing() {
     }
     let asked = asked.load(Ordering::SeqCst);
     assert!(RUNTIMES < asked, "{asked} calls are too few");
-    // The first one must be gone long before its ttl is over.
+    // The first lock must be released long before its ttl is over.
     wait::until_async("nothing is left", LIMIT, || {
         probe.keys("lock:*-*").is_empty()
     })
@@ -295,14 +297,15 @@ fn short_runtimes_share_a_pool() {
                 pair(&pool, &format!("{}", number % 3)).await;
             }
         });
-        // A call that waits for the next check of the keeper waits for a second.
+        // The bound is below one second, the time for which a call waits if only the keeper's next
+        // check completes it.
         let most = Duration::from_millis(500) + excuse.so_far();
         slow += usize::from(most < began.elapsed());
     }
     assert!(slow < 8, "{slow} of 800");
 }
 
-/// Fails if runtimes that call at once keep each other waiting for ever, or get a lock together.
+/// Fails if concurrent runtimes keep each other waiting forever, or hold a lock together.
 #[test]
 fn runtimes_at_once_share_a_pool() {
     let server = Server::start();
@@ -406,21 +409,21 @@ fn connections(probe: &RedisProbe) -> u64 {
         .expect("a number")
 }
 
-/// Fails if a connection counts as silent because the runtime that reads its answers does not run.
-/// The answer to the `PING` of an idle connection then lies unread.
+/// Fails if a connection counts as silent only because the runtime that reads its answers does not
+/// run. The answer to the `PING` of an idle connection is then not read.
 #[test]
 fn an_idle_runtime_costs_no_connection() {
     /// An idle connection gets a `PING` after 15 s, and counts as silent after another
     /// `io_timeout`.
     const IDLE: Duration = Duration::from_secs(20);
-    /// Even a busy machine answers sooner.
+    /// More time than even a busy machine needs for an answer.
     const SILENT: Duration = Duration::from_secs(3);
     let server = Server::start();
     let probe = server.probe();
     let runtime = small();
     let builder = LockPool::builder().url(server.url()).io_timeout(SILENT);
     let pool = runtime.block_on(builder.connect()).expect("it answers");
-    // The machine may stall once.
+    // One replaced connection is allowed, because the machine may stall once.
     let replaced = (0..2).all(|_| {
         runtime.block_on(pair(&pool, "key"));
         let before = connections(&probe);
@@ -446,7 +449,7 @@ fn an_ended_connection_is_replaced_at_once() {
     kill.arg("KILL").arg("TYPE").arg("NORMAL");
     let killed: u32 = probe.run(kill.arg("SKIPME").arg("YES"));
     assert_eq!(killed, 1, "the pool's");
-    // Long before the next test of the connection.
+    // The limit ends long before the connection's next `PING`.
     runtime.block_on(wait::until_async("it is replaced", LIMIT / 2, || {
         before < connections(&probe)
     }));
@@ -474,7 +477,8 @@ fn timers_go_off_beside_a_hot_loop() {
         let mutex = tokio::sync::Mutex::new(());
         let long = Duration::from_millis(300);
         let mut least = (0, usize::MAX);
-        // Other tests may use the processors during one of the two halves.
+        // The test has several tries, because other tests may use the processors during one of the
+        // two halves.
         for _ in 0..5 {
             let locks = async {
                 let began = Instant::now();

@@ -14,7 +14,7 @@ use redis::cmd;
 
 /// The ttl of a renewed lease.
 const TTL: Duration = Duration::from_secs(6);
-/// The ttl of a lease without renewal, or of one that outlasts restarts.
+/// The ttl of a lease without renewal, or of a lease that outlasts restarts.
 const LEASE: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -43,15 +43,15 @@ async fn leave(held: LockGuard, what: &str) {
     assert_eq!(ended, Ok(()), "{what}");
 }
 
-/// Kills all connections except the probe's, after waiting for the first: the pool may be replacing
-/// its own.
+/// Kills all connections except the probe's. First waits until the pool has a connection, because
+/// it may be replacing the previous one.
 async fn kill_all(probe: &RedisProbe) {
     let killed = || kill_clients(probe) >= 1;
     wait::until_async("the pool is connected", PATIENCE, killed).await;
 }
 
 fn kill_clients(probe: &RedisProbe) -> u32 {
-    // A pool that waits for its turn counts as a subscriber.
+    // A pool that listens for messages counts as a subscriber.
     let kill = |kind: &str| -> u32 {
         let mut kill = cmd("CLIENT");
         kill.arg("KILL").arg("TYPE").arg(kind);
@@ -60,7 +60,7 @@ fn kill_clients(probe: &RedisProbe) -> u32 {
     kill("NORMAL") + kill("PUBSUB")
 }
 
-/// Fails if a broken connection is kept, or if a call with time for another try fails.
+/// Fails if a broken connection is kept, or if a call fails that has time for another try.
 #[tokio::test]
 async fn killed_connections_are_replaced() {
     let server = Server::start();
@@ -74,7 +74,7 @@ async fn killed_connections_are_replaced() {
     leave(held, "killed connections").await;
 }
 
-/// The first ttl. It doubles until the machine is quiet enough for a verdict.
+/// The first ttl. It doubles until the machine is quiet enough for a valid result.
 const SHORT: Duration = Duration::from_secs(2);
 
 /// While an attempt to connect hangs, the next one begins after a quarter of the `io_timeout`.
@@ -111,7 +111,7 @@ async fn a_lease_survives_an_outage_of_two_fifths_of_its_ttl() {
     }
 }
 
-/// Returns true if the machine was quiet enough for a verdict on the outage.
+/// Returns true if the machine was quiet enough for a valid result.
 async fn outage(
     pool: &LockPool,
     proxy: &Proxy,
@@ -123,7 +123,7 @@ async fn outage(
     let length = ttl * 2 / 5;
     let (started, excuse) = (Instant::now(), Excuse::begin());
     let held = hold(pool, key, ttl).await;
-    // The lease counts from the time of its request.
+    // The lease starts at the time of its request.
     let asked_before = started.elapsed();
     tokio::time::sleep(phase).await;
     let began = Instant::now();
@@ -133,15 +133,15 @@ async fn outage(
     let longer = began.elapsed().saturating_sub(length);
     // Long enough to reveal a lost lease.
     tokio::time::sleep(ttl).await;
-    // A third of the ttl lies between two renewals. A connection and a renewal are a chain of some
-    // twenty wakes, and few of them are as late as the latest.
+    // A third of the ttl lies between two renewals. A new connection and a renewal are a chain of
+    // some twenty wake-ups, and few of them are as late as the latest one.
     let planned = ttl / 3 + length + NEXT_ATTEMPT;
     let judged = planned + asked_before + longer + excuse.longest() * 8 < ttl;
     if judged {
         let what = format!("{key}: outage {kind} after {phase:?} of a ttl of {ttl:?}");
         leave(held, &what).await;
     } else {
-        // The lock may be lost.
+        // The lock may be lost, so the result is ignored.
         let _ = held.release().await;
     }
     judged
@@ -188,7 +188,7 @@ async fn a_restarted_server_is_found_again() {
     works(&pool, "up-again").await;
 }
 
-/// Fails if a lock that a restart has lost still counts as held, or is set again.
+/// Fails if a lock that was lost in a restart still counts as held, or is set again.
 #[tokio::test]
 async fn a_lock_that_the_server_forgot_is_lost() {
     let mut server = Server::start();
@@ -227,7 +227,7 @@ async fn flushed_scripts_are_loaded_again() {
     wait::until_async("it is released", TTL / 2, is_free).await;
 }
 
-/// Fails if a stopped server blocks callers beyond their budget, or for good.
+/// Fails if a stopped server blocks callers for longer than their `wait`, or forever.
 #[tokio::test]
 async fn a_paused_server_costs_the_budget_and_no_more() {
     let server = Server::start();
@@ -266,7 +266,8 @@ async fn an_old_server_without_hello_will_do() {
     leave(held, "an old server").await;
 }
 
-/// Fails if a new connection loses the password, the database, or the socket.
+/// Fails if a new connection does not use the password, the database or the socket of the first
+/// one.
 #[tokio::test]
 async fn a_new_connection_is_as_the_first() {
     let guarded = ServerOptions::new().password("p@ss/wörd").databases(4);

@@ -22,7 +22,7 @@ async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url)).await
 }
 
-/// Connects a pool that does not take a busy machine for an outage.
+/// Connects a pool that tolerates late answers, as a busy machine causes them.
 async fn connect_patiently(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url).io_timeout(LEASE)).await
 }
@@ -55,7 +55,7 @@ fn replicate(probe: &RedisProbe, host: &str, port: &str) {
     probe.run::<()>(cmd("REPLICAOF").arg(host).arg(port));
 }
 
-/// Closes the server side of the present connections without notifying the client. New connections
+/// Closes the server side of the existing connections without notifying the client. New connections
 /// work.
 async fn swallow(proxy: &Proxy, probe: &RedisProbe) {
     proxy.half_open();
@@ -89,7 +89,8 @@ async fn a_demoted_master_is_not_stormed() {
     guard.release().await.expect("still held");
 }
 
-/// Fails if a renewal waits for as long as the acquire before it on the same connection may take.
+/// Fails if a renewal is delayed by an earlier acquire on the same dead connection, for as long as
+/// that acquire may take.
 #[tokio::test]
 async fn a_swallowed_connection_loses_no_lease() {
     let mut random = Random::seeded("swallowed connections");
@@ -125,7 +126,7 @@ async fn a_lease_outlives_its_connection(lane: u32, phase: Duration) {
 async fn one_try_outlives_its_connection() {
     let server = Server::start();
     let (proxy, probe) = (Proxy::start(server.address()), server.probe());
-    // The connection counts as silent after a quarter of it.
+    // A connection counts as silent after a quarter of this timeout.
     let pool = LockPool::builder().url(proxy.url()).io_timeout(TTL);
     let pool = wait::connected(pool).await;
     for number in 0..5 {
@@ -169,8 +170,8 @@ async fn pass_time(span: Duration) {
     tokio::time::resume();
 }
 
-/// Fails if a time-out beyond the range of the clock panics later, or if one of zero fails every
-/// call.
+/// Fails if a timeout beyond the range of the clock causes a later panic, or if a timeout of zero
+/// makes every call fail.
 #[tokio::test]
 async fn a_time_out_that_makes_no_sense_is_refused() {
     for url in ["memory://", "redis://127.0.0.1:1/"] {
@@ -184,7 +185,7 @@ async fn a_time_out_that_makes_no_sense_is_refused() {
     }
 }
 
-/// Fails if the pool requests forbidden scripts at the speed of the network, or if no log names the
+/// Fails if the pool retries forbidden scripts without a pause, or if no log entry names the
 /// reason.
 #[tokio::test]
 async fn scripts_that_may_not_be_loaded_again() {
@@ -202,7 +203,7 @@ async fn scripts_that_may_not_be_loaded_again() {
     probe.run::<()>(cmd("SCRIPT").arg("FLUSH"));
     probe.run::<()>(cmd("CONFIG").arg("RESETSTAT"));
 
-    // Repeated after each refusal, so that the fault lasts two seconds.
+    // The command is repeated after each refusal, so that the fault lasts two seconds.
     let end = Instant::now() + Duration::from_secs(2);
     while Instant::now() < end {
         let request = pool.lock("refused").ttl(TTL).wait(TTL);
@@ -216,7 +217,7 @@ async fn scripts_that_may_not_be_loaded_again() {
     let opened = connections(&probe);
     assert!(opened < 60, "{opened} connections in two seconds");
 
-    // The error of the last attempt to connect stands until the next attempt.
+    // The pool reports the error of its last attempt to connect until the next attempt.
     allow("+script|load");
     let end = Instant::now() + LONG;
     while let Err(error) = pool.lock("allowed").ttl(TTL).wait(TTL).acquire().await {

@@ -24,7 +24,7 @@ pub(crate) struct Answer {
     pub(crate) took: Duration,
 }
 
-/// Sends to the services in turn.
+/// Sends each request to the next service in turn.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     http: legacy::Client<HttpConnector, Body>,

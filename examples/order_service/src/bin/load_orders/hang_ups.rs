@@ -15,7 +15,7 @@ use crate::report::Report;
 /// Upper bound of the time before a buyer hangs up, in milliseconds.
 const PATIENCE: u64 = 200;
 
-/// Time limit of sales whose clients are gone.
+/// Maximum time for sales to end after their clients are gone.
 const SETTLED: Duration = Duration::from_secs(15);
 
 /// Lets buyers come for the time in `args`, and compares sales and stock.
@@ -56,7 +56,8 @@ async fn buy(client: &Client, args: &Args) -> Result<(Answers, u64), Failure> {
             while Instant::now() < ends {
                 let number = count.fetch_add(1, Ordering::Relaxed);
                 let buying = client.post(&path, String::new());
-                // The hang-ups and their times are spread evenly, and are the same in each run.
+                // The buyers who hang up, and the times at which they do, are spread evenly and are
+                // the same in each run.
                 let hangs_up = number * 37 % 100 < percent;
                 if !hangs_up {
                     answers.add(&buying.await?);

@@ -1,4 +1,4 @@
-//! The services' database, read from outside.
+//! The services' database, read by this separate program.
 
 use std::time::Duration;
 
@@ -55,7 +55,8 @@ impl Ledger {
             .await
     }
 
-    /// Returns the number of calls to the payment provider for these orders.
+    /// Returns the number of calls to the payment provider for the orders whose id begins with
+    /// `run`.
     pub(crate) async fn payments(&self, run: &str) -> Result<i64, sqlx::Error> {
         self.number(
             "SELECT COUNT(*) FROM payments WHERE order_id LIKE $1 || '-%'",

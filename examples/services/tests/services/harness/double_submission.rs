@@ -1,4 +1,5 @@
-//! A double submission over HTTP, and an unavailable Redis. Every framework must answer the same.
+//! Tests of a double submission over HTTP, and of an unavailable Redis. The answers must be the
+//! same with every framework.
 
 use std::thread;
 
@@ -10,7 +11,7 @@ pub(crate) const CONFLICT: &str = r#"{"type":"about:blank","title":"the same ope
 pub(crate) const UNAVAILABLE: &str =
     r#"{"type":"about:blank","title":"the lock service is not available","status":503}"#;
 
-/// A click during the first one is refused, and nothing is charged for it.
+/// A second click during the first one is refused, and causes no charge.
 pub(crate) fn one_click_makes_the_order(shop: &Surroundings, service: &Service) {
     let click = || http::post(service.address(), "/orders/42", "");
     let (first, second) = thread::scope(|scope| {
@@ -39,7 +40,7 @@ pub(crate) fn without_redis_no_order_is_made(shop: &mut Surroundings, service: &
     assert!(shop.provider.next().is_none(), "a charge without a lock");
 }
 
-/// Waits until the lock of order 42 is gone, although its charge was never answered.
+/// Waits until the lock of order 42 is gone, although the charge was never answered.
 pub(crate) fn wait_until_42_is_free(shop: &Surroundings) {
     let probe = shop.redis.probe();
     leasehold_tests::wait::until("order 42 is free", LIMIT, || {
@@ -47,7 +48,7 @@ pub(crate) fn wait_until_42_is_free(shop: &Surroundings) {
     });
 }
 
-/// Checks that the body is exactly this one. Neither the body nor the head may contain the key or
+/// Checks that the body is equal to `body`. Neither the body nor the head may contain the key or
 /// the advice for the program's author.
 #[track_caller]
 fn assert_problem(answer: &Answer, body: &str) {

@@ -19,17 +19,17 @@ use service::{Ended, Service};
 /// Time limit for anything that must happen.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// Error text of a program that got no processor for a second. Its next attempt to connect can
+/// Error text of a program that got no processor time for a second. Its next attempt to connect can
 /// succeed.
 const LATE: &str = "did not answer within 1s";
 
-/// Fails unless the machine was too busy for a program to start.
+/// Fails unless the program could not start because the machine was too busy.
 #[track_caller]
 fn too_busy(ended: &Ended) {
     assert!(ended.stderr.contains(LATE), "{ended:?}");
 }
 
-/// The servers that a service needs. The services are dropped before this.
+/// The servers that a service needs. The services are dropped before these servers.
 pub(crate) struct Surroundings {
     pub(crate) redis: Server,
     pub(crate) provider: Provider,

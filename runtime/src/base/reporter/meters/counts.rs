@@ -49,7 +49,7 @@ static LOOKED_FOR: AtomicBool = AtomicBool::new(false);
 /// Number of consecutive looks that found nothing.
 static FOUND_NOTHING: AtomicU64 = AtomicU64::new(0);
 
-/// After this many such looks the reporter thread sleeps until the next count.
+/// Number of such looks in a row after which the reporter thread sleeps until the next count.
 const LAST_LOOK: u64 = 20;
 
 /// Counts `times` events.
@@ -61,9 +61,11 @@ pub(crate) fn add(count: Count, times: usize) {
 }
 
 /// True if the caller, which has counted something, must ask the reporter thread to look. A caller
-/// that cannot ask must call [`not_asked`]: until then no count is passed on.
+/// that cannot ask must call [`not_asked`]. Until that call, every other caller assumes that the
+/// thread was asked, and no count is passed on.
 pub(crate) fn is_to_ask() -> bool {
-    // Count first, then read the flag: the reporter thread clears the flag before its last look.
+    // The caller counts first and then reads the flag, because the reporter thread clears the flag
+    // before its last look. So either that look finds the count, or the caller asks.
     !LOOKED_FOR.load(Ordering::SeqCst) && !LOOKED_FOR.swap(true, Ordering::SeqCst)
 }
 
@@ -80,14 +82,14 @@ pub(crate) fn tell_counts() -> bool {
     } else if LAST_LOOK <= FOUND_NOTHING.fetch_add(1, Ordering::Relaxed) {
         FOUND_NOTHING.store(0, Ordering::Relaxed);
         LOOKED_FOR.store(false, Ordering::SeqCst);
-        // A later count asks for a look. An earlier count is seen here.
+        // A count after the flag is cleared asks for a look. This look finds all earlier counts.
         return hand_all_on() && !LOOKED_FOR.swap(true, Ordering::SeqCst);
     }
     true
 }
 
-/// Registers the counters that alerts use. A counter that the recorder first receives with an event
-/// would show no increase. Runs on the reporter thread.
+/// Registers the counters that alerts use, at zero. Otherwise the first event would create its
+/// counter, which then shows no increase. Runs on the reporter thread.
 pub(super) fn announce() {
     for count in [Count::Renewed, Count::RenewalLost, Count::RenewalFailed] {
         let _ = catch_unwind(AssertUnwindSafe(|| count.tell(0)));

@@ -2,8 +2,9 @@
 //! recorder.
 //!
 //! A recorder of the crate `metrics` is the program's code: it may block, or panic. So callers and
-//! engines never call it. They add to atomics, which takes a few nanoseconds and never waits. The
-//! [reporter thread](super) reads these every few milliseconds while there is traffic.
+//! engines never call the recorder. They add to atomics, which takes a few nanoseconds and never
+//! waits. The [reporter thread](super) reads the atomics every few milliseconds while there is
+//! traffic.
 //!
 //! - [`counts`] has events: acquisitions, losses, releases, renewals.
 //! - [`template`] has the meters of each template of keys.

@@ -111,7 +111,7 @@ impl StoreMeter {
 
 /// Passes on the counts of all stores. Returns true if there were any.
 pub(super) fn tell() -> bool {
-    // Copied first: a recorder may block.
+    // A copy, so that the list is not locked while a recorder blocks.
     let all = stores().clone();
     let found = all.iter().filter(|store| store.tell()).count();
     drop(all);
@@ -133,7 +133,7 @@ pub(super) fn are_in_use() -> bool {
     stores().iter().any(is_in_use)
 }
 
-/// True if the meter has an owner beside the list: a pool.
+/// True if a pool uses the meter. Otherwise only the list of stores has it.
 fn is_in_use(store: &Arc<StoreMeter>) -> bool {
     1 < Arc::strong_count(store)
 }

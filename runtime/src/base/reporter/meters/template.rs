@@ -15,20 +15,21 @@ pub(crate) const OTHER: &str = "other";
 /// Maximum number of templates. Calls of further templates are counted as [`OTHER`].
 const MOST: usize = 1_000;
 
-/// One asking call in [`Meter::present`]. The holding calls are counted in the lower bits.
+/// The value that one asking call adds to [`Meter::present`]. The lower bits count the holding
+/// calls.
 const ASKING: u64 = 1 << 32;
 
 /// The counters of the calls of one template.
 pub(crate) struct Meter {
     template: &'static str,
-    /// Number of calls that ask for locks and of calls that hold some, in one value: a call goes
-    /// from one to the other in one step.
+    /// Number of calls that ask for locks and of calls that hold some. Both are in one value, so
+    /// that a call moves from the first number to the second in one step.
     present: AtomicU64,
     /// The value of `present` in the last report to the recorder. Only the reporter thread uses
-    /// this.
+    /// this field.
     told: AtomicU64,
     lost: AtomicU64,
-    /// True if the recorder knows the template. Only the reporter thread uses this.
+    /// True if the recorder knows the template. Only the reporter thread uses this field.
     announced: AtomicBool,
     acquire: [Times; Outcome::ALL.len()],
     held: [Times; End::ALL.len()],
@@ -61,7 +62,7 @@ impl Meter {
         FIRST.find(template)
     }
 
-    /// Returns the meter of a template among this one and those behind it.
+    /// Returns the meter of a template. Looks at this meter and the later ones of the list.
     fn find(&'static self, template: &'static str) -> &'static Self {
         let mut meter = self;
         for _ in 0..MOST {
@@ -78,7 +79,7 @@ impl Meter {
         FIRST.chain()
     }
 
-    /// Returns this meter and those behind it.
+    /// Returns this meter and the later ones of the list.
     fn chain(&'static self) -> impl Iterator<Item = &'static Self> {
         std::iter::successors(Some(self), |meter| meter.next.get().map(|next| &**next))
     }
@@ -93,8 +94,8 @@ impl Meter {
         counted();
     }
 
-    /// Records that an asking call is answered after `waited`. `holds` is true if it holds locks
-    /// now.
+    /// Records that an asking call is answered after `waited`. `holds` is true if the call holds
+    /// locks now.
     pub(crate) fn answered(&self, outcome: Outcome, waited: Duration, holds: bool) {
         self.acquire[outcome as usize].add(waited);
         self.present
@@ -145,8 +146,9 @@ impl Meter {
         found
     }
 
-    /// Reports values that may not have changed, of a template in use. A counter that the recorder
-    /// first receives with a loss would show no increase.
+    /// Reports the values of a template in use, even if they have not changed. The number of losses
+    /// is reported before the first loss, because a counter that begins with a loss shows no
+    /// increase.
     pub(super) fn tell_again(&self) {
         if self.announced.load(Ordering::Relaxed) {
             self.tell_present(self.present.load(Ordering::SeqCst));

@@ -1,8 +1,8 @@
 //! Durations, counted in narrow buckets until the reporter thread passes them on.
 //!
 //! A bucket is at most a 32nd of its durations wide. The recorder gets the middle of a bucket,
-//! which differs from each of its durations by at most 1.6 %. So counts are exact, and a recorder
-//! that blocks for an hour costs no memory and no count.
+//! which differs from each of its durations by at most 1.6 %. So counts are exact. While a recorder
+//! blocks, even for an hour, no memory is used and no count is lost.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -65,7 +65,8 @@ impl Times {
             return Vec::new();
         }
         let counts = self.buckets.get().into_iter().flatten().enumerate();
-        // Most are zero. A plain load of these leaves the caller's cache as it is.
+        // Most counts are zero. A plain load, unlike a swap, leaves these buckets in the caller's
+        // cache.
         let counts = counts.filter(|(_, count)| count.load(Ordering::Relaxed) != 0);
         let taken = counts.map(|(bucket, count)| {
             let count = count.swap(0, Ordering::Relaxed);

@@ -85,7 +85,7 @@ fn a_turn_is_as_long_as_others_allow() {
         let handed_over = (1..=40).take_while(|number| {
             if wanted_after == Some(number - 1) {
                 core.key_wanted(&key, START);
-                // The store repeats this each time that the other process asks.
+                // The store repeats this message each time that the other process asks.
                 core.key_wanted(&key, START);
             }
             hands_over(&mut core, *number, START)

@@ -13,7 +13,8 @@ BEGIN
     WHERE l.key = k AND l.state = 'held' AND l.timeline = leasehold._timeline()
       AND f BETWEEN l.fence AND l.fence + l.reserved FOR KEY SHARE;
   IF FOUND THEN RETURN; END IF;
-  -- First the pin, then the look at the share. In the other order, a writer could come in between.
+  -- The lock is pinned before its share is looked up. In the other order, a writer could come in
+  -- between.
   PERFORM FROM leasehold.locks l WHERE l.key = k AND l.state = 'shared' FOR KEY SHARE;
   IF FOUND THEN
     PERFORM FROM leasehold.shares s WHERE s.key = k AND s.fence = f AND f > 0 AND s.timeline = leasehold._timeline() AND NOT s.revoked;
@@ -23,9 +24,9 @@ BEGIN
     HINT = 'Another holder may have the lock, or a standby was promoted. Roll back, and repeat the whole operation under a new lock.';
 END $$;
 
--- Like `verify`, but for locks kept elsewhere, for example in Redis. Raises LH002 if a later fence
--- has been here. After success, no earlier fence gets in, and no fence at all before the
--- transaction has ended.
+-- Like `verify`, but for locks kept elsewhere, for example in Redis. Raises LH002 if `guard` has
+-- let in a later fence. After success, `guard` lets in no earlier fence, and no fence at all before
+-- the transaction has ended.
 --
 -- Stores count fences by the clock in microseconds, or slower. A fence far ahead of this clock
 -- comes from no holder, and would refuse all holders for good. Synchronized clocks differ by less

@@ -71,9 +71,9 @@ BEGIN
   END IF;
 END $$;
 
--- Releases keys in one statement if this call has locked their rows and no process waits for them:
--- nearly all releases of a batch. Returns true at the position of each. `_release` and its like do
--- the rest, and every request for a key after the first.
+-- Releases keys in one statement if this call has locked their rows and no process waits for them.
+-- That covers nearly all releases of a batch. Returns true at the position of each. `_release` and
+-- similar functions carry out the other requests, and every request for a key after the first.
 CREATE FUNCTION leasehold._release_open(verbs text[], keys text[], tokens uuid[], keeps integer[],
   OUT freed boolean[])
 LANGUAGE plpgsql AS $$
@@ -96,8 +96,8 @@ END $$;
 
 -- Carries out releases, shares given back and places in queues given up, in the order of the
 -- arrays. Returns one row for each: `had` is true if the token had it, and null for a left-out row.
--- A release need not be on disk before it is answered. If a crash loses it, the lock lasts its ttl.
--- A hold must be on disk.
+-- A release need not be on disk before it is answered, because a lock whose release is lost in a
+-- crash lasts its ttl. A hold must be on disk.
 CREATE FUNCTION leasehold.give(me uuid, verbs text[], keys text[], tokens uuid[], keeps integer[])
 RETURNS TABLE (had boolean) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -1,7 +1,7 @@
 
 -- Results kept beside locks, and adopted locks.
 
--- Changed only while the key's row in `locks` is locked. The exception: expired results may be
+-- Rows change only while the key's row in `locks` is locked. The exception: expired results may be
 -- removed at any time.
 CREATE TABLE leasehold.results (
   key        text COLLATE "C",
@@ -17,8 +17,9 @@ BEGIN
   RETURN (SELECT r.result FROM leasehold.results r WHERE r.key = k AND r.function = f AND r.expires_at > clock_timestamp());
 END $$;
 
--- Returns the result of `k` and `f`. If there is none, acquires `k`. The second look sees a result
--- kept before the lock's row was locked. The first look spares most calls the lock.
+-- Returns the result of `k` and `f`. If there is none, acquires `k`, and looks for the result
+-- again. The second look finds a result kept before this call locked the lock's row. The first look
+-- spares most calls the lock.
 CREATE FUNCTION leasehold.recall(me uuid, k text, t uuid, ttl integer, queues boolean, fn text, f text)
 RETURNS TABLE (result text, taken boolean, fence bigint, number integer, wanted boolean, left_ms bigint, holder text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

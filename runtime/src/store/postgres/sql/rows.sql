@@ -5,7 +5,7 @@ BEGIN
   RETURN clock_timestamp() + ms * interval '1 millisecond';
 END $$;
 
--- Returns the milliseconds until then, rounded up.
+-- Returns the milliseconds until the time `until`, rounded up.
 CREATE FUNCTION leasehold._left(until timestamptz) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   RETURN greatest(ceil(extract(epoch FROM until - clock_timestamp()) * 1000), 0)::bigint;
@@ -16,7 +16,7 @@ BEGIN
   PERFORM pg_notify('leasehold_' || replace(p::text, '-', ''), message);
 END $$;
 
--- Lights the beacon of `me` in this session.
+-- Lights the beacon of `me`, which shows that this session exists.
 CREATE FUNCTION leasehold.light(me uuid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM set_config('synchronous_commit', 'off', true);
@@ -190,8 +190,8 @@ BEGIN
   RETURN leasehold._left(l.expires_at);
 END $$;
 
--- Refuses `me` the lock, and queues it if it `queues`. If a pinned lock was handed to `me`, `me`
--- keeps its claim.
+-- Refuses `me` the lock, and queues `me` if `queues` is true. If a pinned lock was handed to `me`,
+-- `me` keeps its claim.
 CREATE FUNCTION leasehold._refuse(me uuid, l leasehold.locks, pinned boolean, queues boolean, fn text)
 RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN

@@ -121,8 +121,8 @@ BEGIN
 END $$;
 
 -- Acquires in one statement the free keys that no transaction pins and no process waits for: nearly
--- all acquires of a batch. Returns the fence of each at its position. `_acquire` and its like do
--- the rest, and every request for a key after the first.
+-- all acquires of a batch. Returns the fence of each at its position. `_acquire` and similar
+-- functions carry out the other requests, and every request for a key after the first.
 CREATE FUNCTION leasehold._acquire_open(me uuid, verbs text[], keys text[], tokens uuid[], ttls integer[],
   numbers integer[], functions text[], OUT fences bigint[])
 LANGUAGE plpgsql AS $$
@@ -188,7 +188,8 @@ BEGIN
           INTO taken, fence, number, wanted, left_ms, holder
           FROM leasehold._join(me, keys[i], tokens[i], ttls[i], numbers[i], queues[i], functions[i], alone) a;
       WHEN 'renew' THEN
-        -- First the wait, then the look at the clock. The rows of several keys were locked above.
+        -- The row is locked before the clock is read, because the lock may wait. The rows of
+        -- several keys were locked above.
         IF alone THEN PERFORM FROM leasehold.locks l WHERE l.key = keys[i] FOR NO KEY UPDATE; END IF;
         UPDATE leasehold.locks l SET expires_at = leasehold._after(ttls[i])
           WHERE l.key = keys[i] AND l.token = tokens[i] AND l.state = 'held' AND l.expires_at > clock_timestamp();

@@ -1,9 +1,9 @@
 //! Puts simultaneous requests into as few scripts as their order allows.
 //!
-//! Beginning a script costs a server more than taking one more lock. So simultaneous acquires leave
-//! as one script, and simultaneous releases as another. A release and an acquire of the same lock,
-//! with nothing else beside them, also leave as one script. So a process ends its tenure of a lock
-//! and queues for the next in one step.
+//! Beginning a script costs a server more than taking one more lock. So simultaneous acquires are
+//! sent as one script, and simultaneous releases as another. A release and an acquire of the same
+//! lock, without other requests, are also sent as one script. With that script, a process gives a
+//! lock to other processes and queues for it again in one step.
 //!
 //! The order of requests for different locks does not matter. Requests for one lock keep their
 //! order: a release may go before earlier acquires, but never before an acquire of its own lock.
@@ -19,7 +19,7 @@ use crate::store::Op;
 /// lock, and keeps all other clients of the server waiting longer.
 pub(crate) const MOST: usize = 32;
 
-/// Requests that leave as one script.
+/// Requests that are sent as one script.
 pub(crate) type Batch = OneOrMany<InFlight>;
 
 /// Batches, in the order in which they are sent.
@@ -28,7 +28,7 @@ pub(crate) type Batches = OneOrMany<Batch>;
 /// Sorts requests into batches.
 pub(crate) struct Batcher {
     most: usize,
-    /// True if a release and an acquire of the same lock may leave as one script.
+    /// True if a release and an acquire of the same lock may be sent as one script.
     turns: bool,
     /// True if only one request is expected. It needs no sets of locks.
     is_single: bool,
@@ -147,8 +147,8 @@ impl Side {
     fn close(&mut self, closed: &mut Batches) {
         if !self.batch.is_empty() {
             let mut batch = mem::take(&mut self.batch);
-            // Requests with the same conditions are adjacent, because the script gets these only
-            // once. Mostly all requests have the same.
+            // Requests with the same conditions are adjacent, because the script gets the
+            // conditions only once for each group. Usually, all requests have the same conditions.
             if !batch.is_sorted_by_key(|request| request.op.conditions()) {
                 batch.sort_by_key(|request| request.op.conditions());
             }

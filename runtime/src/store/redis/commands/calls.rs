@@ -68,8 +68,8 @@ pub(crate) fn command(op: &Op, names: &KeyNames, listening: bool, out: &mut Outg
     }
 }
 
-/// Adds the command for a batch to `out`: requests of one kind, or the release and the acquire that
-/// end a tenure.
+/// Adds the command for a batch to `out`: requests of one kind, or a release and an acquire of the
+/// same lock.
 pub(crate) fn batch_command(
     flags: RequestFlags,
     ops: &[&Op],
@@ -78,7 +78,8 @@ pub(crate) fn batch_command(
     out: &mut Outgoing,
 ) {
     match ops {
-        // To the script, a set of shares looks like an empty queue.
+        // The set of shares takes the place of the queue, because to the script it looks like an
+        // empty queue.
         [Op::Stay(renewals)] if flags.without_queue => stay(renewals, names, KeyNames::shares, out),
         [
             Op::Release { key, token, .. },
@@ -195,7 +196,7 @@ fn acquire_all(
     out: &mut Outgoing,
 ) {
     let mut command = out.call(&ACQUIRE_ALL, 1 + 2 * keys.len());
-    // In a cluster the keys share a slot, and with it the counter.
+    // In a cluster the keys share a slot, and so they share the counter of that slot.
     for (first, _) in keys.iter().take(1) {
         command.arg(&*names.fences(first));
     }

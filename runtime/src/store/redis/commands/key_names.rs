@@ -33,8 +33,8 @@ pub(crate) struct KeyNames {
     slot: Option<u16>,
     /// True if a lock has auxiliary keys: a queue, fences.
     auxiliary_keys: bool,
-    /// A key is left free for clients that know no queue after this many milliseconds of unbroken
-    /// use; empty for never.
+    /// Milliseconds of unbroken use after which a key is left free for clients that know no queue;
+    /// empty for never.
     make_way_after: String,
 }
 
@@ -74,8 +74,8 @@ impl KeyNames {
         }
     }
 
-    /// Returns the same names for a node of a quorum. There a lock has no auxiliary keys, because
-    /// their content would differ from node to node.
+    /// Returns the same names for a node of a quorum. On such a node, a lock has no auxiliary keys,
+    /// because their content would differ from node to node.
     pub(crate) fn without_companions(self) -> Self {
         Self {
             auxiliary_keys: false,
@@ -100,8 +100,8 @@ impl KeyNames {
         }
     }
 
-    /// Returns the same names for a node of a cluster that has `slot`. There a lock's auxiliary
-    /// keys are in the lock's slot, regardless of the hash tag in its own key.
+    /// Returns the same names for a node of a cluster that has `slot`. On that node, a lock's
+    /// auxiliary keys are in the lock's slot, regardless of the hash tag in the lock's own key.
     pub(crate) fn on_node(&self, slot: u16) -> Self {
         Self {
             slot: Some(slot),
@@ -171,8 +171,8 @@ impl KeyNames {
         }
     }
 
-    /// Returns a key in `slot`. The first brace of a key decides, so the tag goes before a
-    /// namespace with a brace.
+    /// Returns a key in `slot`. The server reads the hash tag from the first brace of a key. So the
+    /// tag goes before the namespace, which may contain a brace.
     fn in_slot(&self, slot: u16, what: &str, key: &str) -> String {
         let (tag, prefix) = (hash_slot::tag(slot), &self.prefix);
         let colon = if key.is_empty() { "" } else { ":" };
@@ -183,7 +183,8 @@ impl KeyNames {
         }
     }
 
-    /// Returns the prefix of the channels of all processes. The process follows it.
+    /// Returns the prefix of the channels of all processes. In a channel's name, the process
+    /// follows the prefix.
     pub(crate) fn channels(&self) -> &str {
         &self.channels
     }

@@ -1,8 +1,9 @@
 //! The commands for a server, and the meaning of its answers.
 //!
 //! - [`batch`] sorts requests into scripts. [`in_flight`] is a request that went out.
-//! - [`scripts`] holds the scripts, [`calls`] the commands that call them, and [`outgoing`] the
-//!   bytes of these. [`script_sources`] notes which servers forget scripts, and need their source.
+//! - [`scripts`] holds the scripts, and [`calls`] has the commands that call the scripts.
+//!   [`outgoing`] has the bytes of the commands. [`script_sources`] detects a server that forgets
+//!   its scripts, and so must get their source.
 //! - [`key_names`] has the names of keys and channels.
 //! - [`reply`] reads answers, and [`failure`] reads errors.
 //! - [`hash_slot`] and [`redirect`] are for nodes of a cluster.

@@ -1,5 +1,5 @@
-//! Redirects: a node of a cluster answers with one for a slot that it does not serve. The next node
-//! then gets the request.
+//! Redirects in a cluster. A node answers with a redirect if it does not serve the slot of a
+//! request. The node that the redirect names then gets the request.
 
 use redis::Value;
 

@@ -22,7 +22,7 @@ pub(crate) enum Scripts {
     Plain,
 }
 
-/// Reads the reply to `op`, which left alone.
+/// Reads the reply to `op`, which was sent without other requests.
 pub(crate) fn read(op: &Op, value: Value, scripts: Scripts) -> Result<Reply, Failure> {
     let replies = read_all(&[op], value, scripts);
     let reply = replies.into_iter().next();
@@ -32,8 +32,8 @@ pub(crate) fn read(op: &Op, value: Value, scripts: Scripts) -> Result<Reply, Fai
 /// Replies to the requests of a batch.
 pub(crate) type Replies = OneOrMany<Result<Reply, Failure>>;
 
-/// Reads the replies to `ops`, which left as one batch. A grant without a fence is accepted from
-/// [`Scripts::Plain`] only.
+/// Reads the replies to `ops`, which were sent as one batch. A grant without a fence is accepted
+/// from [`Scripts::Plain`] only.
 pub(crate) fn read_all(ops: &[&Op], value: Value, scripts: Scripts) -> Replies {
     let shapeless = || Err(garbage("an answer of another shape"));
     match (ops, value) {
@@ -63,8 +63,8 @@ pub(crate) fn read_all(ops: &[&Op], value: Value, scripts: Scripts) -> Replies {
     }
 }
 
-/// True if a script was refused, perhaps because of one key that the user may not touch. The other
-/// requests of the batch are not to blame. Sent again individually, each gets its own answer.
+/// True if a script was refused, perhaps because the user may not touch one of its keys. The
+/// requests of the batch must then be sent again individually, so that each gets its own answer.
 pub(crate) fn may_concern_one_key(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error)
         if hidden_code(error.code(), error.details().unwrap_or_default()) == "NOPERM")

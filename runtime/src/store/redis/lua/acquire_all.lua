@@ -25,8 +25,8 @@ local process, channels, ttl, count = ARGV[1], ARGV[2], ARGV[3], (#KEYS - 1) / 2
 local found = redis.call('MGET', unpack(KEYS, 2))
 local answers, missing = {}, {}
 
--- Takes the locks in `missing`. The first write is that of the counter: a server that refuses
--- writes refuses it, before anything is taken.
+-- Takes the locks in `missing`. The counter is written first: a server that refuses writes refuses
+-- this one, before any lock is taken.
 local function take_missing()
   local fence = next_fence(KEYS[1], '0')
   for n, i in ipairs(missing) do

@@ -29,7 +29,7 @@ local fence, reserve = string.match(value, '^%x+:(%d+):(%d+):')
 if not fence then
   return {5}
 end
--- First the command that needs no memory: after it a full server accepts the rest.
+-- `PEXPIRE` comes first, because it needs no memory: after it, a full server accepts the rest.
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 redis.call('SET', KEYS[1], ARGV[2] .. ':' .. fence .. ':' .. reserve .. ':' .. ARGV[4], 'PX', ARGV[3])
 return {1, fence, reserve, found[2] and 1 or 0}

@@ -36,7 +36,7 @@ local function take(fence)
     -- Shares left over from a deleted lock no longer count.
     redis.call('DEL', KEYS[4])
   end
-  -- First the command for which the user may lack the permission: without a share the lock is free.
+  -- `ZADD` comes first, because the user may lack the permission for it: the lock then stays free.
   redis.call('ZADD', KEYS[4], string.format('%.0f', now + ARGV[2]), ARGV[1])
   redis.call('SET', KEYS[1], SHARED .. ':' .. string.format('%.0f', math.max(limit or 0, most)), 'PX', ARGV[2])
   note_owner(KEYS[3], ARGV[1], fence, ARGV[4], ARGV[7], ARGV[2])

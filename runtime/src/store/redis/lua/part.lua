@@ -33,7 +33,7 @@ if type(value) == 'string' and string.sub(value, 1, 32) == ARGV[1] then
 end
 local now, line = milliseconds(), read(KEYS[2])
 if type(value) == 'string' and string.sub(value, 1, 33) == 'r' .. ARGV[1] then
-  -- As in `release.lua`: taken away by force, and the body has ended.
+  -- As in `release.lua`, the lock was taken away by force, and the holder's body has ended.
   if line == '' or not hand_on(KEYS[1], KEYS[2], line, now, ARGV[2]) then
     redis.call('DEL', KEYS[1])
   end
@@ -45,7 +45,8 @@ if found == 0 and not revoked or type(value) ~= 'string' or not limit_of(value) 
   return 0
 end
 if ARGV[3] ~= '' and not revoked then
-  -- A server with full memory accepts this after the write above, which needs none.
+  -- This comes after the write above, which needs no memory: after it, a full server accepts the
+  -- rest.
   redis.call('ZADD', KEYS[3], string.format('%.0f', now + ARGV[3]), 'kept:' .. ARGV[1])
   local known = owner_key(KEYS[2], ARGV[1])
   if known then

@@ -15,8 +15,8 @@
 -- - The results of other functions stay for their time.
 -- - The script works when memory is full.
 if string.sub(redis.call('GET', KEYS[1]) or '', 1, 32) == ARGV[1] then
-  -- First the command that needs no memory: after it a full server accepts the rest. The lock is
-  -- removed or set again below.
+  -- `PEXPIRE` comes first, because it needs no memory: after it, a full server accepts the rest.
+  -- The lock is removed or set again below.
   redis.call('PEXPIRE', KEYS[1], 1000)
   local kept = redis.pcall('GET', KEYS[3])
   local _, others, last, now = results_in(type(kept) == 'string' and kept or '', ARGV[7])

@@ -27,7 +27,7 @@ while i < #KEYS do
     if not value or string.sub(value, 1, 32) ~= ARGV[token] then
       answers[i], missed = 0, true
       if value and string.sub(value, 1, 33) == 'r' .. ARGV[token] then
-        -- As in `release.lua`: taken away by force, and the body has ended.
+        -- As in `release.lua`, the lock was taken away by force, and the holder's body has ended.
         gone[#gone + 1] = KEYS[i]
       end
     elseif keep ~= '' then
@@ -42,7 +42,7 @@ if gone[1] then
   redis.call('DEL', unpack(gone))
 end
 for i, keep in pairs(keeps) do
-  -- First the command that needs no memory: after it a full server accepts the rest.
+  -- `PEXPIRE` comes first, because it needs no memory: after it, a full server accepts the rest.
   local kept = redis.pcall('PEXPIRE', KEYS[i], keep)
   if type(kept) ~= 'table' then
     kept = redis.pcall('SET', KEYS[i], string.rep('0', 32) .. string.sub(found[i], 33), 'PX', keep)

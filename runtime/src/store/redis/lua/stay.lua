@@ -13,7 +13,7 @@
 -- - A lock that another token has alone is not touched.
 -- - While a whole lock becomes a share, there is no moment in which another token could take it.
 -- - The script works when memory is full. A server checks its memory until the first write of a
---   script, so that write is one that needs none.
+--   script, so the first write is one that needs no memory.
 local now = milliseconds()
 local locks, kept = {}, {}
 

@@ -1,6 +1,6 @@
 
--- Ends a process's tenure of a lock, and queues for the next, like `release.lua` and then
--- `acquire.lua`.
+-- Ends the tenure of a process: the time in which it passes a lock among its own calls. Queues for
+-- the next tenure in the same step, like `release.lua` and then `acquire.lua`.
 --
 -- KEYS[1] the last fence of the namespace
 -- KEYS[2] the lock
@@ -22,8 +22,8 @@
 --
 -- Guarantees: those of `release.lua` and of `acquire.lua`.
 --
--- One script does both because of the message to the next process. The server sends it only after
--- it has carried out all commands that came together.
+-- One script does both because of the message to the next process. The server sends a message only
+-- after it has carried out all commands that arrived together.
 --
 -- This part hands the lock on if another process waits. `turn_queue.lua` does the rest.
 local process, channels, more = ARGV[1], ARGV[2], ARGV[3]

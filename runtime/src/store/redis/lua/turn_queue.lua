@@ -4,7 +4,7 @@ local answers, queued = {}, false
 
 local function release()
   if foreign then
-    -- As in `release.lua`: taken away by force, and the body has ended.
+    -- As in `release.lua`, the lock was taken away by force, and the holder's body has ended.
     if value and string.sub(value, 1, 33) == 'r' .. ARGV[4] then
       if line == '' or not hand_on(key, queue, line, milliseconds(), channels) then
         redis.call('DEL', key)

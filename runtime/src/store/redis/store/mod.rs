@@ -63,7 +63,8 @@ pub(crate) struct RedisStore {
     replica_acks: Option<ReplicaAcks>,
     /// The connection that waits for replicas now.
     waiting: Option<Generation>,
-    /// Requests that arrived meanwhile, or before there was a connection.
+    /// Requests that arrived while a connection waited for replicas, or before there was a
+    /// connection.
     held_back: Vec<Request>,
     events: VecDeque<StoreEvent>,
     told: Told,
@@ -226,7 +227,7 @@ impl RedisStore {
                 self.events.extend(reply::message(&push));
             }
         }
-        // No exchange is under way whose answer would report the end.
+        // Without a pending exchange, no answer reports the end of the connection.
         let ended = self
             .connection
             .as_ref()
@@ -415,8 +416,8 @@ fn disconnected() -> Failure {
 }
 
 /// Turns `failure`, which ended a connection or an attempt to connect, into the answer to a request
-/// that never left. The next attempt may find another server, so asking again makes sense, except
-/// after refused credentials.
+/// that was never sent. The next attempt may find another server, so asking again makes sense,
+/// except after refused credentials.
 fn not_sent(failure: Failure) -> Failure {
     let retry = match failure.code() {
         "NOAUTH" | "WRONGPASS" | "NOPERM" => Retry::Never,

@@ -80,8 +80,8 @@ impl RedisStore {
         }
     }
 
-    /// Also sends a removal on a silent connection, after the stuck acquire there. If the server
-    /// ever reads the acquire, it then reads both.
+    /// Also sends a removal on the silent connection where its acquire is stuck. If the server ever
+    /// reads the acquire, it then reads the removal as well.
     fn send_behind(&mut self, generation: Generation, op: &Op, listening: bool) {
         if let Some(connection) = self
             .retired
@@ -143,8 +143,8 @@ impl RedisStore {
 
     fn requests_answered(&mut self, batches: Batches, answers: Vec<Value>, stamp: Stamp) {
         let mut answers = connection::of_requests(&batches, answers);
-        // This comes first: new requests can still see which acquires went before them on this
-        // connection.
+        // The held-back requests are sent first, because they can still see which acquires went
+        // before them on this connection.
         self.send_held_back();
         // The answer of the replicas, if any was requested, comes after those of the requests.
         let replica_acks = answers.drain(batches.len().min(answers.len())..).next();
@@ -285,8 +285,8 @@ impl RedisStore {
 }
 
 /// Records that an acquire goes out on the connection `generation`. For a removal, returns true if
-/// it follows all of its acquires on this connection, and another connection that one of them went
-/// out on.
+/// all acquires that it undoes went out on this connection. Also returns another connection, if one
+/// of these acquires went out there.
 fn note(
     acquires: &mut IdMap<OpId, Generation>,
     request: &Request,

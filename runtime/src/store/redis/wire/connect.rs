@@ -23,7 +23,7 @@ pub(crate) struct OpenedConnection {
     pub(crate) round_trip: Duration,
     /// The server's role when the connection was made, if the user may ask for it.
     pub(crate) role: Option<Role>,
-    /// The server's `INFO` at that time.
+    /// The server's `INFO` when the connection was made.
     pub(crate) info: Option<Info>,
     /// The host, if others on the network can read this connection.
     pub(crate) readable: Option<String>,
@@ -32,8 +32,8 @@ pub(crate) struct OpenedConnection {
 }
 
 impl OpenedConnection {
-    /// Subscribes to `channel` and tries to publish there. If the server does not permit one of
-    /// them, or speaks only RESP2, this process is not notified and looks from time to time.
+    /// Subscribes to `channel` and tries to publish there. If the server does not permit both, or
+    /// supports only RESP2, this process is not notified and looks from time to time.
     pub(crate) async fn listen(&mut self, channel: &str, limit: Duration) {
         if !self.has_pushes {
             return;

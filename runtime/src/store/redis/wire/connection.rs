@@ -104,7 +104,7 @@ pub(crate) enum Content {
     Requests(Batches),
     /// The scripts, loaded again.
     Scripts,
-    /// A command whose answer matters only because it comes.
+    /// A command whose answer only shows that the server answers.
     Other,
 }
 

@@ -1,10 +1,10 @@
 //! Talks to one server: opens a connection, moves bytes, cuts replies.
 //!
-//! - [`server`] is a server's address and credentials, [`tls`] its certificates.
+//! - [`server`] is a server's address and credentials. [`tls`] has its certificates.
 //! - [`open`] opens a socket, [`login`] logs in, and [`introduction`] names the connection.
-//!   [`connect`] sets it up.
-//! - [`connection`] is a connection in use. It knows its pending exchanges, and when it has been
-//!   silent for too long.
+//!   [`connect`] opens a connection and sets it up.
+//! - [`connection`] is a connection in use. It has the pending exchanges, and detects a silent
+//!   connection.
 //! - [`line`] moves the bytes of a connection, and [`framer`] and [`replies`] read replies.
 
 pub(crate) mod connect;

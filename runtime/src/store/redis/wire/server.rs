@@ -27,7 +27,7 @@ impl Server {
             (&["replicas"], &[])
         };
         query.finish(known, left)?;
-        // The path appears in messages.
+        // The path appears in messages, so it must not contain the end of a password.
         if base.starts_with("redis+unix:") && base.contains('@') {
             return Err(LockError::config(
                 "the URL of a Unix socket has credentials before its path; write redis+unix:///path?user=…&pass=…, and %40 for \

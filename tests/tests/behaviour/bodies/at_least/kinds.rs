@@ -1,4 +1,4 @@
-//! `at_least` with several keys, shares and permits.
+//! Tests of `at_least` with several keys, shared locks and permits.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ on_every_store_of_leases! {
     so_many_begin_in_that_time,
 }
 
-// etcd has no shares.
+// etcd has no shared locks.
 on_etcd! {
     all_of_several_keys_stay,
     several_keys_are_counted_from_the_last,
@@ -47,7 +47,7 @@ async fn all_of_several_keys_stay(store: &Store) {
     }
 }
 
-/// Fails if the time of the first key begins while the call still waits for the second.
+/// Fails if `at_least` counts from the first key while the call still waits for the second key.
 async fn several_keys_are_counted_from_the_last(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let in_the_way = taken(&other, "b").await;
@@ -69,7 +69,7 @@ async fn several_keys_are_counted_from_the_last(store: &Store) {
     }
 }
 
-/// Fails if a share that stays lets a writer in, or keeps a reader out.
+/// Fails if a shared lock that stays held lets a writer in, or keeps a reader out.
 async fn a_share_keeps_writers_out(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let start = Instant::now();
@@ -101,8 +101,8 @@ async fn a_downgraded_lock_stays_as_a_share(store: &Store) {
     comes_free(store, "k", start, AT_LEAST).await;
 }
 
-/// Fails if the permit is free before its time, or if a refused call gets a `retry_after` beyond
-/// that time.
+/// Fails if the permit is free before its time. Also fails if a refused call gets a `retry_after`
+/// beyond that time.
 async fn a_permit_stays_in_use(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let permit = |pool: &LockPool| request(pool, "k").permits(1);
@@ -123,7 +123,7 @@ async fn a_permit_stays_in_use(store: &Store) {
     assert!(after < HANG, "in after {after:?}");
 }
 
-/// Fails if more calls begin within `at_least` than there are permits.
+/// Fails if more calls begin within `at_least` than the number of permits.
 async fn so_many_begin_in_that_time(store: &Store) {
     let pools = [store.pool().await, store.pool().await];
     let mut calls = JoinSet::new();

@@ -1,4 +1,4 @@
-//! `at_least`: locks that stay for a time counted from the body's start, independent of the result.
+//! Tests of `at_least`: a lock stays held for a time from the body's start, whatever the result.
 
 mod kinds;
 mod neighbours;
@@ -13,8 +13,8 @@ use leasehold_tests::wait;
 const TTL: Duration = Duration::from_secs(20);
 /// Longer than an empty body takes.
 const AT_LEAST: Duration = Duration::from_millis(800);
-/// `AT_LEAST` as measured between two calls. The first call is notified a moment after its time
-/// began.
+/// The least time between two calls. It is shorter than `AT_LEAST`, because the first call learns
+/// of its lock a moment after the time has begun.
 const NEARLY: Duration = Duration::from_millis(600);
 /// Longer than any call here takes unless it hangs.
 const HANG: Duration = Duration::from_secs(10);
@@ -27,7 +27,7 @@ async fn taken(pool: &LockPool, key: &str) -> LockGuard {
     request(pool, key).acquire().await.expect("it is free")
 }
 
-/// Fails if `key` comes free earlier than `at_least` after `start`, or not at all.
+/// Fails if `key` becomes free earlier than `at_least` after `start`, or not at all.
 async fn comes_free(store: &Store, key: &str, start: Instant, at_least: Duration) {
     wait::until_async(key, HANG, || !store.probe.exists(key)).await;
     let after = start.elapsed();
@@ -37,7 +37,8 @@ async fn comes_free(store: &Store, key: &str, start: Instant, at_least: Duration
     );
 }
 
-/// Fails if `key` does not come free long before `later`, a time for which it must not stay.
+/// Fails unless `key` becomes free long before `later`, the time for which it would wrongly stay
+/// held.
 async fn is_free_early(store: &Store, key: &str, start: Instant, later: Duration) {
     wait::until_async(key, later / 2, || !store.probe.exists(key)).await;
     assert!(start.elapsed() < later, "the machine was too busy");

@@ -1,4 +1,5 @@
-//! Calls for a lock that stays: from this process, from another one, and nested in it.
+//! Tests of `at_least` with other calls for the same lock: from this process, from another process,
+//! and nested.
 
 use std::time::Instant;
 
@@ -31,7 +32,7 @@ async fn waits(pool: &LockPool) -> Result<Instant, LockError> {
     Ok(at)
 }
 
-/// Fails if a waiting call gets in early, or keeps sleeping after the lock is free.
+/// Fails if a waiting call gets the lock early, or keeps sleeping after the lock is free.
 async fn who_waits_waits_on(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let (start, excuse) = (Instant::now(), Excuse::begin());
@@ -50,8 +51,8 @@ async fn who_waits_waits_on(store: &Store) {
     assert!(second < most, "in after {second:?}");
 }
 
-/// Fails if a lock is handed over inside the process before its time, after a release or after a
-/// drop.
+/// Fails if the process passes the lock to its next call before the time is over, after a release
+/// or after a drop.
 async fn it_is_not_handed_over_early(store: &Store) {
     let pool = store.pool().await;
     let waits = async |drops: bool| {
@@ -65,7 +66,7 @@ async fn it_is_not_handed_over_early(store: &Store) {
         Ok::<_, LockError>(at)
     };
     for drops in [false, true] {
-        // From the second grant on, other calls already wait when the lock is taken.
+        // When the second and the third call get the lock, other calls already wait.
         let all = async { tokio::try_join!(waits(drops), waits(drops), waits(drops)) };
         let (first, second, third) = wait::within("all", HANG, all).await.expect("all get in");
         let mut times = [first, second, third];
@@ -77,7 +78,8 @@ async fn it_is_not_handed_over_early(store: &Store) {
     }
 }
 
-/// Fails if a call that enters a lock makes it stay: the call that took the lock decides.
+/// Fails if a nested call makes the lock stay, because only the call that took the lock decides
+/// that.
 async fn a_nested_call_keeps_nothing(store: &Store) {
     let pool = store.pool().await;
     let start = Instant::now();

@@ -1,4 +1,5 @@
-//! `at_least` after each way out of a body, and after calls whose body never began.
+//! Tests of `at_least` after each way in which a body can end, and after calls whose body never
+//! began.
 
 use std::future::pending;
 use std::panic::AssertUnwindSafe;
@@ -94,7 +95,7 @@ async fn whatever_the_result_the_lock_stays(store: &Store) {
         let begun = Notify::new();
         let call = Box::pin(AssertUnwindSafe(job(&pool, ending, &begun)).catch_unwind());
         match (ending, select(call, pin!(begun.notified())).await) {
-            // Here the call is dropped.
+            // For this result, the test drops the call.
             (IsDropped, Either::Right(_)) => {}
             (_, Either::Right(((), call))) => match (ending, call.await) {
                 (Succeeds, Ok(Ok(7))) | (Fails, Ok(Err(JobError::Failed))) | (Panics, Err(_)) => {}
@@ -111,8 +112,8 @@ async fn whatever_the_result_the_lock_stays(store: &Store) {
     comes_free(store, "job", start, AT_LEAST).await;
 }
 
-/// Fails if a call of this process or of another gets in. On a busy machine, the time may be over
-/// already.
+/// Fails if a call of this process or of another process gets the lock before the time is over. A
+/// busy machine may be so late that the time is over already.
 async fn stays(pool: &LockPool, other: &LockPool, start: Instant) {
     for pool in [pool, other] {
         let again = job(pool, Ending::Succeeds, &Notify::new()).await;
@@ -158,8 +159,8 @@ async fn the_later_of_hold_and_at_least_counts(store: &Store) {
     comes_free(store, "k", start, AT_LEAST).await;
 }
 
-/// Fails if a lock stays although no body ran in it: after an unsuccessful wait, or for some of the
-/// keys.
+/// Fails if a lock stays although no body ran in it. That applies to an unsuccessful wait, and to a
+/// call that got only some of its keys.
 async fn a_call_that_never_began_keeps_nothing(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let long = 2 * HANG;
@@ -181,7 +182,7 @@ async fn a_call_that_never_began_keeps_nothing(store: &Store) {
     is_free_early(store, "b", start, long).await;
 }
 
-/// Fails if the end of the lease ends `at_least` as well.
+/// Fails if `at_least` is over when the lease ends.
 async fn the_lock_stays_when_max_hold_is_over(store: &Store) {
     let pool = store.pool().await;
     // Even a busy machine renews the lease, so only `max_hold` ends the call.
@@ -193,7 +194,7 @@ async fn the_lock_stays_when_max_hold_is_over(store: &Store) {
     comes_free(store, "k", start, at_least).await;
 }
 
-/// Fails if a call whose lock was taken away keeps, or touches, the lock of its next holder.
+/// Fails if a call whose lock was taken away keeps or changes the lock of the next holder.
 #[tokio::test]
 async fn a_stolen_lock_is_left_to_its_next_holder() {
     let store = Store::redis("a_stolen_lock_is_left_to_its_next_holder");
@@ -220,7 +221,7 @@ async fn with_a_watchdog_it_may_be_longer_than_the_ttl(store: &Store) {
     comes_free(store, "k", start, at_least).await;
 }
 
-/// Fails if the time of a detached body ends with its caller.
+/// Fails if the time of a detached body is over when its caller goes away.
 async fn a_caller_that_goes_away_changes_nothing(store: &Store) {
     let pool = store.pool().await;
     let start = Instant::now();
@@ -247,7 +248,7 @@ async fn by_expression(
     panic!("it does not run");
 }
 
-/// Fails if an impossible time is accepted, or refused without a suggested fix.
+/// Fails if an impossible time is accepted, or if the error suggests no fix.
 async fn what_is_not_possible_is_refused(store: &Store) {
     let pool = store.pool().await;
     let day = Duration::from_secs(86_400);
@@ -271,7 +272,7 @@ async fn what_is_not_possible_is_refused(store: &Store) {
     drop(whole.expect("as long as the ttl is possible"));
 }
 
-/// Fails if the tests of this file do not detect a lock that does not stay.
+/// Fails if the tests of this file do not detect locks that become free too early.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_lock_that_does_not_stay_is_found() {
@@ -281,7 +282,8 @@ fn a_lock_that_does_not_stay_is_found() {
     );
 }
 
-/// Fails if a timer of this process ends the remaining time: the lock must outlive the process.
+/// Fails if a timer of this process counts the remaining time. The lock must stay even after the
+/// process has ended.
 #[tokio::test]
 async fn the_server_counts_the_rest() {
     let server = Server::start();

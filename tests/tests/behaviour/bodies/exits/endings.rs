@@ -1,4 +1,4 @@
-//! Ways out that affect more than the future: its runtime ends, or all its workers are blocked.
+//! Ways in which a function ends together with its runtime, or while all its workers are blocked.
 
 use std::future::pending;
 use std::time::Duration;
@@ -25,9 +25,10 @@ async fn stays(pool: LockPool, key: String, entered: oneshot::Sender<()>) {
     pending::<()>().await;
 }
 
-/// Ends the runtime while a body runs on it, in each possible way.
+/// Ends the runtime in each possible way while a body runs on it.
 pub(crate) fn runtime_dropped(store: &Store) {
-    // The pool connects on a runtime that is gone afterwards, like all later ones.
+    // The pool connects on a runtime that ends at once, and all later runtimes of this test end
+    // too.
     let pool = runtime(1).block_on(wait::connected(store.pool()));
     for number in 0..TIMES {
         let key = format!("runtime-dropped-{number}");

@@ -1,4 +1,5 @@
-//! Every way out of an annotated function, 100 times each in each of three surroundings.
+//! Tests of every way in which an annotated function can end, 100 times each in each of three
+//! environments.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,26 +29,27 @@ mod zookeeper;
 pub(crate) use endings::{runtime_dropped, workers_blocked};
 pub(crate) use ways::Way;
 
-/// Number of runs of each way in each surrounding.
+/// Number of runs of each way in each environment.
 const TIMES: u32 = 100;
-/// Number of runs at a time.
+/// Number of concurrent runs.
 const THREADS: u32 = 10;
 /// Longer than any way out takes.
 const HANG: Duration = Duration::from_secs(30);
 /// Time for which another holder's lock must stay untouched: longer than the test.
 const FOREIGN: Duration = Duration::from_secs(300);
 
-/// Maximum time that a key without a holder stays. Its ttl is far longer, or has passed.
+/// Time after which a key must be free when its holder is gone. The ttl is far longer, or already
+/// over.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// The place of the locks, and a probe that looks at them.
+/// The store of the locks, and a probe of these locks.
 pub(crate) struct Store {
     pub(crate) url: String,
     pub(crate) probe: Arc<dyn Probe>,
 }
 
 impl Store {
-    /// Returns the store of a shared server whose locks belong to sessions.
+    /// Returns a store on a shared server whose locks belong to sessions.
     fn of_sessions<S: SessionServer>() -> Self {
         let server = S::shared();
         Self {
@@ -71,7 +73,8 @@ pub(crate) struct Case {
     pub(crate) entered: Notify,
     /// A time before the call.
     began: Instant,
-    /// One entry for each end of a body: true if the key was still there while its destructors ran.
+    /// One entry for each ended body: true if the key still existed while the body's destructors
+    /// ran.
     held_at_end: Mutex<Vec<bool>>,
 }
 
@@ -104,7 +107,7 @@ impl Drop for Witness {
     }
 }
 
-/// Surroundings of an annotated function.
+/// Environment in which an annotated function runs.
 #[derive(Debug, Clone, Copy)]
 enum Surrounding {
     /// A task on a runtime that continues to run.
@@ -115,8 +118,9 @@ enum Surrounding {
     ShutDown,
 }
 
-/// Takes one way out repeatedly. After each run, checks that the lock is free in time, and that the
-/// body's destructors ran inside the lock. Finally, checks that no other holder was touched.
+/// Ends annotated functions in one way, many times. After each run, checks that the lock is free in
+/// time, and that the body's destructors ran inside the lock. Finally, checks that no lock of
+/// another holder was changed.
 pub(crate) fn repeat(store: &Store, way: Way) {
     let shared = Builder::new_multi_thread()
         .worker_threads(2)
@@ -196,7 +200,7 @@ fn expect_end(way: Way, panicked: bool) {
 
 fn check(way: Way, case: &Arc<Case>, surrounding: Surrounding, runtime: Option<Runtime>) {
     let what = format!("{} ({surrounding:?})", case.key);
-    // On a busy machine, a release may have no answer in the time for which it is awaited.
+    // On a busy machine, the answer to a release may come after the time for which the call waits.
     let answered = case.began.elapsed() < RELEASE;
     if way.leaves_another_holder() {
         assert!(
@@ -204,13 +208,13 @@ fn check(way: Way, case: &Arc<Case>, surrounding: Surrounding, runtime: Option<R
             "{what}: the thief's lock was touched"
         );
     } else if way.awaits_its_release() && answered {
-        // Fails if the release only begins when the function returns.
+        // Fails if the release begins only after the function has returned.
         assert!(
             case.probe.take(&case.key, FOREIGN),
             "{what}: not free at once"
         );
     } else {
-        // Fails if an exit forgets to release: the ttl is far longer than the bound.
+        // Fails if the lock is never released, because the ttl is far longer than the bound.
         wait::until(&format!("{what}: free again"), BOUND, || {
             case.probe.take(&case.key, FOREIGN)
         });

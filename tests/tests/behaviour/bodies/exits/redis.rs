@@ -15,7 +15,7 @@ use super::{Store, ways_out};
 /// Time for which another holder keeps a key, and the longest wait for a key.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A server for all tests of this file. Its leash ends it with this process.
+/// A server for all tests of this file. It ends with this process.
 static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
 
 fn store() -> Store {

@@ -1,4 +1,4 @@
-//! The annotated functions, and the way out of each.
+//! The annotated functions, and the ways in which they end.
 
 use std::future::{pending, poll_fn};
 use std::panic::resume_unwind;
@@ -48,7 +48,7 @@ impl Way {
         matches!(self, Self::Stolen | Self::Outlived)
     }
 
-    /// True if the key is there while the body's destructors run. `None` if there may be no body.
+    /// True if the key exists while the body's destructors run. `None` if there may be no body.
     pub(crate) fn destructors_run_inside(self) -> Option<bool> {
         match self {
             Self::DroppedWhileAcquiring | Self::DroppedWhileQueueing => None,
@@ -59,7 +59,7 @@ impl Way {
     }
 }
 
-/// Calls the annotated function and leaves it.
+/// Calls the annotated function and ends the call in this way.
 pub(crate) async fn leave(way: Way, case: Arc<Case>) {
     match way {
         Way::LastExpression => assert_eq!(last_expression(case).await, Ok(7)),
@@ -132,7 +132,8 @@ async fn question_mark(case: Arc<Case>) -> Result<u32, Failure> {
     pending().await
 }
 
-/// The destructor belongs to an argument, not to something in the body.
+/// The witness is an argument of the function, so its destructor runs with the arguments instead of
+/// the body's variables.
 #[distributed_lock(key = "<case.key>", ttl = "20s", pool = case.pool)]
 async fn owned_argument(case: Arc<Case>, witness: Witness) -> Result<(), LockError> {
     let _ = &witness;
@@ -144,7 +145,7 @@ async fn owned_argument(case: Arc<Case>, witness: Witness) -> Result<(), LockErr
 async fn panics(case: Arc<Case>) -> Result<u32, LockError> {
     let _witness = case.enter();
     tokio::task::yield_now().await;
-    // Like a panic, but without hundreds of messages.
+    // Unwinds like a panic, but prints no message.
     resume_unwind(Box::new("the body panics"))
 }
 
@@ -173,7 +174,7 @@ async fn is_stolen(case: Arc<Case>) -> Result<u32, LockError> {
     pending().await
 }
 
-/// Returns after another holder has taken the key, and only then releases.
+/// Releases only after another holder has taken the key, and then returns.
 #[distributed_lock(key = "<case.key>", ttl = "100ms", on_lost = "continue", pool = case.pool)]
 async fn outlives(case: Arc<Case>) -> Result<u32, LockError> {
     let _witness = case.enter();
@@ -225,7 +226,7 @@ async fn plain_drop(case: Arc<Case>) {
     drop(call);
 }
 
-/// Drops the call after its first poll: before, while or after the store grants the lock.
+/// Drops the call after its first poll, which may be before, during or after the grant of the lock.
 async fn dropped_while_acquiring(case: Arc<Case>) {
     let mut call = Box::pin(stays(case));
     poll_fn(|context| {
@@ -236,7 +237,7 @@ async fn dropped_while_acquiring(case: Arc<Case>) {
     drop(call);
 }
 
-/// Drops the call while another holder has the lock. Then that holder gives it back.
+/// Drops the call while another holder has the lock. Then the other holder releases it.
 async fn dropped_while_queueing(case: Arc<Case>) {
     assert!(case.probe.take(&case.key, FOREIGN));
     let call = queues(Arc::clone(&case));

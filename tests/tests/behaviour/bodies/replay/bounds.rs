@@ -1,4 +1,4 @@
-//! Results that are not kept, and refused requests.
+//! Tests of results that are not kept, and of refused requests.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ async fn a_large_result_is_returned_and_not_kept() {
     }
 }
 
-/// Fails if a caller loses its result because the value has no JSON.
+/// Fails if a caller does not get its result because the value cannot be written as JSON.
 #[tokio::test]
 async fn a_value_without_json_is_returned() {
     let pool = LockPool::connect("memory://").await.expect("here");
@@ -63,7 +63,7 @@ async fn a_result_of_another_type_is_an_error(store: &Store) {
     assert_eq!(click_by_hand(&pool, &shop).await, Ok(order(1)));
 }
 
-/// Fails if `at_least` and a result exclude each other.
+/// Fails if `at_least` prevents a kept result, or the result prevents `at_least`.
 async fn a_lock_that_stays_has_a_result(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::new();

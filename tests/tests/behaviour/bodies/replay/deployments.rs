@@ -20,7 +20,7 @@ async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url).io_timeout(NO_OUTAGE)).await
 }
 
-/// Fails if a result does not expire, is not in the documented place, or leaves anything else.
+/// Fails if a result does not expire, is not in the documented key, or if other keys are left.
 #[tokio::test]
 async fn a_result_is_one_key_that_expires() {
     let server = Server::start();
@@ -42,7 +42,7 @@ async fn a_result_is_one_key_that_expires() {
     assert!(head.ends_with(&sizes), "{text}");
 }
 
-/// Fails if a full server, which refuses new locks, loses the result of a held lock.
+/// Fails if a full server, which refuses new locks, does not keep the result of a held lock.
 #[tokio::test]
 async fn a_full_server_takes_the_result() {
     let server = ServerOptions::new()
@@ -90,7 +90,7 @@ async fn in_a_cluster_it_shares_the_slot() {
     }
 }
 
-/// Fails if a quorum, which keeps no result, runs the body anyway.
+/// Fails if a quorum, which keeps no result, runs the body of a `replay` call.
 #[tokio::test]
 async fn a_quorum_refuses() {
     let nodes = Quorum::young(3);
@@ -104,7 +104,8 @@ async fn a_quorum_refuses() {
     assert!(matches!(error, LockError::Config { .. }), "{error}");
 }
 
-/// Fails if a result is lost in a restart of a server with persistence, which keeps its lock.
+/// Fails if a result is lost in a restart of a server with persistence, although the server keeps
+/// the lock.
 #[tokio::test]
 async fn a_restart_with_persistence_keeps_it() {
     let mut server = ServerOptions::new().append_only().start();

@@ -1,4 +1,4 @@
-//! A kept result belongs to a key and a function.
+//! Tests that a kept result belongs to a key and a function.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -48,7 +48,8 @@ async fn create_slowly(pool: &LockPool, desk: &Desk) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if the result of one function answers a call of another, or replaces its result.
+/// Fails if the result of one function answers a call of another function, or replaces the other
+/// function's result.
 async fn each_function_has_its_own_result(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let desk = Desk::default();
@@ -59,7 +60,7 @@ async fn each_function_has_its_own_result(store: &Store) {
     assert_eq!(desk.counts(), (1, 1));
 }
 
-/// Fails if a waiting call of one function gets the result of another.
+/// Fails if a waiting call of one function gets the result of another function.
 async fn who_waits_for_another_function_runs(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let desk = Desk::default();
@@ -100,7 +101,7 @@ async fn its_lock_shows_its_owner(store: &Store) {
     assert!(owner.function.ends_with("::create_slowly"), "{owner:?}");
 }
 
-/// Fails if `forget` leaves the result of a function.
+/// Fails if `forget` leaves the result of any function.
 async fn forget_removes_the_results_of_all_functions(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let desk = Desk::default();
@@ -115,7 +116,8 @@ async fn forget_removes_the_results_of_all_functions(store: &Store) {
     }
 }
 
-/// Fails if the result of one function ends with that of another, early or late.
+/// Fails if the result of one function expires together with the result of another, too early or
+/// too late.
 async fn each_result_has_its_own_end(store: &Store) {
     let pool = store.pool().await;
     let desk = Desk::default();
@@ -148,7 +150,7 @@ on_stores!(sentinel cluster: (
     each_result_has_its_own_end,
 ));
 
-/// Fails if these tests do not detect a result that answers any function.
+/// Fails if these tests do not detect a result that is returned to calls of any function.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_result_of_another_function_is_found() {
@@ -156,7 +158,8 @@ fn a_result_of_another_function_is_found() {
     fails_with("FunctionIgnored", test);
 }
 
-/// Fails if these tests do not detect an answer that serves the calls of all functions.
+/// Fails if these tests do not detect an answer of the store that is returned to waiting calls of
+/// all functions.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_answer_for_another_function_is_found() {

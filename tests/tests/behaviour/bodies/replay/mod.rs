@@ -40,7 +40,7 @@ impl From<LockError> for OrderError {
     }
 }
 
-/// The end of a body.
+/// The way in which a body ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum End {
     Paid,
@@ -55,7 +55,7 @@ struct Shop {
     bodies: AtomicU32,
     /// Notified when a body has begun.
     begun: Notify,
-    /// Awaited by each body, if set.
+    /// If set, each body waits for this signal.
     goes_on: Option<Notify>,
 }
 
@@ -110,12 +110,12 @@ async fn click(pool: &LockPool, shop: &Shop, end: End) -> Result<Order, OrderErr
     buy(pool, shop, end, Duration::ZERO).await
 }
 
-/// A click that waits while another one is under way.
+/// A click that waits while another click is under way.
 async fn patient_click(pool: &LockPool, shop: &Shop) -> Result<Order, OrderError> {
     buy(pool, shop, End::Paid, HANG).await
 }
 
-/// A click without the attribute.
+/// A click that uses a builder instead of the attribute.
 async fn click_by_hand(pool: &LockPool, shop: &Shop) -> Result<Order, OrderError> {
     let request = pool.lock("order").ttl(TTL).wait(HANG);
     request.run_replayed(DAY, shop.order(End::Paid)).await?

@@ -1,4 +1,4 @@
-//! The body runs to its `Ok` once, and every later call gets the same result.
+//! Tests that a body runs to its `Ok` only once, and that every later call gets the same result.
 
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ async fn a_later_click_gets_the_first_result(store: &Store) {
     assert!(!store.probe.exists("order"), "the lock itself is free");
 }
 
-/// Fails if a click during the first one is not refused.
+/// Fails if a click while the first click runs is not refused.
 async fn meanwhile_it_is_refused(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::slow();
@@ -83,13 +83,13 @@ async fn after_a_failure_the_next_click_runs(store: &Store) {
     let panics = AssertUnwindSafe(click(&pool, &shop, End::Panics)).catch_unwind();
     assert!(panics.await.is_err());
     is_released(&*store.probe, "order", asked).await;
-    // Consumes the notification of the bodies until now.
+    // Consumes the notification that the earlier bodies have left.
     shop.begun.notified().await;
     tokio::select! {
         ended = click(&pool, &shop, End::Hangs) => panic!("{ended:?}"),
         () = shop.begun.notified() => {}
     }
-    // The drop releases the lock in the background.
+    // The dropped call releases its lock in the background, so the next click waits.
     let fourth = wait::within("the next click", HANG, patient_click(&pool, &shop)).await;
     assert_eq!(fourth, Ok(order(4)));
     assert_eq!(click(&pool, &shop, End::Declined).await, Ok(order(4)));
@@ -124,11 +124,11 @@ async fn a_lost_lock_keeps_nothing(store: &Store) {
     assert_eq!(click_by_hand(&other, &shop).await, Ok(order(2)));
 }
 
-/// Number of rounds in which two calls wait, one of which could be handed the lock.
+/// Number of rounds. In each, two calls wait, and the process may pass its lock to the second one.
 const ROUNDS: u32 = 20;
 
-/// Fails if a result keeps out a call without `replay`, or if this call hands its lock to a
-/// `replay` call inside the process.
+/// Fails if a result keeps out a call without `replay`, or if this call passes its lock to a
+/// `replay` call of the process.
 async fn other_calls_take_the_lock_as_ever(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::new();
@@ -136,8 +136,8 @@ async fn other_calls_take_the_lock_as_ever(store: &Store) {
     let request = |pool: &LockPool| pool.lock("order").ttl(TTL).wait(HANG);
     for _ in 0..ROUNDS {
         let holder = request(&other).acquire().await.expect("free");
-        // Both calls wait, so that the store reserves a fence for the second. It does not if the
-        // second call reaches it too late.
+        // Both calls wait, so that the store reserves a fence for the second call. If the second
+        // call reaches the store too late, no fence is reserved.
         let plain = wait::started(request(&pool).acquire()).await;
         let waiting = wait::started(patient_click(&pool, &shop)).await;
         holder.release().await.expect("still held");
@@ -205,7 +205,7 @@ fn a_result_of_a_lost_lock_is_found() {
     fails_with("RecordedWithoutCheck", test);
 }
 
-/// Fails if these tests do not detect a call that runs because it was handed the lock.
+/// Fails if these tests do not detect a call that runs only because the lock was passed to it.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_lock_that_is_handed_past_its_result_is_found() {

@@ -40,7 +40,7 @@ fn is_mismatch<T>(answer: &Result<T, OrderError>) -> bool {
     matches!(answer, Err(OrderError::Lock(LockError::Mismatch { key })) if key == "cart")
 }
 
-/// Fails if a request with another cart gets the first result, or runs.
+/// Fails if a request with another cart gets the first result, or if its body runs.
 async fn another_request_is_refused(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::new();
@@ -105,7 +105,7 @@ async fn a_result_has_an_end(store: &Store) {
     tokio::time::sleep(short).await;
     let later = order(DAY).await.expect("free").expect("paid");
     assert_eq!((first.number, later.number), (1, shop.bodies()));
-    // On a slow machine, the second call may come after that time.
+    // On a slow machine, the second call may come after the end of the result.
     assert!(soon.number <= later.number && later.number > 1);
 }
 
@@ -122,7 +122,7 @@ on_stores!(sentinel cluster: (
     a_result_has_an_end,
 ));
 
-/// Fails if these tests do not detect that fingerprints are not compared.
+/// Fails if these tests do not detect a fingerprint that is not compared.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_fingerprint_that_is_not_compared_is_found() {

@@ -45,7 +45,7 @@ fn assert_not_kept<T: PartialEq + Debug>((first, second, bodies): (T, T, u32)) {
     assert_eq!(bodies, 2, "{first:?} is kept");
 }
 
-/// Fails if a double comes back as a neighbouring double, or is not kept for this reason.
+/// Fails if a double comes back as a neighbouring double, or is not kept because it does.
 #[tokio::test]
 async fn a_double_is_the_same_double() {
     let pool = LockPool::connect("memory://").await.expect("here");
@@ -72,7 +72,8 @@ async fn a_double_is_the_same_double() {
     assert_kept(twice(|| (u128::MAX, i128::MIN, u64::MAX, i64::MIN)).await);
 }
 
-/// Fails if a number without JSON is kept, which turns each later call into an error.
+/// Fails if a number that JSON cannot represent is kept, because each later call would then get an
+/// error.
 #[tokio::test]
 async fn a_number_without_json_is_not_kept() {
     for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
@@ -101,7 +102,7 @@ struct Defaulted {
     note: String,
 }
 
-/// Fails if a value is kept that cannot be read back, or that loses a part.
+/// Fails if a value is kept although it cannot be read back, or loses a part.
 #[tokio::test]
 async fn a_value_that_reads_back_otherwise_is_not_kept() {
     let secret = || "s".to_owned();
@@ -149,7 +150,7 @@ async fn a_map_and_a_set_are_kept() {
     assert_kept(twice(|| ((), "\u{0}\u{1f}\u{2028}ü\n".to_owned(), Vec::<()>::new())).await);
 }
 
-/// Fails if the documented limitation is out of date: values with the same JSON are not
+/// Fails if the documented limitation no longer holds: two values with the same JSON are not
 /// distinguished.
 #[tokio::test]
 async fn two_values_with_one_json_are_not_told_apart() {

@@ -5,8 +5,8 @@ use redis::cmd;
 
 use super::{connect, take};
 
-/// Fails if nodes announced as `?` or as null are not reached, or if a redirect to one of them ends
-/// a call. Fails also if `check` does not show why others may not reach them.
+/// Fails if nodes announced as `?` or as null are not reached, or if a redirect to such a node ends
+/// a call. Fails also if `check` does not show why other clients may not reach these nodes.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_without_a_host_are_reached_and_shown() {
     let cluster = Setup::new().start();

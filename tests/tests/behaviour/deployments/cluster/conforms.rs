@@ -1,4 +1,4 @@
-//! The requirements of every store.
+//! The tests that every store must pass, on a cluster.
 
 use leasehold::__test::{conformance, conformance_of_queues, interleave};
 use leasehold_tests::random::Random;

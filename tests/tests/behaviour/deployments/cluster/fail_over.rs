@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use super::{LONG, SHARED, connect};
 
-/// The map is read every 30 s in any case. A pool that notices nothing must not pass the test by
-/// that.
+/// Less than the 30 s after which the pool reads the slot map in any case. So a pool that notices
+/// nothing fails the test.
 const FOLLOWED: Duration = Duration::from_secs(15);
 
 /// Fails if the pool stays with the dead master, or never finds the new one. Fails also if a lease
@@ -34,8 +34,8 @@ async fn is_followed_under_load() {
         .collect();
     let mut survivors = Vec::new();
     for key in &elsewhere {
-        // Longer than the time for which the cluster refuses all requests until the replica has
-        // taken over.
+        // The ttl is longer than the time for which the cluster refuses all requests before the
+        // replica has taken over.
         let request = pools[0].lock(key).ttl(LONG / 3).watchdog();
         survivors.push(request.wait(LONG).acquire().await.expect("free"));
     }
@@ -44,8 +44,8 @@ async fn is_followed_under_load() {
     cluster.kill(dead);
     let killed = Instant::now();
     cluster.wait_until_it_serves_without(dead);
-    // A pool passes a lock on among its own calls as long as its lease lasts, even without the
-    // master.
+    // Waits until the leases from before the fail-over are over. Until then a pool may pass a lock
+    // from call to call without the master.
     tokio::time::sleep_until(killed + Load::TTL).await;
     let (before, serves, excuse) = (load.sections(), Instant::now(), Excuse::begin());
     wait::until_async("sections after", LONG, || load.sections() > before + 20).await;
@@ -79,7 +79,7 @@ async fn replicas_are_waited_for_on_each_master() {
     }
     cluster.kill(MASTERS);
     let mut refused = 0;
-    // All at once, because each refusal takes as long as an answer may.
+    // All calls run at once, because each refusal takes as long as an answer may.
     let asked = keys.iter().zip([&pool, &all].into_iter().cycle());
     let asked = asked.map(|(key, pool)| pool.lock(key).ttl(LONG).acquire());
     for (key, result) in keys.iter().zip(join_all(asked).await) {
@@ -96,9 +96,9 @@ async fn replicas_are_waited_for_on_each_master() {
     assert_eq!(super::code(&error.expect_err("there are none")), "replicas");
 }
 
-/// A limit of `replicas`, which the documentation warns of: a master that restarts empty before its
-/// replica takes over also empties the replica. Fails if this no longer happens, and the warning
-/// can go.
+/// A limitation of `replicas`, which the documentation describes: a master that restarts empty
+/// before its replica takes over also empties the replica. Fails if this no longer happens, because
+/// the warning can then be removed.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_restart_is_copied_by_the_replica() {
     let mut cluster = Setup::new().with_replicas().start();
@@ -106,7 +106,8 @@ async fn an_empty_restart_is_copied_by_the_replica() {
     let held = pool.lock("copied").ttl(LONG * 5).wait(LONG).acquire().await;
     let held = held.expect("free");
     let master = cluster.owner(cluster.slot("lock:copied"));
-    // On a busy machine the master is away for longer than a replica waits to take over.
+    // The replica must not take over, although on a busy machine the master is away for longer than
+    // a replica waits.
     let mut stay = cmd("CONFIG");
     stay.arg("SET").arg("cluster-replica-no-failover");
     cluster.run_everywhere(stay.arg("yes"));

@@ -1,4 +1,4 @@
-//! Waiting processes are notified of their turn, no matter which node has the key.
+//! Waiting processes are notified when the lock is free for them, no matter which node has the key.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use leasehold_tests::wait;
 
 use super::{LONG, SHARED, TTL, connect, take};
 
-/// Longest time until a process without a notification looks again.
+/// Longest time after which a process without a notification asks again.
 const SLOW_POLL: Duration = Duration::from_secs(1);
 
 /// Returns one key on each of the masters.
@@ -21,8 +21,8 @@ fn keys() -> Vec<String> {
     (0..MASTERS).map(on).collect()
 }
 
-/// Fails if a process listens to one node only, or drops a notification. Then each hand-over costs
-/// a slow poll.
+/// Fails if a process listens to one node only, or drops a notification. Each waiting call then
+/// asks again only after `SLOW_POLL`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_is_told_on_every_node() {
     const ROUNDS: u32 = 10;
@@ -33,7 +33,7 @@ async fn a_turn_is_told_on_every_node() {
         for round in 0..ROUNDS {
             let next = &pools[usize::from(round % 2 == 0)];
             let waiting = wait::started(next.lock(&key).ttl(TTL).wait(LONG).acquire()).await;
-            // Once the node has answered this, it has the caller's place in the queue.
+            // When the node has answered this call, the waiting call is in the queue.
             take(next, "turns:settle")
                 .await
                 .release()

@@ -54,7 +54,7 @@ async fn braces_do_not_matter() {
     }
 }
 
-/// Fails if the lock's own key is not the usual one, which another client of the convention takes.
+/// Fails if the lock's own key differs from the key that another client of the convention uses.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lock_itself_is_the_usual_one() {
     let pool = connect(&SHARED.url()).await;
@@ -102,7 +102,8 @@ async fn nothing_is_left_but_counters() {
     assert!(gone.is_some(), "{:?}", left());
 }
 
-/// Fails if several keys need one slot, or come in another order than with one server.
+/// Fails if several keys must be in one slot, or if their locks are taken in another order than on
+/// one server.
 #[tokio::test(flavor = "multi_thread")]
 async fn several_keys_of_several_slots() {
     let pool = connect(&SHARED.url()).await;

@@ -12,13 +12,14 @@ use super::redirects::hide_the_map;
 
 const TTL: Duration = Duration::from_secs(12);
 
-/// A failed request is repeated after at least 300 ms.
+/// Interval between renewals. A failed renewal is repeated after at least 300 ms, which is too late
+/// here.
 const INTERVAL: Duration = Duration::from_secs(11);
 
 /// Time from a renewal after `INTERVAL` until the lease is given up.
 const MARGIN: Duration = Duration::from_millis(278);
 
-/// Key whose slot is moving to a node without slots, unknown to the pool.
+/// Key in a slot that is moving to a node without slots. The pool does not know that node.
 const TO_A_STRANGER: &str = "late";
 
 /// Returns keys of one slot. Half of them move to another node.
@@ -51,9 +52,10 @@ fn scatter(cluster: &Cluster) {
     }
 }
 
-/// Leases of one slot are renewed together, and some of their keys have moved. Fails if they are
+/// Leases of one slot are renewed together after some of their keys have moved. Fails if they are
 /// not then renewed one by one, or if a request answered with `MOVED` is not sent on at once. Fails
-/// also if a request for a node that is new to the pool does not wait for its connection.
+/// also if a request for a node that is new to the pool is not kept until the pool has connected to
+/// it.
 #[tokio::test(flavor = "multi_thread")]
 async fn are_carried_out_wherever_the_lock_is() {
     for _ in 0..6 {

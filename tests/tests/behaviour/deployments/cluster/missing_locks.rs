@@ -7,7 +7,8 @@ use leasehold_tests::lateness::Excuse;
 
 use super::{SHARED, connect, take};
 
-/// Longest wait of a release for the answer. Without an answer it reports nothing.
+/// Longest time for which a release waits for its answer. Without an answer the release reports no
+/// missing lock.
 const ANSWER: Duration = Duration::from_secs(1);
 
 /// Fails if the answer of a cluster's node is dropped.

@@ -7,7 +7,7 @@ use leasehold_tests::server::Server;
 use super::{LONG, SHARED, TTL, code, connect, take};
 
 async fn refused(url: &str) -> LockError {
-    // Long, because a time-out on a busy machine would hide the error.
+    // The timeout is long, because a timeout on a busy machine would hide the expected error.
     let builder = LockPool::builder().url(url).io_timeout(LONG);
     match builder.connect().await {
         Ok(pool) => panic!("connected: {pool:?}"),

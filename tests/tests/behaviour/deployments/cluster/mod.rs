@@ -26,10 +26,11 @@ mod resharding;
 const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(60);
 
-/// Limit for an answer: a busy machine wakes each thread of a call up to two seconds late.
+/// Time limit for an answer. It is long, because a busy machine wakes each thread of a call up to
+/// two seconds late.
 const IO_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// One cluster of masters for all tests that do not change it. Its leash ends it with the program.
+/// One cluster of masters for all tests that do not change it. It ends with the test program.
 static SHARED: LazyLock<Cluster> = LazyLock::new(|| Setup::new().start());
 
 async fn connect(url: &str) -> LockPool {

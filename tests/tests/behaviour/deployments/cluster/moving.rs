@@ -9,8 +9,8 @@ use leasehold_tests::wait;
 
 use super::{LONG, TTL, code, connect, take};
 
-/// Short, so that an unrenewed lease is lost soon. A busy machine wakes a thread up to three
-/// seconds late. With renewals as frequent as these, that costs no lease.
+/// A ttl so short that an unrenewed lease is lost soon. A busy machine wakes a thread up to three
+/// seconds late. With renewals as frequent as here, that costs no lease.
 const SHORT: Duration = Duration::from_secs(4);
 const RENEWED: Duration = Duration::from_millis(400);
 
@@ -34,9 +34,9 @@ async fn outlives_its_ttl(what: &str, guards: &[&LockGuard]) {
 }
 
 /// Fails if a renewal waits for the end of the move, or is not sent with `ASKING` to the node of
-/// its key. Fails if a share cannot be renewed while the queue's key is on another node. The same
-/// holds for two leases of one slot, one of which has moved. Fails also if a waiting call is
-/// forgotten, or if the fence falls because its counter stayed behind.
+/// its key. Fails if a shared lock cannot be renewed while the queue's key is on another node, or
+/// if one of two leases in the slot has moved. Fails also if a waiting call is forgotten, or if the
+/// fence falls because its counter is still on the old node.
 #[tokio::test(flavor = "multi_thread")]
 async fn leases_are_renewed_on_the_way() {
     let cluster = Setup::new().start();
@@ -49,7 +49,8 @@ async fn leases_are_renewed_on_the_way() {
         .release()
         .await
         .expect("held");
-    // Ahead of the servers' clocks, so that only the counter makes fences grow.
+    // The counter is set ahead of the servers' clocks, so that fences grow only if the counter is
+    // found.
     let counter = counter_of(&cluster, slot);
     let probe = cluster.probe_of(wire);
     probe.overwrite(&counter, "4000000000000000", LONG * 2);
@@ -57,7 +58,7 @@ async fn leases_are_renewed_on_the_way() {
     let lock = request("{moves}:lock").acquire().await.expect("free");
     let share = request("{moves}:share").shared().acquire().await;
     let share = share.expect("free");
-    // Acquired together, so renewed together.
+    // These locks are acquired together, so their renewals are sent together.
     let more = (0..8).map(|number| request(&format!("{{moves}}:{number}")).acquire());
     let more = join_all(more).await;
     let more: Vec<_> = more.into_iter().map(|one| one.expect("free")).collect();
@@ -85,7 +86,7 @@ async fn leases_are_renewed_on_the_way() {
     assert!(fence < handed.fence(), "{fence:?}, {:?}", handed.fence());
 }
 
-/// Fails if a release is given up because it cannot be carried out during the move.
+/// Fails if a release that cannot be carried out during the move is never repeated.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_on_the_way_is_not_lost() {
     let cluster = Setup::new().start();

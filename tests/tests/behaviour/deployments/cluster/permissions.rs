@@ -10,7 +10,7 @@ use redis::cmd;
 
 use super::{LONG, TTL, code, connect, take};
 
-/// Short ttl, so that an unrenewed lease is lost soon.
+/// A ttl so short that an unrenewed lease is lost soon.
 const SHORT: Duration = Duration::from_secs(6);
 
 /// Creates the user `few` on every node, and returns its URL.
@@ -21,7 +21,8 @@ fn user(cluster: &Cluster, rules: &[&str]) -> String {
     cluster.url().replace("://", "://few:few@")
 }
 
-/// Fails if the documented set is too small for locks, turns, shares, the check, and a moving slot.
+/// Fails if the documented set of permissions is too small for locks, queues, shared locks, the
+/// check, and a moving slot.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_smallest_set_can_do_everything() {
     let cluster = Setup::new().start();

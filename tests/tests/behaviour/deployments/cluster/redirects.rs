@@ -8,20 +8,20 @@ use redis::cmd;
 
 use super::{connect, take};
 
-/// Short, so that an unrenewed lease is lost soon, and long enough to give a renewal a second for
-/// its answer. On a busy machine a repeated renewal would be redirected twice.
+/// A ttl so short that an unrenewed lease is lost soon, and long enough to give a renewal a second
+/// for its answer. On a busy machine a repeated renewal would be redirected twice.
 const TTL: Duration = Duration::from_secs(10);
 
-/// Forbids clients to read the slot map of any node. The pool would read it at the first sign of
-/// trouble, and would then repeat a misdirected request.
+/// Forbids clients to read the slot map of any node. Otherwise the pool would read the map at the
+/// first sign of trouble, and would then repeat a misdirected request.
 pub(super) fn hide_the_map(cluster: &Cluster) {
     let mut acl = cmd("ACL");
     acl.arg("SETUSER").arg("default").arg("-cluster|slots");
     cluster.run_everywhere(&acl);
 }
 
-/// Fails if the pool learns nothing from `MOVED`, or sends requests to a node that `MOVED` does not
-/// name. Fails also if the next request for the slot is misdirected too.
+/// Fails if the pool does not learn the slot's node from `MOVED`, or sends requests to a node that
+/// `MOVED` does not name. Fails also if the next request for the slot is misdirected too.
 #[tokio::test(flavor = "multi_thread")]
 async fn moved_is_enough() {
     let cluster = Setup::new().start();

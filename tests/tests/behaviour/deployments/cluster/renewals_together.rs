@@ -9,7 +9,8 @@ use leasehold_tests::cluster::{Cluster, MASTERS, Setup};
 
 use super::{LONG, connect};
 
-/// Short, so that an unrenewed lease is lost soon, but longer than a busy machine delays a renewal.
+/// A ttl so short that an unrenewed lease is lost soon, but longer than a busy machine delays a
+/// renewal.
 const TTL: Duration = Duration::from_secs(6);
 const SLOTS: usize = 3;
 const KEYS: usize = 5;
@@ -20,7 +21,7 @@ fn keys() -> Vec<String> {
     (0..SLOTS * KEYS).map(key).collect()
 }
 
-/// Gives some keys to another client: in each slot, those at these places.
+/// Gives some locks to another client: in each slot, the locks at these places.
 fn steal(cluster: &Cluster, keys: &[String], places: &[usize]) {
     for (number, key) in keys.iter().enumerate() {
         let wire = format!("lock:{key}");

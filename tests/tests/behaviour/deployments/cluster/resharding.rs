@@ -47,7 +47,7 @@ async fn an_old_map_is_mended() {
     let keys: Vec<_> = (0..12).map(|key| format!("old:{key}")).collect();
     let mut held = Vec::new();
     for key in &keys {
-        // Held until all slots have moved, which takes long on a busy machine.
+        // The lock is held until all slots have moved, which takes long on a busy machine.
         let guard = pool.lock(key).ttl(LONG * 5).wait(LONG).acquire().await;
         held.push((guard.expect("free"), key));
     }

@@ -1,4 +1,4 @@
-//! The URL, users, unsupported features, and the findings of a check.
+//! Tests of the URL, of users, of unsupported features, and of the findings of `check`.
 
 use leasehold::{Finding, LockPool};
 use leasehold_tests::etcd::Etcd;
@@ -27,15 +27,15 @@ async fn what_it_cannot_do_is_refused() {
 /// Fails if a single server, a missing member, or a member of another cluster is not detected.
 #[tokio::test]
 async fn findings() {
-    // The version depends on the machine.
+    // The finding about the version depends on the machine, so it does not count.
     let counts = |finding: &Finding| finding.code != "version";
     let apart = || [Etcd::start(), Etcd::start()];
     let report = connecting::findings(counts, apart, "cluster").await;
     assert!(!report.is_ready(), "{report}");
 }
 
-/// Fails if a password is shown, if a wrong one is retried, or if the role on the etcd page is not
-/// enough.
+/// Fails if a password is shown, if a wrong password is retried, or if the role on the etcd page
+/// has too few permissions.
 #[tokio::test]
 async fn users_and_rights() {
     let server = Etcd::start();

@@ -12,11 +12,11 @@ use super::TTL;
 use crate::deployments::session_servers::faults::{self, behind_a_pipe};
 use crate::deployments::session_servers::{LONG, connect, on_one_thread, on_two_workers, works};
 
-/// Time within which a request is carried out, if it does not wait for another answer.
+/// Time within which a request is executed if it need not wait for another answer.
 const CARRIED_OUT: Duration = Duration::from_secs(5);
 
-/// The pool may just have sealed its session, and then the lost answer is that of the seal. It
-/// makes no node before it has that answer.
+/// Number of tries. When a pool has just sealed its session (so that late requests have no effect),
+/// the lost answer may be that of the seal. The pool then makes no node before it has that answer.
 const TRIES: u32 = 5;
 
 on_one_thread! { Etcd, faults: ended_connections_are_replaced }

@@ -1,4 +1,4 @@
-//! A full database: the server refuses transactions that it has already carried out.
+//! A full database: the server refuses transactions although it has already executed them.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use leasehold_tests::wait;
 use super::TTL;
 use crate::deployments::session_servers::{LONG, connect_patiently, works};
 
-/// One part fits into the database, two do not.
+/// A quota that is larger than one of the two large values, and smaller than both.
 const QUOTA: &str = "--quota-backend-bytes=1500000";
 const PART: usize = 800_000;
 
-/// The leader keeps its role this long without its follower. It commits its entries once the
+/// The leader keeps its role for this long without its follower. It commits its entries when the
 /// follower is back.
 const ELECTION: [&str; 2] = ["--election-timeout=10000", "--heartbeat-interval=500"];
 
 /// Fails if an abandoned acquire leaves nodes that the server created although it refused the
-/// request. All three writes pass the quota while nothing is committed. Then they are carried out
-/// in their order, and the database is full before the acquire.
+/// request. While nothing is committed, all three writes pass the quota check. Then they are
+/// executed in their order, and the database is full before the acquire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_acquire_leaves_no_node() {
     let cluster = Etcd::cluster_with(
@@ -32,7 +32,8 @@ async fn a_refused_acquire_leaves_no_node() {
     let (gateway, probe) = (server.gateway(), server.probe("full", "lock:"));
     let pool = connect_patiently(&server.url("full")).await;
     works::<Etcd>(&pool, "before").await;
-    // This lock keeps the session alive, because the nodes would vanish with the session.
+    // This lock keeps the session alive. Otherwise the nodes would vanish together with the
+    // session.
     let held = pool.lock("held").ttl(TTL).watchdog().acquire().await;
     let held = held.expect("it is free");
 

@@ -1,4 +1,4 @@
-//! Requests gather while transactions are under way.
+//! Tests that the pool collects requests while transactions are under way.
 
 use futures_util::future::join_all;
 use leasehold::LockPool;
@@ -17,7 +17,8 @@ async fn connect(server: &Etcd) -> LockPool {
     wait::connected(pool.io_timeout(LONG)).await
 }
 
-/// Fails if each request is a separate transaction on a slow server, which would keep it slow.
+/// Fails if each request to a slow server is a separate transaction, because that would keep the
+/// server slow.
 #[tokio::test]
 async fn requests_share_transactions_while_the_server_is_slow() {
     let server = Etcd::start();

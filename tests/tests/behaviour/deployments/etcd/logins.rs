@@ -47,7 +47,8 @@ async fn a_new_role_ends_no_lease() {
 async fn is_renewed(held: &[LockGuard]) {
     for guard in held {
         let end = || Instant::now() + guard.remaining();
-        // Two readings of the same deadline differ by the time between them.
+        // The difference must be large, because two readings of the same deadline differ by the
+        // time between them.
         let later = end() + Duration::from_secs(1);
         let is_renewed = || later < end() || guard.check().is_err();
         wait::until_async("the lease is renewed", LONG, is_renewed).await;
@@ -55,7 +56,7 @@ async fn is_renewed(held: &[LockGuard]) {
     }
 }
 
-/// Fails if a call without a `wait` is refused, or an inspection of its lock.
+/// Fails if a call without a `wait`, or an inspection of its lock, is refused.
 async fn is_taken_at_once(pool: &LockPool) {
     let guard = pool.lock("k").ttl(TTL).acquire().await;
     let guard = guard.expect("the pool has logged in again");

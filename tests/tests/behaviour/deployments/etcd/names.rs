@@ -1,4 +1,4 @@
-//! Traces of a frequently taken lock on the server.
+//! Tests of the keys that a frequently taken lock leaves on the server.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::deployments::session_servers::{connect, take};
 const TIMES: usize = 100;
 
 /// Fails if a lock becomes more expensive the more often it is taken. The server keeps every key
-/// ever made until it compacts, and scans the whole directory for each lock.
+/// name ever used until it compacts, and scans the whole directory for each lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_leaves_few_names_behind() {
     let server = Etcd::shared();
@@ -32,8 +32,8 @@ async fn a_lock_leaves_few_names_behind() {
         names.extend(seen.into_iter().flatten());
     }
     println!("{} names", names.len());
-    // Each process has a holder and a place in the queue, and a late answer may keep a name for a
-    // while.
+    // Each process uses a name for its holder and one for its place in the queue. A late answer may
+    // keep a name in use for a while.
     assert!(names.len() < TIMES / 5, "{names:?}");
 }
 
@@ -44,8 +44,8 @@ fn names_that_are_used_once_are_found() {
     fails_with("NamesUsedOnce", test);
 }
 
-/// Fails if a finished wait leaves its watch on the server for seconds. The server then sends every
-/// later node of that name to it.
+/// Fails if a finished wait leaves its watch on the server for seconds, because the server then
+/// sends every later node of that name to the watch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_leaves_no_watch_behind() {
     let server = Etcd::start();
@@ -59,7 +59,7 @@ async fn a_wait_leaves_no_watch_behind() {
         });
         futures_util::future::join_all(takes).await;
     }
-    // Each session has one watch.
+    // Each session keeps one watch.
     let left = server.gateway().watches();
     println!("{left} watches");
     assert!(left < 25, "{left} watches are left");

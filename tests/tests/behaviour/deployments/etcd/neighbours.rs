@@ -14,7 +14,7 @@ use crate::deployments::session_servers::LONG;
 
 const LEASE: Duration = Duration::from_secs(10);
 
-/// Starts a server with a role for the locks `mine` and `theirs`, and one for other keys.
+/// Starts a server with a role for the locks `mine` and `theirs`, and a role for other keys.
 fn server_with_users() -> Etcd {
     let server = Etcd::start();
     let gateway = server.gateway();
@@ -91,7 +91,7 @@ async fn a_lost_right_ends_one_lease() {
     all_are_renewed(&others).await;
 }
 
-/// Fails if these tests do not detect renewals retried together with the refused one.
+/// Fails if these tests do not detect that renewals are retried together with a refused renewal.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn leases_that_stay_together_are_found() {

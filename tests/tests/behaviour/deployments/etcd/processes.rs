@@ -19,6 +19,6 @@ fn a_number_in_a_file() {
 
 #[test]
 fn a_number_in_a_file_while_leaders_go() {
-    // The processes connect while the first leader is going.
+    // The processes connect while the first leader is being replaced.
     processes::a_number_in_a_file_while_leaders_go(Etcd::cluster(3), TTL, |_| ());
 }

@@ -1,4 +1,4 @@
-//! Sessions outlast the leases in them, and all of their locks are notified of their end.
+//! Tests of sessions: a session outlasts its leases, and all its locks are notified of its end.
 
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,7 @@ async fn a_session_outlasts_its_leases() {
         let asked = Instant::now();
         let guard = take::<Etcd>(&pool, &key).await;
         let lease = probe.nodes(&key)[0].session;
-        // In whole seconds, rounded down.
+        // The server reports whole seconds, rounded down.
         let left = Duration::from_secs(gateway.left(lease) + 1) + asked.elapsed();
         assert!(TTL <= left, "{left:?} were left of {lease}");
         guard.release().await.expect("held");
@@ -95,7 +95,7 @@ fn a_session_that_does_not_cover_a_lease_is_found() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replaced_leader_confirms_nothing() {
     const ROUNDS: u32 = 3;
-    // Shorter than the session could cover, so that a lock needs no separate heartbeat.
+    // The ttl is shorter than the session could cover, so that a lock needs no separate heartbeat.
     let ttl = Duration::from_secs(16);
     for round in 0..ROUNDS {
         let cluster = Etcd::cluster_with_networks(3);
@@ -104,7 +104,7 @@ async fn a_replaced_leader_confirms_nothing() {
         let works = pool.lock("before").ttl(ttl).wait(LONG).acquire().await;
         works.expect("it is free").release().await.expect("held");
         replace(&cluster, old);
-        // The new leader has counted the lease for this long when the old one answers.
+        // When the old leader answers, the new leader has already counted 7 s of the lease.
         tokio::time::sleep(Duration::from_secs(7)).await;
         cluster[old].resume();
         let asked = Instant::now();
@@ -112,7 +112,7 @@ async fn a_replaced_leader_confirms_nothing() {
         let guard = guard.expect("the old leader has learned of the new one, or serves again");
         let new = leader(&cluster, None);
         let lease = cluster[new].probe("replaced", "lock:").nodes("k")[0].session;
-        // In whole seconds, rounded down.
+        // The server reports whole seconds, rounded down.
         let left = Duration::from_secs(cluster[new].gateway().left(lease) + 1) + asked.elapsed();
         println!(
             "round {round}: {left:?} are left after {:?}",
@@ -130,13 +130,13 @@ fn a_heartbeat_that_is_believed_is_found() {
     fails_with("HeartbeatBelieved", test);
 }
 
-/// Stops the leader until another server leads. When the old leader resumes, nothing shows it the
-/// new one at first.
+/// Stops the leader until another server leads. After the old leader resumes, it does not know the
+/// new leader at first.
 fn replace(cluster: &[Etcd], old: usize) {
     cluster[old].pause();
     cluster[old].network().set(Flow::BlackHole);
-    // Messages that the others have already sent to it lie in its sockets. It can read nothing
-    // else.
+    // Nothing from the other members may reach the old leader. Messages that they have already sent
+    // are still in its sockets, but it can read nothing else.
     for (at, server) in cluster.iter().enumerate() {
         if at != old {
             server.network().cut();
@@ -145,14 +145,14 @@ fn replace(cluster: &[Etcd], old: usize) {
     leader(cluster, Some(old));
 }
 
-/// Fails if an overtaken request still makes a node.
+/// Fails if a request still makes a node after a later request has sealed its session.
 #[tokio::test]
 async fn a_sealed_session_makes_nothing() {
     etcd_seals(&Etcd::shared().url("sealed")).await;
 }
 
-/// Fails if a request is sent again after its caller is gone. The name of its node may belong to
-/// another node by then.
+/// Fails if a request is sent again after its caller is gone, because the name of its node may
+/// belong to another node by then.
 #[tokio::test]
 async fn what_is_given_up_is_not_sent_again() {
     etcd_gives_up(&Etcd::shared().url("given-up")).await;
@@ -191,8 +191,8 @@ async fn a_lease_that_is_not_renewed_is_ended() {
     works::<Etcd>(&pool, "k").await;
 }
 
-/// Fails if a call waits for a key that was removed before its watch began. The key may never get
-/// another revision.
+/// Fails if a call waits for a key that was removed before the call's watch began, because the key
+/// may never change again.
 #[tokio::test]
 async fn a_key_that_is_gone_is_seen() {
     etcd_sees_the_gone(&Etcd::shared().url("gone")).await;

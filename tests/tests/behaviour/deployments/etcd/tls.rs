@@ -1,4 +1,4 @@
-//! `etcds://`: encryption, and the proofs that a member must give.
+//! Tests of `etcds://`: encryption, and the certificates that a member must present.
 
 use leasehold::{LockPool, LockPoolBuilder};
 use leasehold_tests::certificates::Authority;
@@ -47,7 +47,8 @@ async fn a_member_must_prove_its_name() {
     works::<Etcd>(&proven, "again").await;
 }
 
-/// Fails if a requested certificate is not shown, or if a wrong one is not refused.
+/// Fails if the pool does not present a requested certificate, or if a wrong certificate is
+/// accepted.
 #[tokio::test]
 async fn a_client_shows_its_certificate() {
     let (authority, other) = (Authority::new(), Authority::new());
@@ -68,7 +69,7 @@ async fn a_client_shows_its_certificate() {
     works::<Etcd>(&known, "known").await;
 }
 
-/// Fails if certificates are ignored, because the user would rely on missing protection.
+/// Fails if certificates are ignored, because users would then rely on protection that is missing.
 #[tokio::test]
 async fn certificates_without_tls_are_refused() {
     let authority = Authority::new();

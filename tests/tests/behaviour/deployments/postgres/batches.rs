@@ -1,4 +1,5 @@
-//! Requests in one call end like the same requests in separate calls.
+//! Tests that several requests in one call have the same results as the same requests in separate
+//! calls.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -13,16 +14,16 @@ const ROUNDS: u32 = 80;
 const KEYS: u64 = 8;
 const REQUESTS: u64 = 12;
 
-/// The verbs of `take` and of `give`.
+/// The verbs of the functions `take` and `give`.
 const TAKES: [&str; 4] = ["acquire", "join", "renew", "stay"];
 const GIVES: [&str; 3] = ["release", "part", "leave"];
 
-/// The requesting process, a waiting process, and one that holds locks.
+/// Names of processes: one that sends the requests, one that waits, and one that holds locks.
 const ME: &str = "00000000-0000-0000-0000-000000000001";
 const WAITER: &str = "00000000-0000-0000-0000-000000000002";
 const HOLDER: &str = "00000000-0000-0000-0000-000000000003";
 
-/// States of a key before the requests: its row in SQL, and additional data.
+/// Possible states of a key before the requests: the row in SQL, and additional data.
 const ROWS: [(&str, Also); 15] = [
     ("", Also::Nothing),
     ("'free', NULL, NULL, false, '-1 s'", Also::Nothing),
@@ -50,13 +51,13 @@ enum Also {
     RevokedShare,
 }
 
-/// A request of `take` or `give`.
+/// A request of the functions `take` and `give`.
 #[derive(Debug)]
 struct Asked {
     verb: &'static str,
     key: u64,
     token: String,
-    /// Fences to reserve, or the limit of a share.
+    /// Number of fences to reserve, or the limit of a shared lock.
     number: i32,
     queues: bool,
     /// Milliseconds for which the released lock stays locked.
@@ -98,7 +99,7 @@ fn requests(random: &mut Random, verbs: &[&'static str]) -> Vec<Asked> {
         .collect()
 }
 
-/// Keys of one copy of a story.
+/// A set of keys for one run of a story.
 struct Copy<'a> {
     client: &'a Client,
     prefix: String,
@@ -161,7 +162,7 @@ impl<'a> Copy<'a> {
         pinned
     }
 
-    /// Sends requests in one call. Returns the result of each, without times and fences.
+    /// Sends requests in one call. Returns the result of each request, without times and fences.
     async fn take(&self, asked: &[Asked]) -> Vec<String> {
         let take = "SELECT concat_ws(' ', x.taken, 'number', x.number, 'wanted', x.wanted, 'left', x.left_ms IS NULL, x.holder), x.fence
             FROM leasehold.take($1::text::uuid, $2, $3, $4::text[]::uuid[], $5, $6, $7, $8) x";
@@ -209,16 +210,16 @@ impl<'a> Copy<'a> {
         rows.iter().map(|row| row.get(0)).collect()
     }
 
-    /// Returns the number of rows of locks that this connection has read since the server's last
-    /// count.
+    /// Returns the number of rows of locks that this connection has read since the server last
+    /// counted.
     async fn read(&self) -> i64 {
         let read = "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'locks'";
         let read = self.client.query_one(read, &[]).await;
         read.expect("a count").get(0)
     }
 
-    /// Returns the contents of the tables, without times and fences. A batch may make a row for a
-    /// key that it then leaves unchanged: such a row has no fence.
+    /// Returns the contents of the tables, without times and fences. Rows without a fence are left
+    /// out, since a batch may make a row for a key that it then leaves unchanged.
     async fn tables(&self) -> Vec<String> {
         let look = "SELECT concat_ws(' ', substr(key, length($1) + 1), state, 'token', token, 'process', process, 'reserved',
                 reserved, queued, most, function, expires_at > clock_timestamp(), fence > 5)
@@ -233,14 +234,15 @@ impl<'a> Copy<'a> {
     }
 }
 
-/// A key is handed over for a second. A slower story may see the end of that.
+/// Time limit for a story. The store reserves a free lock for a waiting process for one second, so
+/// a slower story may see the end of that second.
 const QUICK: Duration = Duration::from_millis(800);
 
 /// Outcome of a story: the result of each request, and the tables afterwards.
 type Outcome = (Vec<String>, Vec<String>);
 
-/// Returns the outcomes of one call with all requests, and of one call for each. `None` if that
-/// took too long.
+/// Returns the outcome of one call with all requests, and the outcome of a separate call for each
+/// request. Returns `None` if that took too long.
 async fn both_ways(
     batch: &Copy<'_>,
     alone: &Copy<'_>,
@@ -267,7 +269,7 @@ async fn both_ways(
     quick.then_some([(together, after_batch), (one_by_one, after_alone)])
 }
 
-/// Initial states of the keys, and the calls in their order.
+/// The initial states of the keys, and the calls in their order.
 struct Story {
     kinds: Vec<usize>,
     calls: Vec<Vec<Asked>>,
@@ -334,18 +336,19 @@ fn by_chance(random: &mut Random) -> Story {
     }
 }
 
-/// Fails if a call with several requests ends differently from a call for each of them. The rows
-/// are missing, free, pinned, waited for, held, over, handed over, taken away, kept, or shared.
+/// Fails if a call with several requests ends differently from a separate call for each of them.
+/// The rows are missing, free, pinned, waited for, held, expired, reserved, taken away, kept, or
+/// shared.
 #[tokio::test]
 async fn a_batch_ends_as_its_requests_alone() {
     let mut random = Random::seeded("batches and alone");
-    // No pool sweeps this database.
+    // This database has no pool, so no rows are swept away.
     let database = Postgres::shared().migrated();
     let client = database.client().await;
     let mut application = database.client().await;
     let mut stories = every_request();
     stories.extend((0..ROUNDS).map(|_| by_chance(&mut random)));
-    // A busy machine is rarely fast enough.
+    // There are several tries, because a busy machine is rarely fast enough.
     let (mut tries, until) = (0, Instant::now() + LONG * 5);
     for story in &stories {
         while !is_the_same_both_ways(&client, &mut application, tries, story).await {
@@ -385,7 +388,7 @@ async fn is_the_same_both_ways(
 #[tokio::test]
 async fn a_batch_reads_its_keys_and_no_other_rows() {
     const OTHERS: i32 = 5_000;
-    // A pool would sweep the idle rows away.
+    // Without a pool, no idle rows are swept away.
     let database = Postgres::shared().migrated();
     let mut client = database.client().await;
     let settings = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
@@ -400,9 +403,9 @@ async fn a_batch_reads_its_keys_and_no_other_rows() {
     let copy = Copy::of(&client, "few:");
     copy.take(&acquires).await;
     copy.give(&releases).await;
-    // Inserted by another connection, because a connection plans again after its own inserts.
-    // Sorted before the requested keys, because a scan of the whole index ends with the last of
-    // these.
+    // The rows are inserted over another connection, because a connection makes new plans after its
+    // own inserts. They sort before the requested keys, because a scan of the whole index ends with
+    // the last requested key.
     let fill =
         "INSERT INTO leasehold.locks (key) SELECT 'before:' || i FROM generate_series(1, $1) AS i";
     let filled = database.client().await.execute(fill, &[&OTHERS]).await;
@@ -419,7 +422,7 @@ async fn a_batch_reads_its_keys_and_no_other_rows() {
     assert!(read < i64::from(OTHERS) / 2, "{read} rows");
 }
 
-/// Fails if a release without `hold` overtakes an earlier one with `hold`.
+/// Fails if a later release without `hold` replaces an earlier release with `hold`.
 #[tokio::test]
 async fn the_first_release_of_a_lock_counts() {
     let database = Postgres::shared().migrated();

@@ -1,5 +1,5 @@
-//! Beacons are rows by which sessions show that a process listens. They show which process can be
-//! notified, and never that a lease has ended.
+//! Tests of beacons: rows by which sessions show that a process listens. A beacon shows only that a
+//! process can be notified. A missing beacon does not mean that a lease has ended.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use leasehold_tests::wait;
 
 use super::{LONG, TTL, fresh, lit, patient, queued, take, without_haste};
 
-/// Returns a pool whose connection to the server can be cut.
+/// Returns a pool whose connection to the server can be cut, and the proxy that cuts it.
 async fn behind_a_proxy(database: &Database) -> (LockPool, Proxy) {
     let proxy = Proxy::start_postgres(database.address());
     let url = database.url_over(proxy.address());
@@ -20,21 +20,21 @@ async fn behind_a_proxy(database: &Database) -> (LockPool, Proxy) {
     (wait::connected(pool).await, proxy)
 }
 
-/// Cuts a pool off, and waits until the server has ended its session. `left` other pools keep
-/// theirs.
+/// Cuts a pool off, and waits until the server has ended the pool's session. The sessions of `left`
+/// other pools remain.
 pub(super) async fn cut_off(database: &Database, proxy: &Proxy, left: u32) {
     let probe = database.probe("lock:");
     proxy.set(Mode::Refuse);
     let dark = || {
-        // A connection in progress may come through before it is cut.
+        // The cut is repeated, because a new connection may come through before it is cut.
         proxy.cut();
         lit(&probe) == left
     };
     wait::until_async("its session ends", LONG, dark).await;
 }
 
-/// Keeps revoked locks and shares locked for a minute, so that a late look finds them. Without this
-/// they stay locked for at most 3 seconds if their holder is notified.
+/// Keeps revoked locks and shared locks locked for a minute, so that a late check still finds them.
+/// Without this change they stay locked for at most 3 seconds if their holder is notified.
 pub(super) fn prolong(probe: &PostgresProbe) {
     for (table, revoked) in [
         ("shares", "revoked"),
@@ -46,8 +46,8 @@ pub(super) fn prolong(probe: &PostgresProbe) {
     }
 }
 
-/// Fails if a lock becomes free because its holder's session has ended. That proves nothing about
-/// the holder.
+/// Fails if a lock becomes free because its holder's session has ended, since the holder may still
+/// be running.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_session_ends_no_lease() {
     let (database, other) = fresh().await;
@@ -55,7 +55,7 @@ async fn a_lost_session_ends_no_lease() {
     let held = holder.lock("held").ttl(LONG * 2).acquire().await;
     let held = held.expect("it is free");
     cut_off(&database, &proxy, 1).await;
-    // Long enough for an answer, even on a busy machine.
+    // The wait is long enough for an answer, even on a busy machine.
     let waits = other.lock("held").ttl(TTL).wait(Duration::from_secs(5));
     let refused = waits.acquire().await.map(drop);
     assert!(refused.is_err(), "the lease lasts for long");
@@ -63,15 +63,16 @@ async fn a_lost_session_ends_no_lease() {
     held.check().expect("the holder has it still");
     proxy.pass();
     drop(held);
-    // The pool comes back, and releases it.
+    // The first pool connects again, and releases the lock.
     take(&other, "held").await.release().await.expect("held");
 }
 
-/// Fails if others must wait for the claim of a waiting process without a session.
+/// Fails if other processes must wait while a free lock is reserved for a waiting process without a
+/// session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_without_a_session_is_passed_over_at_once() {
     let (database, other) = fresh().await;
-    // Claims last an hour from here on.
+    // After this call, a free lock stays reserved for an hour.
     without_haste(&database).await;
     let (probe, excuse) = (database.probe("lock:"), Excuse::begin());
     let mut fastest = Duration::MAX;
@@ -114,7 +115,7 @@ async fn a_lock_taken_from_a_holder_without_a_session_is_free_at_once() {
     let next = operator.lock("cut").ttl(TTL).acquire().await;
     let next = next.expect("free at once");
     proxy.pass();
-    // The holder connects again, and learns of the loss. A downgrade is repeated until it has an
+    // The holder connects again, and sees the loss. The downgrade is repeated until it gets an
     // answer.
     cut.downgrade().await.expect_err("it was taken away");
     let error = cut.release().await.expect_err("it was taken away");
@@ -122,8 +123,8 @@ async fn a_lock_taken_from_a_holder_without_a_session_is_free_at_once() {
     next.release().await.expect("still held");
 }
 
-/// Fails if the share of a listening holder becomes free before that holder has ended. Fails also
-/// if the share of a holder without a session lasts on.
+/// Fails if the shared lock of a notified holder becomes free before that holder has ended. Fails
+/// also if the shared lock of a holder without a session stays held.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shares_of_holders_with_and_without_a_session() {
     let (database, operator) = fresh().await;
@@ -144,7 +145,7 @@ async fn shares_of_holders_with_and_without_a_session() {
     assert!(lock.holders[0].revoked, "{lock:?}");
     let error = heard.release().await.expect_err("it was taken away");
     assert!(error.is_lost(), "{error}");
-    // The notified holder may release its share a little later.
+    // The notified holder may release its shared lock a little later.
     let writer = operator.lock("read").ttl(TTL).wait(LONG).acquire().await;
     let writer = writer.expect("free once the reader that heard has ended");
     drop(cut);

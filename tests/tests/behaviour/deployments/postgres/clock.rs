@@ -1,4 +1,4 @@
-//! The clock by which leases end.
+//! Tests of the clock that decides when leases end.
 
 use std::time::Duration;
 
@@ -22,11 +22,11 @@ async fn waiting(client: &Client) -> i64 {
     client.query_one(count, &[]).await.expect("a count").get(0)
 }
 
-/// Fails if a renewal waits for the row, and then compares the end of its lease with the time at
-/// which it began to wait.
+/// Fails if a renewal waits for the row, and then compares the end of the lease with a time from
+/// before the wait.
 #[tokio::test]
 async fn a_renewal_that_waited_beyond_the_lease_is_refused() {
-    /// Long enough for a renewal to begin within it, even on a busy machine.
+    /// A ttl long enough for a renewal to begin within it, even on a busy machine.
     const SHORT: Duration = Duration::from_secs(10);
     let (database, pool) = fresh().await;
     let guard = take(&pool, "waited").await;

@@ -1,4 +1,4 @@
-//! The tables, the rights, the URL, and the findings of a check.
+//! Tests of the tables, the rights, the URL, and the findings of `check`.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
@@ -19,7 +19,8 @@ async fn recorded(pool: &LockPool) -> Result<u32, LockError> {
     Ok(7)
 }
 
-/// Connects. Password authentication takes long without optimization.
+/// Connects with a long timeout, because password authentication takes long in an unoptimized
+/// build.
 async fn try_connect(url: &str) -> Result<LockPool, LockError> {
     let pool = LockPool::builder().url(url).io_timeout(LONG);
     pool.connect().await
@@ -36,7 +37,7 @@ fn code(error: &LockError) -> &'static str {
     }
 }
 
-/// Returns the SQL of the page, for a role of this name.
+/// Returns the SQL from the page, with this name of the role.
 fn grants(role: &str) -> String {
     let (_, rest) = RIGHTS.split_once("```sql\nGRANT").expect("the rights");
     let (grants, _) = rest.split_once("```").expect("the end of the rights");
@@ -79,7 +80,7 @@ async fn what_is_no_server_is_not_migrated_for_long() {
     let port = silent.local_addr().expect("it listens").port();
     let url = format!("postgres://locks@127.0.0.1:{port}/locks?migrate=1");
     let pool = LockPool::builder().url(url).io_timeout(TTL / 100);
-    // Half the time that a migration may take.
+    // The limit is half the time that a migration may take.
     let connected = wait::within("a refusal", Duration::from_secs(15), pool.connect()).await;
     assert_eq!(
         code(&connected.map(drop).expect_err("it is silent")),
@@ -116,7 +117,7 @@ async fn the_rights_are_enough_without_those_of_public() {
     assert!(report.is_ready(), "{report}");
 }
 
-/// Fails if two processes create the tables at the same time.
+/// Fails if several processes cannot create the tables at the same time.
 #[tokio::test]
 async fn all_processes_migrate_at_once() {
     let database = Postgres::shared().database();
@@ -150,7 +151,7 @@ async fn older_tables_are_refused_and_newer_ones_are_not() {
     }
 }
 
-/// Fails if a password is shown, or if a wrong one is tried again and again.
+/// Fails if a password is shown, or if a wrong password is tried again and again.
 #[tokio::test]
 async fn passwords() {
     let (database, _pool) = super::fresh().await;

@@ -36,8 +36,8 @@ async fn every_kind_at_once() {
                 while Instant::now() < until {
                     match call(&pool, &mut random).await {
                         Ok(()) => drop(served.fetch_add(1, Ordering::Relaxed)),
-                        // A busy machine may miss the shortest waits, and let a call wait for
-                        // another call's row. A deadlock would be counted before that.
+                        // On a busy machine, a call with the shortest wait may time out while it
+                        // waits for another call's row. A deadlock would be counted before that.
                         Err(LockError::Unavailable { source }) => {
                             assert!(["timeout", "55P03"].contains(&source.code()), "{source}");
                         }

@@ -1,5 +1,5 @@
-//! Transactions that outlive the call that verified them. Either the next call of the same process
-//! reads their commits, or they do not commit.
+//! Tests of transactions that outlive the call that verified them. Either they commit before the
+//! next call of the same process reads, or they do not commit.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio_postgres::{Client, Error, IsolationLevel, NoTls};
 
 use super::{LONG, connect, take};
 
-/// Time for the next call to come in beside the transaction, if nothing prevents it.
+/// Time in which the next call could run beside the transaction if nothing prevented it.
 const LOOK: Duration = Duration::from_secs(1);
 
 const LEVELS: [IsolationLevel; 3] = [
@@ -21,8 +21,8 @@ const LEVELS: [IsolationLevel; 3] = [
     IsolationLevel::Serializable,
 ];
 
-/// Creates a database for consecutive numbers, each in a separate row, so that no two transactions
-/// meet in a row.
+/// Creates a database for consecutive numbers, each in a separate row, so that two transactions
+/// never write the same row.
 async fn numbers(server: &Postgres) -> (Database, LockPool, Client) {
     let database = server.migrated();
     let client = database.client().await;
@@ -53,7 +53,7 @@ async fn write(client: &Client, number: i64) -> Result<(), Error> {
     client.execute(write, &[&number]).await.map(drop)
 }
 
-/// Takes the lock for one call, and starts the next one. Both have waited, so the process has a
+/// Takes the lock for one call, and starts the next call. Both have waited, so the process has a
 /// fence for each.
 async fn two_calls(
     database: &Database,
@@ -68,7 +68,7 @@ async fn two_calls(
     (first.await, tokio::spawn(next))
 }
 
-/// Runs the whole next call, which must not read an old number.
+/// Runs the whole next call. It must not read an old number.
 async fn next_call(pool: LockPool, client: Client, level: IsolationLevel) {
     let guard = take(&pool, "numbers").await;
     let ended = async {
@@ -80,7 +80,7 @@ async fn next_call(pool: LockPool, client: Client, level: IsolationLevel) {
     guard.release().await.expect("still held");
 }
 
-/// Fails if two transactions have read the same number, or one of the two is missing.
+/// Fails if two transactions have read the same number, or if one of the two numbers is missing.
 async fn none_is_lost(client: &Client, level: IsolationLevel) {
     let read = "SELECT count(*), count(DISTINCT number) FROM numbers";
     let row = client.query_one(read, &[]).await.expect("a count");
@@ -137,8 +137,8 @@ async fn a_prepared_transaction() {
     }
 }
 
-/// Fails if a call commits before the `COMMIT` of an earlier call, dropped while its `COMMIT` was
-/// on the way.
+/// Fails if a call commits before the `COMMIT` of an earlier call that was dropped while its
+/// `COMMIT` was in flight.
 #[tokio::test]
 async fn a_commit_on_its_way() {
     for level in LEVELS {

@@ -1,5 +1,5 @@
-//! A transaction that has verified its lease commits before another holder gets the lock, or not at
-//! all. Here leases end in the middle of transactions.
+//! Tests that a transaction with a verified lease commits before another holder gets the lock, or
+//! not at all. Here leases end in the middle of transactions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -15,7 +15,7 @@ use tokio_postgres::{Client, Error, IsolationLevel};
 
 use super::{LONG, connect};
 
-/// The shortest ttl; transactions last up to twice as long.
+/// The shortest ttl. Transactions last up to twice as long.
 const TTL: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_millis(200);
 const PROCESSES: u32 = 3;
@@ -23,11 +23,11 @@ const TASKS: u32 = 4;
 const KEYS: u64 = 2;
 const LENGTH: Duration = Duration::from_secs(8);
 
-/// Calls of `leasehold.verify` in a transaction.
+/// The place of the call of `leasehold.verify` in a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verify {
     Never,
-    /// At its start or at its end, at random.
+    /// One call, at the start or at the end of the transaction, at random.
     Once,
 }
 
@@ -41,7 +41,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// True if each of them has happened.
+    /// True if each counted event has happened.
     fn all_happened(&self) -> bool {
         let counts = [&self.committed, &self.refused, &self.late];
         counts.iter().all(|count| 0 < count.load(Ordering::Relaxed))
@@ -64,7 +64,7 @@ async fn no_update_is_lost() {
     }
 }
 
-/// The same load without `verify`. Fails if nothing is lost, because the test above would then
+/// The same load without `verify`. Fails if no update is lost, because the test above would then
 /// prove nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_verify_updates_are_lost() {
@@ -134,7 +134,8 @@ impl Task {
         }
     }
 
-    /// A busy machine may need longer for everything to happen.
+    /// True if the load must go on. A busy machine may need longer until each counted event has
+    /// happened.
     fn goes_on(&self, until: Instant) -> bool {
         let now = Instant::now();
         let is_short = || self.verify == Verify::Once && !self.counts.all_happened();

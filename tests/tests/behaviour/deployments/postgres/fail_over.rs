@@ -39,7 +39,8 @@ pub(super) struct Pair {
 
 impl Pair {
     pub(super) fn start(replication: Replication) -> Self {
-        // The standby tries a restarted primary again at once, and not after five seconds.
+        // With this setting, the standby tries a restarted primary again at once instead of after
+        // five seconds.
         let primary = Postgres::start_with(&["fsync=off", "wal_retrieve_retry_interval=100ms"]);
         let database = primary.migrated();
         let standby = primary.standby(STANDBY);
@@ -123,9 +124,9 @@ async fn a_primary_that_hangs_is_left() {
     pair.primary.resume();
 }
 
-/// Fails if a lock from before a fail-over verifies, even if the new primary has it: data that its
-/// holder has read may be missing there. Fails also if a lock no longer verifies after a mere crash
-/// of the primary.
+/// Fails if a lock from before a fail-over verifies, even if the new primary has it, because data
+/// that its holder has read may be missing there. Fails also if a lock no longer verifies after a
+/// mere crash of the primary.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_from_before_a_fail_over_does_not_verify() {
     let mut pair = Pair::start(Replication::Synchronous);
@@ -196,30 +197,31 @@ async fn without_verify_commits_overlap() {
 const POOLS: u32 = 3;
 const TASKS: u32 = 8;
 const KEYS: u64 = 16;
-/// Longer than the fail-over, so that holders of forgotten locks go on beside new ones.
+/// Longer than the fail-over, so that holders of forgotten locks continue beside new holders.
 const LEASE: Duration = Duration::from_secs(6);
 /// Longest duration of a section.
 const SECTION: Duration = Duration::from_secs(4);
-/// Time that the standby misses.
+/// Duration before the kill for which the standby receives nothing.
 const LAG: Duration = Duration::from_millis(1_200);
 const BEFORE: Duration = Duration::from_secs(4);
 const AFTER: Duration = Duration::from_secs(8);
 
-/// Data of the new primary, and observations of the bodies.
+/// Data on the new primary, and observations of the bodies.
 #[derive(Debug)]
 struct Found {
-    /// Commits before the fail-over, and after it.
+    /// Number of commits before and after the fail-over.
     before: i64,
     after: i64,
-    /// Commits that read the same value as another one.
+    /// Commits that read the same value as another commit.
     overlaps: i64,
-    /// Commits minus the sum. Negative if a commit has read a value that the new primary never had.
+    /// Number of commits minus the sum of the values. Negative if a commit has read a value that
+    /// the new primary never had.
     lost: i64,
-    /// Bodies that began while another one had a lease on the same key.
+    /// Number of bodies that began while another body had a lease on the same key.
     together: usize,
 }
 
-/// Runs sections for each key, which read a value, wait, and write the value plus one.
+/// Runs sections for each key. A section reads a value, waits, and writes the value plus one.
 async fn load(replication: Replication, verifies: bool) -> Found {
     let _room = room::enter();
     let mut random = Random::seeded("fail-over");
@@ -344,14 +346,15 @@ impl Task {
         while !over.load(Ordering::Relaxed) {
             let key = self.random.below(KEYS);
             let request = self.pool.lock(format!("counter:{key}")).ttl(LEASE);
-            // A call without a lock or a server makes room for another.
+            // A call that gets no lock, or finds no server, ends its connection and lets another
+            // call try.
             let Ok(guard) = request.wait(Duration::from_millis(500)).acquire().await else {
                 continue;
             };
             let lease = self.bodies.enter(key, &guard);
             let takes = self.random.duration(SECTION);
             let section = self.section(&mut client, &guard, key, takes);
-            // No body outlives its lease here, so that only the fail-over can cause overlaps.
+            // The body ends with its lease, so that only the fail-over can cause overlaps.
             if tokio::time::timeout(guard.remaining(), section)
                 .await
                 .is_err()
@@ -364,7 +367,8 @@ impl Task {
         }
     }
 
-    /// A failure leaves no client. The write may be done or not, and only the table shows it.
+    /// Runs one section. After a failure `client` is `None`, and only the table shows if the write
+    /// was done.
     async fn section(
         &self,
         client: &mut Option<Client>,
@@ -378,7 +382,7 @@ impl Task {
             return;
         };
         tokio::time::sleep(takes).await;
-        // By now there may be another primary, or none yet.
+        // At this time there may be another primary, or none yet.
         while guard.check().is_ok() {
             if self.write(client, guard, number, seen).await {
                 return;
@@ -401,7 +405,8 @@ impl Task {
         client.as_mut()
     }
 
-    /// Returns true if the transaction has ended either way, and false if another try makes sense.
+    /// Returns true if the transaction has ended, whatever its result, and false if another try
+    /// makes sense.
     async fn write(
         &self,
         client: &mut Option<Client>,
@@ -431,8 +436,8 @@ impl Task {
         if noted.is_err() {
             return false;
         }
-        // A commit without an answer may have succeeded, and then a second one would be one too
-        // many.
+        // A commit without an answer may have succeeded. It is not repeated, because the number
+        // could then be added twice.
         let _ = transaction.commit().await;
         true
     }

@@ -35,9 +35,9 @@ async fn ended_connections_are_replaced() {
     let (probe, mut number) = (database.probe("lock:"), 0);
     let end = "SELECT expires_at FROM leasehold.locks WHERE key = 'lock:held'";
     let first = probe.value(end);
-    // A lost lease is not renewed.
+    // The loop ends early if the lease is lost, because a lost lease is not renewed.
     while number < 20 || kept.check().is_ok() && probe.value(end) == first {
-        // The pool may be connecting just now.
+        // The pool may be connecting at this moment, so the end of connections is repeated.
         let ends = async {
             while end_connections(&database).await == 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -51,7 +51,7 @@ async fn ended_connections_are_replaced() {
     kept.release().await.expect("still held");
 }
 
-/// Fails if a new pool is needed after a crash of the server, or if a lease is lost by it.
+/// Fails if a new pool is needed after a crash of the server, or if a lease is lost in the crash.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restarted_server_is_found_again() {
     let mut server = Postgres::start();
@@ -77,8 +77,8 @@ async fn a_restarted_server_is_found_again() {
     works(&pool, "up-again").await;
 }
 
-/// Fails if a stopped server blocks callers beyond their budget, or keeps the locks of abandoned
-/// calls.
+/// Fails if a stopped server blocks callers for longer than their `wait`, or keeps the locks of
+/// abandoned calls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stopped_server_costs_the_budget_and_no_more() {
     let server = Postgres::start();
@@ -99,17 +99,17 @@ async fn a_stopped_server_costs_the_budget_and_no_more() {
         let most = Duration::from_millis(850) + excuse.so_far();
         assert!(took < most, "{took:?}");
         works(&pool, &format!("after-{round}")).await;
-        // The ttl is far longer than this limit.
+        // A lock that is gone within this limit was removed, because the ttl is far longer.
         let gone = || !probe.exists("stopped");
         wait::until_async("nothing is left", Duration::from_secs(40), gone).await;
     }
 }
 
-/// Fails if a lease is given up because of a short stop, or still trusted after a long one.
+/// Fails if a short stop costs a lease, or if a lease still counts as held after a long stop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_and_stops() {
     let server = Postgres::start();
-    // Each holder has one try for its lock.
+    // The pool has a long timeout, because each holder has only one try for its lock.
     let pool = LockPool::builder().url(server.migrated().url());
     let pool = wait::connected(pool.io_timeout(Duration::from_secs(3))).await;
     for round in 0..3 {
@@ -137,7 +137,7 @@ async fn leases_and_stops() {
 #[tokio::test]
 async fn idle_rows_are_removed() {
     let database = Postgres::shared().migrated();
-    // A sweep without a timely answer is not repeated for a long time.
+    // The timeout is long, because a sweep without a timely answer is repeated only much later.
     let pool = LockPool::builder().url(database.url()).io_timeout(LONG);
     let pool = wait::connected(pool.on_current_runtime()).await;
     let held = pool.lock("held").ttl(LONG * 3).acquire().await;
@@ -145,7 +145,8 @@ async fn idle_rows_are_removed() {
     let client = database.client().await;
     let insert = "INSERT INTO leasehold.locks (key, fence) SELECT 'idle:' || n, n FROM generate_series(1, 2500) n";
     client.batch_execute(insert).await.expect("an owner may");
-    // A sweep is due by then. It takes several sweeps, which follow each other at once.
+    // The clock moves on until a sweep is due. It takes several sweeps, which follow each other at
+    // once.
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(31)).await;
     tokio::time::resume();
