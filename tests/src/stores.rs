@@ -213,8 +213,8 @@ impl fmt::Debug for Store {
 }
 
 /// Makes a test for each `async fn(&Store)` in the brackets and each store before them, in a module
-/// with the name of the store. Each test runs on a runtime with two workers: `on_stores!(cluster
-/// redlock: (one, two))`. `tests/tests/docs/test_names.rs` reads these calls.
+/// with the name of the store. Each test runs on a runtime with two workers:
+/// `on_stores!(cluster redlock: (one, two))`. `tests/tests/docs/test_names.rs` reads these calls.
 #[macro_export]
 macro_rules! on_stores {
     ($($store:ident)+: $names:tt) => {

@@ -1,4 +1,4 @@
-//! Checks that the documentation's links and paths resolve, and that the source files are in order.
+//! Checks that the documentation's links and paths exist, and checks the source files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,7 +25,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// All pages that people read in the repository.
+/// Returns all pages that people read in the repository.
 fn pages() -> Vec<PathBuf> {
     let mut pages = [
         "README.md",
@@ -69,8 +69,7 @@ fn prose(text: &str) -> String {
     outside.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the targets of all links in a text: those of inline links, and those of label
-/// definitions.
+/// Returns the targets of all links in a text, from inline links and from label definitions.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     inline_links(text).chain(definitions(text).map(|(_, link)| link))
 }
@@ -192,7 +191,8 @@ fn suites(folder: &str) -> Vec<String> {
         .collect()
 }
 
-/// Fails if a test program, or a module of one that has many, is missing from the index.
+/// Fails if a test program, or a module of a program with several modules, is missing from the
+/// index.
 #[test]
 fn the_index_of_the_tests_names_all_suites() {
     let index = read(&root().join("tests/README.md"));

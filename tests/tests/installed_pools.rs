@@ -1,5 +1,5 @@
-//! Installed, named and scoped pools. Runs in a separate program, because installed pools belong to
-//! the process.
+//! Tests of installed, named and scoped pools. They are in a separate program, because installed
+//! pools belong to the process.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ async fn installed_named_and_scoped() {
         assert_eq!(contended(&scoped), key == "tenant");
         let nested = tenant.scope(async { main.scope(installed(key)).await });
         assert_eq!(contended(&nested.await), key == "main");
-        // The scope has ended with its future.
+        // Outside of the scope, the installed pool is used again.
         assert_eq!(contended(&installed(key).await), key == "main");
     }
 

@@ -1,5 +1,5 @@
-//! Checks that a release that finds the lock gone reports the loss. Runs in a separate program,
-//! because it reads all logs and metrics of the process.
+//! Checks that a release that finds the lock gone reports the loss. The tests are in a separate
+//! program, because they read all logs and metrics of the process.
 
 use std::fmt::{Debug, Write as _};
 use std::future::{pending, ready};
@@ -207,7 +207,7 @@ async fn inner(scene: &Scene) -> Result<(), LockError> {
 async fn outer(scene: &Scene) -> Result<(), LockError> {
     let before = scene.losses();
     inner(scene).await?;
-    // The inner call sends no request to the server.
+    // The inner call sends no request to the server, so it finds no loss.
     assert_eq!(scene.losses(), before);
     Ok(())
 }
@@ -219,7 +219,7 @@ async fn detached(pool: LockPool, probe: Arc<RedisProbe>) -> Result<u32, LockErr
 }
 
 /// Fails if the release of a guard succeeds after its lock was deleted, or taken by another client.
-/// Also fails if the other client's lock is touched.
+/// Also fails if the other client's lock is changed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guard_is_told() {
     let scene = Scene::new().await;
@@ -242,7 +242,8 @@ async fn a_guard_is_told() {
     scene.expect(&["deleted", "taken", "kept"]);
 }
 
-/// Fails if a release is not counted, or if a confirmed one counts as unconfirmed, or the reverse.
+/// Fails if a release is not counted, or if a confirmed release counts as unconfirmed, or the
+/// reverse.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn releases_are_counted() {
     let scene = Scene::new().await;
@@ -272,7 +273,7 @@ async fn a_function_keeps_its_result_and_the_loss_is_logged_and_counted() {
     assert_eq!(scene.losses(), 5);
 }
 
-/// Fails if the losses of shares, permits and downgraded locks go unnoticed.
+/// Fails if the losses of shared locks, permits and downgraded locks go unnoticed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shares_places_and_downgraded_locks_are_missed_as_well() {
     let scene = Scene::new().await;
@@ -288,8 +289,8 @@ async fn shares_places_and_downgraded_locks_are_missed_as_well() {
     scene.expect(&["share", "place", "less"]);
 }
 
-/// Fails if the release of several keys succeeds although one of them was gone, or if the rest
-/// stay.
+/// Fails if the release of several keys succeeds although one of them was gone, or if the other
+/// keys stay locked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_several_keys_any_that_is_gone_is_told() {
     let scene = Scene::new().await;
@@ -329,7 +330,7 @@ async fn a_dropped_guard_and_a_dropped_call_are_missed_in_the_background() {
     scene.expect(&["guard", "call"]);
 }
 
-/// Fails if a loss is counted twice: when it is noticed, and again at the release.
+/// Fails if a loss is counted both when it is noticed and again at the release.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_lost_before_is_counted_once() {
     let scene = Scene::new().await;
@@ -343,8 +344,8 @@ async fn what_was_lost_before_is_counted_once() {
     scene.expect(&["k", "late"]);
 }
 
-/// Fails if a release counts as a loss when its first try was carried out but not answered. Also
-/// fails if any other release does.
+/// Fails if a release counts as a loss because its first try was executed but not answered. Also
+/// fails if any other release without a loss does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_that_was_carried_out_is_no_loss() {
     let scene = Scene::new().await;
@@ -395,8 +396,8 @@ async fn the_reason_of_a_loss_is_logged() {
     }
 }
 
-/// Fails if the log lacks a mistake of the program that a client sees only as a 500. Also fails if
-/// a refused call is logged as a mistake.
+/// Fails if a mistake of the program, which a client sees only as a status of 500, is not logged.
+/// Also fails if a refused call is logged as a mistake.
 #[tokio::test]
 async fn a_mistake_that_an_answer_hides_is_logged() {
     let _scene = Scene::new().await;

@@ -1,5 +1,5 @@
-//! Checks the metrics of calls by the template of their keys. Runs in a separate program, because
-//! it installs a recorder.
+//! Checks the metrics of calls, which are labelled with the template of their keys. The tests are
+//! in a separate program, because they install a recorder.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -23,8 +23,8 @@ const SHORT: Duration = Duration::from_millis(50);
 
 type Labels = BTreeMap<String, String>;
 
-/// The values of all series. A histogram has its count here, and its sum under the name with
-/// `_sum`.
+/// The values of all series. Under its own name a histogram has its count, and under the name with
+/// `_sum` its sum.
 static SERIES: Mutex<BTreeMap<(String, Labels), f64>> = Mutex::new(BTreeMap::new());
 static DESCRIBED: Mutex<BTreeMap<String, Option<Unit>>> = Mutex::new(BTreeMap::new());
 
@@ -174,8 +174,8 @@ async fn waits(pool: &LockPool, id: &str) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if an outcome is counted under another name or label, twice or not at all, or if a gauge
-/// does not follow the calls.
+/// Fails if an outcome is counted under another name or label, twice or not at all. Also fails if a
+/// gauge does not follow the calls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_outcome_is_told_by_template() {
     let template = "asked:<id>";
@@ -230,7 +230,8 @@ async fn panics(pool: &LockPool, id: u32) -> Result<u32, LockError> {
     panic!("as the test wants it, with {id} and {pool:?}")
 }
 
-/// Fails if an end is counted under another name, or if guards and bodies are counted separately.
+/// Fails if the end of a lock is counted under another name, or if guards and bodies are counted
+/// separately.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_end_is_told_by_template() {
     let template = "ends:<id>";
@@ -294,8 +295,8 @@ async fn expressions(pool: &LockPool, one: u32, other: u32) -> Result<(), LockEr
     Ok(())
 }
 
-/// Fails if a key, or a part of one, becomes a label, or if a call with several keys is counted
-/// once per key.
+/// Fails if a key, or a part of one, becomes a label. Also fails if a call with several keys is
+/// counted once for each key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn labels_are_templates_and_never_keys() {
     let pool = pool("memory://").await;
@@ -360,8 +361,8 @@ async fn losses_and_renewals_are_told() {
     assert_eq!(lost, counts([("lost", 1.0)]));
 }
 
-/// Fails if the metric of the store's state does not follow the server, or if its requests are not
-/// timed.
+/// Fails if the metric of the store's state does not follow the server, or if requests to the
+/// server are not timed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_is_told() {
     let mut server = Server::start();
@@ -387,7 +388,8 @@ async fn the_store_is_told() {
     wait::until_async("no pool says so any more", LONG, || up() == Some(1.0)).await;
 }
 
-/// Fails if a duration is not in seconds, or is not the duration of the wait or of the held lock.
+/// Fails if a duration is not in seconds, or measures something else than the wait or the held
+/// lock.
 #[tokio::test(start_paused = true)]
 async fn durations_are_in_seconds() {
     LazyLock::force(&INSTALLED);

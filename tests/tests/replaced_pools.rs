@@ -1,5 +1,5 @@
-//! Checks that a pool can be replaced once it no longer grants locks. Runs in a separate program,
-//! because installed pools belong to the process.
+//! Checks that a pool can be replaced once it no longer grants locks. The tests are in a separate
+//! program, because installed pools belong to the process.
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -51,7 +51,7 @@ fn has_stopped(ended: &Result<(), LockError>) -> bool {
     matches!(ended, Err(LockError::Unavailable { source }) if source.code() == "stopped")
 }
 
-/// A way to install pools, and a function that uses the installed one.
+/// A place where pools can be installed, and a function that uses the installed pool.
 struct Place {
     install: fn(&LockPool) -> Result<(), LockError>,
     call: fn(&Runtime) -> Result<(), LockError>,
@@ -68,8 +68,8 @@ const PLACES: [Place; 2] = [
     },
 ];
 
-/// Fails if no other pool can be installed after the engine has stopped, so that the process must
-/// be restarted. Also fails if a living pool is replaced.
+/// Fails if no new pool can be installed after the engine has stopped, because the process would
+/// then need a restart. Also fails if a working pool is replaced.
 #[test]
 fn a_pool_that_has_ended_is_replaced_and_a_living_one_is_not() {
     let runtime = runtime();
@@ -95,7 +95,8 @@ fn a_pool_that_has_ended_is_replaced_and_a_living_one_is_not() {
     runtime.block_on(installed()).expect("it serves");
 }
 
-/// Asserts that exactly one pool is installed if several replace an ended one at the same time.
+/// Asserts that exactly one pool is installed if several threads replace a stopped pool at the same
+/// time.
 fn races(runtime: &Runtime, install: fn(&LockPool) -> Result<(), LockError>) {
     let mut last: Option<LockPool> = None;
     for round in 0..50 {

@@ -1,5 +1,5 @@
-//! Checks the spans of a call, and the events of locks and stores. Runs in a separate program,
-//! because it installs a subscriber.
+//! Checks the spans of a call, and the events of locks and stores. The tests are in a separate
+//! program, because they install a subscriber.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ type Fields = BTreeMap<String, String>;
 struct Told {
     name: &'static str,
     level: Level,
-    /// The name of the span in which it began.
+    /// The name of the span in which this span began.
     parent: Option<&'static str>,
     fields: Fields,
     entered: u32,
@@ -40,7 +40,7 @@ struct Told {
 static SPANS: Mutex<BTreeMap<u64, Told>> = Mutex::new(BTreeMap::new());
 static EVENTS: Mutex<Vec<(Level, Fields)>> = Mutex::new(Vec::new());
 
-/// The hooks of a call that panic, each with the number of calls before the panic.
+/// The hooks of a subscriber that panic, each with the number of its calls before the panic.
 const HOOKS: [(&str, u32); 8] = [
     ("new_span", 0),
     ("new_span", 1),
@@ -53,7 +53,7 @@ const HOOKS: [(&str, u32); 8] = [
 ];
 
 thread_local! {
-    /// The entered spans of this thread.
+    /// The spans that this thread has entered.
     static INSIDE: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
     /// The hook that panics on this thread, and the number of its calls before the panic.
     static PANICS: RefCell<Option<(&'static str, u32)>> = const { RefCell::new(None) };
@@ -81,7 +81,7 @@ impl Visit for Reader<'_> {
     }
 }
 
-/// Panics if the test requests it of this hook on this thread.
+/// Panics if the test has requested a panic of this hook on this thread.
 fn hook(name: &'static str) {
     let panics = PANICS.with_borrow_mut(|panics| match panics {
         Some((wanted, 0)) if *wanted == name => panics.take().is_some(),
@@ -325,7 +325,7 @@ async fn the_spans_tell_how_a_call_ended() {
     );
 }
 
-/// Fails if a panicking subscriber leaves a lock behind, or a call that cannot end, or ends the
+/// Fails if a panicking subscriber leaves a lock behind, leaves a call that cannot end, or ends the
 /// process.
 #[test]
 fn a_subscriber_that_panics_leaves_no_lock_behind() {
@@ -355,8 +355,8 @@ async fn is_late(pool: &LockPool, server: &Server, id: u32) -> Result<(), LockEr
     Ok(())
 }
 
-/// Fails if a loss, or a change of the store, has no event, or one without its code or with another
-/// level.
+/// Fails if a loss, or a change of the store, has no event. Also fails if the event lacks its code,
+/// or has another level.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn incidents_are_events_with_a_stable_code() {
     let mut server = Server::start();
@@ -392,8 +392,8 @@ async fn is_taken_away(pool: &LockPool, id: u32) -> Result<(), LockError> {
     pending().await
 }
 
-/// Fails if a lock taken away by force has no event, or one without its code, its function or its
-/// fence. Also fails if it is not reported as a loss.
+/// Fails if a lock taken away by force has no event, or if the event lacks its code, its function
+/// or its fence. Also fails if the lock is not reported as lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_forced_release_is_an_event_and_a_loss() {
     let server = Server::start();
@@ -454,7 +454,7 @@ where
     Ok(value)
 }
 
-/// Fails if a result that is not kept has no event with its code, or one with the other code.
+/// Fails if a result that is not kept has no event with its code, or has the event of another code.
 #[tokio::test]
 async fn results_that_are_not_kept_are_events() {
     LazyLock::force(&INSTALLED);

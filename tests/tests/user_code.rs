@@ -1,6 +1,7 @@
-//! Code of the user's program that the engine calls: a subscriber, a recorder, wakers. It may
-//! block, panic, or use the pool itself; no lease and no budget depends on it. Runs in a separate
-//! program, because it installs a subscriber and a recorder.
+//! Tests of code of the user's program that the engine calls: a subscriber, a recorder, wakers.
+//! This code may block, panic, or use the pool itself. No lease and no time limit of a call may
+//! depend on it. The tests are in a separate program, because they install a subscriber and a
+//! recorder.
 
 use std::future::Future;
 use std::pin::pin;
@@ -24,7 +25,7 @@ const LEASES: usize = 100;
 const TTL: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Behaviour of the subscriber and the recorder when they are called.
+/// The way in which the subscriber and the recorder behave when they are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Manner {
     Takes,
@@ -34,12 +35,13 @@ enum Manner {
 
 static MANNER: Mutex<Manner> = Mutex::new(Manner::Takes);
 static CHANGED: Condvar = Condvar::new();
-/// Numbers of received log events, counts, gauges and durations, independent of the manner.
+/// Numbers of received log events, counts, gauges and durations. They are counted whatever the
+/// `Manner`.
 static EVENTS: AtomicU64 = AtomicU64::new(0);
 static COUNTS: AtomicU64 = AtomicU64::new(0);
 static GAUGES: AtomicU64 = AtomicU64::new(0);
 static TIMES: AtomicU64 = AtomicU64::new(0);
-/// Number of times that a span was begun or entered.
+/// Number of times that a span began or was entered.
 static SPANS: AtomicU64 = AtomicU64::new(0);
 
 /// Name of the thread whose spans the subscriber handles.
@@ -115,7 +117,7 @@ impl HistogramFn for Program {
     }
 }
 
-/// Called when a span is begun or entered, on the thread of its call.
+/// Called when a span begins or is entered, on the thread of its call.
 fn traced() {
     if std::thread::current().name() == Some(TRACED) {
         told(&SPANS);
@@ -140,8 +142,8 @@ impl Recorder for Program {
     }
 }
 
-/// Fails if the engine or a caller waits for a blocking subscriber or recorder, or ends with a
-/// panicking one.
+/// Fails if the engine or a caller waits for a subscriber or recorder that blocks, or ends because
+/// one panics.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_that_blocks_or_panics_costs_no_lease_and_no_budget() {
     let _alone = installed().await;
@@ -161,8 +163,8 @@ async fn installed() -> tokio::sync::MutexGuard<'static, ()> {
     ALONE.lock().await
 }
 
-/// Fails if a subscriber that blocks in a span delays another call or a renewal: a span must not be
-/// begun or entered under the engine's mutex.
+/// Fails if a subscriber that blocks in a span delays another call or a renewal. For this reason no
+/// span may begin or be entered under the engine's mutex.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_subscriber_that_blocks_in_a_span_delays_its_caller_alone() {
     let _alone = installed().await;
@@ -217,7 +219,8 @@ async fn costs_nothing(server: &Server, manner: Manner) {
         || events < told_of(&EVENTS) && counts < told_of(&COUNTS) || manner == Manner::Blocks;
     wait::until_async("the program is told", LIMIT, told).await;
 
-    // Checks the engine's own bound: the answer comes even while the program's code blocks.
+    // The `wait` ends while the program's code still blocks, so this checks the engine's own time
+    // limit.
     let waits = pool.lock(format!("{manner:?}-0")).ttl(TTL);
     let refused = waits.wait(Duration::from_millis(200)).acquire();
     let refused = wait::within("a budget ends", LIMIT, refused).await;
@@ -250,8 +253,8 @@ impl Wake for Owner {
     fn wake(self: Arc<Self>) {}
 }
 
-/// A waker is dropped when the next one replaces it, and its drop needs a mutex. Fails if that
-/// happens under the engine's mutex: the drop notifies the waiting caller of its release.
+/// A waker is dropped when the next waker replaces it. Fails if that happens under the engine's
+/// mutex, because the drop releases the lock, which needs this mutex.
 #[test]
 fn a_waker_may_release_the_lock_that_its_task_waits_for() {
     let (done, is_done) = channel();
@@ -276,7 +279,7 @@ async fn released_by_a_waker(pool: &LockPool) {
     let first = waits.as_mut().poll(&mut Context::from_waker(&owner));
     assert!(first.is_pending(), "it is held");
     drop(owner);
-    // Replaces the waker, which drops the guard.
+    // This poll replaces the waker, and so drops the guard.
     let second = waits.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     let granted = match second {
         Poll::Ready(granted) => granted,

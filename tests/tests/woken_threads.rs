@@ -1,5 +1,5 @@
-//! Checks which threads an answer wakes. Runs in a separate program, because it finds a thread by
-//! its name.
+//! Checks which threads an answer wakes. The test is in a separate program, because it finds a
+//! thread by its name.
 #![cfg(target_os = "linux")]
 
 use std::fs;

@@ -121,7 +121,7 @@ impl Ensemble {
         }
     }
 
-    /// Returns the nodes that are left of all locks.
+    /// Returns the remaining nodes of all locks.
     pub(super) fn left(&self) -> Vec<String> {
         match self {
             Self::Etcd(servers) => servers[0].probe(PREFIX, "lock:").left(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use leasehold::LockHandle;
 
-/// The bodies that are inside one lock.
+/// The bodies inside one lock.
 #[derive(Debug, Default)]
 struct Seat {
     /// The body that holds the lock alone, if any.

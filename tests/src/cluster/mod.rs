@@ -253,7 +253,7 @@ impl Cluster {
         keys.len()
     }
 
-    /// Moves one key of a slot that is being moved.
+    /// Moves one key of a moving slot.
     pub fn move_key(&self, key: &str, to: usize) {
         let from = self.node(self.owner(self.slot(key)));
         let mut migrate = cmd("MIGRATE");

@@ -1,4 +1,4 @@
-//! Runs the example `flash_sale` as people start it.
+//! Tests of the example `flash_sale`, run as people start it.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -23,7 +23,7 @@ fn flash_sale(arguments: &[&str]) -> (Output, String) {
     flash_sale_with(&[], arguments)
 }
 
-/// Runs it with these variables, and without inherited ones that control colours.
+/// Runs the example with these variables, and without inherited variables that control colours.
 fn flash_sale_with(variables: &[(&str, &str)], arguments: &[&str]) -> (Output, String) {
     let output = Command::new(program())
         .env_remove("NO_COLOR")

@@ -74,7 +74,7 @@ async fn a_pool_in_a_field() {
 static SERVER: OnceLock<Server> = OnceLock::new();
 static POOL: OnceLock<LockPool> = OnceLock::new();
 
-/// Returns one pool for several runtimes, connected by the first test that needs it.
+/// Returns one pool that several runtimes share. The first test that needs it connects it.
 async fn shared() -> &'static LockPool {
     let server = SERVER.get_or_init(Server::start);
     if POOL.get().is_none() {
@@ -143,7 +143,7 @@ async fn a_shutdown_waits_for_holders_and_refuses_the_rest() {
     assert_eq!(server.probe().get("lock:soon"), None);
 }
 
-/// Fails if one shutdown's limit replaces another's.
+/// Fails if the time limit of one shutdown replaces the limit of another.
 #[expect(
     clippy::async_yields_async,
     reason = "the task is begun here and awaited later"

@@ -1,5 +1,5 @@
-//! The pool of a scope, in its future and in the tasks that inherit it. No pool is installed in
-//! this program.
+//! Tests of the pool of a scope, in the scope's future and in the tasks that inherit the scope. No
+//! pool is installed in this program.
 
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,7 +23,7 @@ async fn memory() -> LockPool {
     LockPool::connect("memory://").await.expect("it opens")
 }
 
-/// Returns a pool with a held lock. A call that finds this lock held uses this pool.
+/// Returns a pool and a lock held on it. A call that finds this lock held has used this pool.
 async fn marked(id: u64) -> (LockPool, LockGuard) {
     let pool = memory().await;
     let held = pool.lock(format!("order:{id}")).ttl(TTL).acquire().await;
@@ -50,7 +50,7 @@ fn is_marked(ended: &Result<u64>) -> bool {
     matches!(ended, Err(LockError::Contended { .. }))
 }
 
-/// Fails if two tests of one process share a lock, although their pools have no common name.
+/// Fails if two tests of one process share a lock, although their pools are separate.
 #[test]
 fn sixteen_tests_with_the_same_id_run_side_by_side() {
     const TESTS: usize = 16;
@@ -71,8 +71,8 @@ fn sixteen_tests_with_the_same_id_run_side_by_side() {
     });
 }
 
-/// Fails if a task by `leasehold::spawn` loses the scope, or if the error in a plain task does not
-/// suggest how to pass it on.
+/// Fails if a task of `leasehold::spawn` loses the scope, or if the error in a plain task does not
+/// suggest a remedy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_takes_the_scope_along() {
     let (pool, _held) = marked(42).await;
@@ -80,7 +80,7 @@ async fn a_task_takes_the_scope_along() {
     let tasks = pool.scope(async {
         let spawned = leasehold::spawn(create_order(42)).await;
         assert!(is_marked(&spawned.expect("no panic")));
-        // A task of a task, and a task of an inner scope.
+        // The next calls run in a task spawned by a task, and in a task spawned in an inner scope.
         let nested = leasehold::spawn(async { leasehold::spawn(create_order(42)).await });
         let nested = nested.await.expect("no panic");
         assert!(is_marked(&nested.expect("no panic")));
@@ -97,7 +97,7 @@ async fn a_task_takes_the_scope_along() {
     wait::within("all tasks", LIMIT, tasks).await;
 }
 
-/// Fails if the scope cannot be passed to one of the other ways to run a future.
+/// Fails if the scope cannot be passed to a future that is run in another way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_way_to_run_a_future_can_be_given_the_scope() {
     let (pool, _held) = marked(42).await;
@@ -153,8 +153,8 @@ async fn a_task_holds_no_lock_of_its_caller() {
     ended.expect("free");
 }
 
-/// Fails if a task ends when its handle is dropped, or if its lock stays after it is aborted or
-/// panics.
+/// Fails if a task ends when its handle is dropped, or if its lock stays after the task is aborted
+/// or panics.
 #[tokio::test]
 async fn a_task_ends_as_any_other_does() {
     struct Signals {

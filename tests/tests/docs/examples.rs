@@ -1,4 +1,4 @@
-//! Every public item of `leasehold` has an example in its documentation.
+//! Checks that every public item of `leasehold` has an example in its documentation.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ const WITHOUT: &[(&str, &str)] = &[];
 /// Parts of the paths of test code and of files that users do not see.
 const NOT_PUBLIC: [&str; 3] = ["selftest/", "/tests/", "_tests.rs"];
 
-/// An item, and true if its documentation has an example.
+/// The name of an item, and true if its documentation has an example.
 type Item = (String, bool);
 
 fn source() -> PathBuf {
@@ -79,7 +79,7 @@ fn declared(line: &str) -> Option<&str> {
 }
 
 /// Returns the public methods in a file's inherent impls of `types`. A macro's `$holder` counts as
-/// one of them.
+/// one of these types.
 fn methods(text: &str, types: &[&str]) -> Vec<Item> {
     let lines: Vec<&str> = text.lines().collect();
     let (mut found, mut inside) = (Vec::new(), None);

@@ -1,4 +1,4 @@
-//! Checks that files do not import each other in a circle, and that each is short enough to read at
+//! Checks that files do not import each other in a circle, and that no file is too long to read at
 //! once.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ const LINES: usize = 450;
 /// Maximum number of the runtime's files beside its folders.
 const FLAT: usize = 14;
 
-/// The modules of one crate by their paths, such as `store::redis`. Those that only tests compile
+/// The modules of one crate by their paths, such as `store::redis`. Modules that only tests compile
 /// are left out.
 type Modules = BTreeMap<String, Module>;
 
@@ -24,7 +24,7 @@ type Imports = BTreeMap<String, BTreeSet<String>>;
 
 #[derive(Default)]
 struct Module {
-    /// Several if features choose one of them.
+    /// The files of the module. There are several if features choose one of them.
     files: Vec<PathBuf>,
     /// The paths in these files, including the names of items at their ends.
     named: BTreeSet<String>,
@@ -62,7 +62,7 @@ pub(super) fn file_of(
     let inside = folder.join(child);
     let beside = |file: &Path| file.parent().expect("a folder").to_owned();
     match path {
-        // Its child modules are beside it, independent of its name.
+        // With a `path` attribute, the child modules are beside the file, independent of its name.
         Some(path) => (beside(file).join(&path), beside(&beside(file).join(path))),
         None if inside.join("mod.rs").exists() => (inside.join("mod.rs"), inside),
         None => (folder.join(format!("{child}.rs")), inside),
@@ -103,7 +103,8 @@ impl Source {
                         path = None;
                     }
                 }
-                // `$crate` is in the code of a macro, which expands elsewhere.
+                // A path that begins with `$crate` is skipped, because it is in a macro, which
+                // expands elsewhere.
                 TokenTree::Punct(sign) if sign.as_char() == '$' => {
                     let word = tokens.get(at);
                     at += usize::from(matches!(word, Some(TokenTree::Ident(_))));
@@ -153,7 +154,7 @@ impl Source {
                     }
                     return at + 1;
                 }
-                // `*` and the `<` of a turbofish.
+                // `*`, or the `<` of a turbofish, ends the path.
                 _ => {
                     self.named.insert(path);
                     return at;
@@ -217,7 +218,7 @@ fn parent(path: &str) -> String {
         .map_or_else(String::new, |(parent, _)| parent.to_owned())
 }
 
-/// Returns the innermost module on the path. The rest of the path consists of names of items.
+/// Returns the innermost module on the path. The rest of the path is names of items.
 fn module_of(modules: &Modules, path: &str) -> String {
     let mut path = path.to_owned();
     while !path.is_empty() && !modules.contains_key(&path) {
@@ -226,8 +227,8 @@ fn module_of(modules: &Modules, path: &str) -> String {
     path
 }
 
-/// Returns the imports of each module. Those between a module and the modules inside it are left
-/// out: a folder's `mod.rs` names its files, and they name what it defines.
+/// Returns the imports of each module. Imports between a module and its inner modules are left out,
+/// because a folder's `mod.rs` names its files, and they use its definitions.
 fn imports(modules: &Modules) -> Imports {
     let imports = modules.iter().map(|(name, module)| {
         let named = module.named.iter().map(|path| module_of(modules, path));
@@ -241,7 +242,7 @@ fn is_inside(inner: &str, outer: &str) -> bool {
     outer.is_empty() || inner == outer || inner.starts_with(&format!("{outer}::"))
 }
 
-/// Returns the imports between the folders and files in `folder`. A folder stands for everything in
+/// Returns the imports between the folders and files in `folder`. A folder stands for all files in
 /// it.
 fn rooms(imports: &Imports, folder: &str) -> Imports {
     let depth = folder.split("::").filter(|part| !part.is_empty()).count();
@@ -259,14 +260,14 @@ fn rooms(imports: &Imports, folder: &str) -> Imports {
     rooms
 }
 
-/// Returns a circle of files, or of folders and files in the same folder.
+/// Returns a circle of files, or a circle of folders and files in the same folder, if there is one.
 fn circle_at_any_level(imports: &Imports) -> Option<Vec<String>> {
     let folders = imports.keys().map(|folder| rooms(imports, folder));
     circle(imports).or_else(|| folders.into_iter().find_map(|rooms| circle(&rooms)))
 }
 
-/// Returns the names that a crate's own files import from its root. Such an import hides the module
-/// that defines an item, and with it a circle.
+/// Returns the names that a crate's own files import from the crate's root. Such an import hides
+/// the module that defines an item, and so it may hide a circle.
 fn through_the_root(modules: &Modules) -> Vec<String> {
     let through = modules.iter().flat_map(|(name, module)| {
         let named = module.named.iter();

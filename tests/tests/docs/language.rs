@@ -1,7 +1,8 @@
 //! Checks that comments and pages are written as readers of English technical texts expect.
 //!
-//! A few habits make sentences hard to read at once. One of them is no mistake, so the checks bound
-//! how often each occurs. tokio, redis-rs and axum stay below a third of most bounds.
+//! A few habits make sentences hard to read at once. A single occurrence is not a mistake, so the
+//! checks only limit how often each habit occurs. tokio, redis-rs and axum stay below a third of
+//! most limits.
 
 use std::fmt;
 
@@ -18,7 +19,7 @@ const SPEECH: &[&str] = &[
     "saying", "news",
 ];
 
-/// Phrases with an everyday word that means the same.
+/// Phrases for which an everyday word exists.
 const QUAINT: &[&[&str]] = &[
     &["anew"],
     &["of", "its", "own"],
@@ -30,13 +31,13 @@ const QUAINT: &[&[&str]] = &[
     &["at", "the", "least"],
 ];
 
-/// The parts of "a call that was refused" behind its noun.
+/// The words that follow the noun in "a call that was refused".
 const CLAUSES: [&[&str]; 2] = [
     &["that", "which"],
     &["is", "was", "has", "are", "were", "have", "had"],
 ];
 
-/// Counts of texts and of the habits in them.
+/// The counted texts, and the number of each habit in them.
 #[derive(Debug, Default)]
 struct Counts {
     blocks: u32,
@@ -193,7 +194,7 @@ fn comments_are_read_once() {
 fn pages_are_read_once() {
     let mut counts = Counts::default();
     for page in pages() {
-        // The changelog is written once, and not again.
+        // Entries of the changelog are written once and not revised.
         if !page.ends_with("CHANGELOG.md") {
             let text = read(&page);
             let paragraphs = blocks(text.lines().map(|line| Some(line.trim())));
@@ -203,13 +204,13 @@ fn pages_are_read_once() {
         }
     }
     assert!(500 < counts.blocks, "{counts:?}");
-    // A paragraph may open with "When …".
+    // A paragraph of a page may open with "When …", so openers do not count.
     counts.openers = 0;
     let excesses = counts.excesses();
     assert!(excesses.is_empty(), "{excesses:#?}");
 }
 
-/// Fails if a habit is not seen, or is seen in code.
+/// Fails if the check misses a habit, or counts one in code.
 #[test]
 fn habits_are_seen() {
     let found = |text: &str| {

@@ -176,7 +176,7 @@ fn the_page_shows_the_matrix() {
     );
 }
 
-/// The programs that a cell may name, with their tests.
+/// The programs that a cell may name, each with its tests.
 static PROGRAMS: LazyLock<[(&str, BTreeSet<String>); 4]> = LazyLock::new(|| {
     let programs = [
         ("behaviour", "tests/tests/behaviour/main.rs"),
@@ -217,7 +217,7 @@ fn faults(matrix: &Matrix) -> Vec<String> {
     faults
 }
 
-/// True for a test, a module with tests, and a requirement that runs on this store.
+/// True if `test` is a test, a module with tests, or a requirement that runs on this store.
 fn exists(store: &str, test: &str) -> bool {
     let (program, name) = test.split_once('/').unwrap_or(("behaviour", test));
     if program == "chaos" {
@@ -243,7 +243,7 @@ fn each_cell_has_tests_or_a_reason() {
     assert!(faults.is_empty(), "{SOURCE}: {faults:#?}");
 }
 
-/// Fails if an empty cell, a wrong name or an unknown store passes.
+/// Fails if the check accepts an empty cell, a wrong name or an unknown store.
 #[test]
 fn faults_are_found() {
     let found = |cells: &str| {

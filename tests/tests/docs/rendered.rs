@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::{definitions, inline_links, pages, prose, read, root};
 
-/// Ends of the texts of pictures. Each notes that the page has the same in words or figures.
+/// Endings of the texts of pictures. Each ending notes where the page has the same in words or
+/// figures.
 const PICTURES: [&str; 3] = [
     "![The same figures as a plot",
     "; the table says the same",
@@ -57,7 +58,8 @@ fn rendered_pages_link_by_definitions() {
         let text = prose(&read(&page));
         let mut relative = inline_links(&text).filter(|link| {
             let leads = link.starts_with('#') || link.contains("://");
-            // Rustdoc shows the text of a picture instead.
+            // A link to a picture may be relative, because rustdoc shows the picture's text
+            // instead.
             let is_picture = PICTURES
                 .iter()
                 .any(|end| text.contains(&format!("{end}]({link})")));

@@ -1,4 +1,4 @@
-//! The names of all tests of a program, read from its files.
+//! Reads the names of all tests of a program from the program's files.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,7 +20,7 @@ const FOR_STORES: [(&str, &[&str]); 4] = [
 ];
 
 /// Returns the tests of a program with their modules, as `cargo test -- --list` prints them. Macros
-/// unknown to this parser generate none.
+/// that this parser does not know generate no tests.
 pub(super) fn tests_of(main: &str) -> BTreeSet<String> {
     let main = root().join(main);
     let folder = main.parent().expect("a folder");

@@ -34,7 +34,8 @@ impl Reports for Yearly {
     }
 }
 
-/// Fails if `self` in a path is taken for the receiver, which has another name inside.
+/// Fails if the macro treats `self` in a path as the receiver, which has another name inside the
+/// expansion.
 #[tokio::test]
 async fn a_path_from_here_is_no_receiver() {
     let sales = Yearly { name: "sales" };

@@ -5,7 +5,8 @@ use leasehold::{LockError, LockHandle, distributed_lock};
 
 use super::support::{locked, tick};
 
-/// Each witness records its name when it is dropped, and true if the lock was still held then.
+/// The records of witnesses. A dropped witness records its name, and true if the lock was still
+/// held.
 #[derive(Clone, Default)]
 struct Record {
     lock: Arc<OnceLock<LockHandle>>,
@@ -181,7 +182,7 @@ async fn under_async_trait_even_an_argument_without_a_name() {
     assert_eq!(deaths, held(&["bare", "key"]));
 }
 
-/// Nothing can move an argument without a name, as the documentation notes.
+/// An argument without a name cannot be moved into the body, as the documentation notes.
 #[tokio::test]
 async fn an_argument_without_a_name_dies_after_it() {
     let record = Record::default();

@@ -1,5 +1,5 @@
-//! Every shape of function, under all lints of rustc and clippy at level `forbid`. `main.rs` has
-//! the exceptions. The functions here write out each `return`; those of `forbidden_too` do not.
+//! Every shape of function, under all lints of rustc and clippy at level `forbid`. `main.rs` lists
+//! the exceptions. The functions here write out each `return`, and those in `forbidden_too` do not.
 
 use core::convert::Infallible;
 use core::fmt::Display;
@@ -13,7 +13,7 @@ use leasehold::{LockError, LockPool, distributed_lock};
 
 use super::support::tick;
 
-/// A duration that an option has as an expression.
+/// A duration that an option gets as an expression.
 const TTL: Duration = Duration::from_secs(2);
 
 /// A key defined outside of the attribute.
@@ -34,7 +34,7 @@ pub(super) struct Account {
 #[derive(Debug)]
 pub(super) struct Permit;
 
-/// Names in a key, and unused arguments.
+/// A function with argument names in its key, and with unused arguments.
 #[distributed_lock(key = "order:<id>", ttl = "10s")]
 pub(super) async fn create(
     id: u64,
@@ -51,7 +51,7 @@ pub(super) async fn create(
 #[distributed_lock(key = "order:<id>", ttl = "10s")]
 pub(super) async fn one_line(id: u64) -> Result<u64, LockError> { return Ok(id); }
 
-/// Every option that goes with an ordinary call.
+/// A function with every option that goes with an ordinary call.
 #[distributed_lock(
     key = "all:<id>",
     ttl = TTL,
@@ -78,28 +78,28 @@ pub(super) async fn transfer(from: &Account, into: &Account) -> Result<u64, Lock
     return Ok(from.cents.saturating_add(into.cents));
 }
 
-/// A share of a lock.
+/// A function with a shared lock.
 #[distributed_lock(key = "catalog", ttl = "10s", wait = "1s", shared)]
 pub(super) async fn search() -> Result<(), LockError> {
     tick().await;
     return Ok(());
 }
 
-/// A lock with several holders, and an unused guard.
+/// A function with permits and an unused guard.
 #[distributed_lock(key = "partner", ttl = "10s", permits = 3, guard = _lock)]
 pub(super) async fn call_partner() -> Result<(), LockError> {
     tick().await;
     return Ok(());
 }
 
-/// A body that outlives its caller.
+/// A function with a body that outlives its caller.
 #[distributed_lock(key = "order:<id>", ttl = "10s", detach, hold = "1ms")]
 pub(super) async fn detached(id: u64, _note: String) -> Result<u64, LockError> {
     tick().await;
     return Ok(id);
 }
 
-/// A kept result.
+/// A function with a kept result.
 #[distributed_lock(key = "order:<id>", ttl = "10s", replay = "1m", fingerprint = (&cart, id))]
 pub(super) async fn replayed(id: u64, cart: Vec<u64>) -> Result<u64, LockError> {
     tick().await;
@@ -107,19 +107,19 @@ pub(super) async fn replayed(id: u64, cart: Vec<u64>) -> Result<u64, LockError> 
     return Ok(id);
 }
 
-/// An error that is not a `LockError`, and a closure that gets the error.
+/// A function with an error type other than `LockError`, and with a closure that gets the error.
 #[distributed_lock(key = "sweep", ttl = "10s", on_error = |error| return Err(error.to_string()))]
 pub(super) async fn sweep() -> Result<u64, String> {
     tick().await;
     return Ok(1);
 }
 
-/// No returned value, and a body of one expression.
+/// A function without a returned value, whose body is one expression.
 #[rustfmt::skip]
 #[distributed_lock(key = "sweep", ttl = "10s", on_error = drop)]
 pub(super) async fn sweep_in_one_line() { tick().await; }
 
-/// No end.
+/// A function that never returns.
 #[distributed_lock(key = "worker", ttl = "10s", watchdog, on_error = |_| -> ! { loop { spin_loop() } })]
 pub(super) async fn work() -> ! {
     match pending::<Infallible>().await {}
@@ -162,7 +162,7 @@ pub(super) async fn patterns(
     return Ok(left.saturating_add(count).saturating_add(right));
 }
 
-/// An attribute and items inside the body.
+/// A function with an attribute and items inside its body.
 #[distributed_lock(key = "order:<id>", ttl = "10s")]
 pub(super) async fn items(id: u64) -> Result<u64, LockError> {
     /// One more.
@@ -180,7 +180,7 @@ pub(super) fn boxed(depth: u64) -> Pin<Box<dyn Future<Output = Result<u64, LockE
     });
 }
 
-/// Two locks.
+/// A function with two locks.
 #[distributed_lock(key = "tenant:<tenant>", ttl = "10s")]
 #[distributed_lock(key = "order:<id>", ttl = "10s")]
 pub(super) async fn stacked(tenant: &str, id: u64) -> Result<String, LockError> {

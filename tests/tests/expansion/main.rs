@@ -1,5 +1,5 @@
-//! Every shape of function that the attribute supports. Each is compiled without a warning, also
-//! under clippy's pedantic and nursery lints and in both editions. Each runs inside a lock in
+//! Every shape of function that the attribute supports. Each one compiles without a warning, even
+//! under clippy's pedantic and nursery lints, and in both editions. Each one runs inside a lock in
 //! memory.
 #![deny(warnings)]
 #![warn(clippy::pedantic, clippy::nursery)]
@@ -23,7 +23,7 @@
     unused_qualifications,
     variant_size_differences
 )]
-// It demands the opposite of rustc's `unreachable_pub`.
+// This lint demands the opposite of rustc's `unreachable_pub`.
 #![allow(clippy::redundant_pub_crate)]
 // `forbidden` has each `return` written out, and forbids lints that only a nightly compiler has.
 #![allow(clippy::needless_return, unknown_lints)]
@@ -35,7 +35,7 @@ include!(concat!(env!("OUT_DIR"), "/forbidden.rs"));
 forbidden! { mod forbidden; }
 forbidden_too! { mod forbidden_too; }
 
-// The same files for rustfmt, which does not look into macros.
+// The same files again for rustfmt, which does not format files that only macros include.
 #[cfg(any())]
 mod forbidden;
 #[cfg(any())]

@@ -35,7 +35,7 @@ async fn supply(id: u64) -> Result<impl renamed::Supply, LockError> {
     Ok(id)
 }
 
-/// Fails if a function cannot return a type of the program that is named like a task or a stream.
+/// Fails if a function cannot return a type of the program that has the name of a task or a stream.
 #[tokio::test]
 async fn an_alias_is_taken() {
     locked(async {

@@ -1,4 +1,4 @@
-//! A small share of every requirement of the fault harness; `scripts/chaos` runs the full numbers.
+//! A small run of every requirement of the fault harness. `scripts/chaos` runs the full numbers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -37,8 +37,8 @@ fn play(number: u8, word: &str, store: Store) {
     );
 }
 
-/// Returns the places of a requirement. One that measures the duration of calls, or gives them
-/// little time, does not run beside other tests.
+/// Takes places on the processors for a requirement. A requirement that measures the duration of
+/// calls, or gives them little time, must run alone.
 fn places(number: u8) -> Places {
     match number {
         13 | 18 | 22 | 38 => room::alone(),
@@ -135,7 +135,7 @@ requirements! {
     neighbours_on_zookeeper: 38 Zookeeper,
 }
 
-/// Fails if the tasks of dropped calls do not detect a handle that stays valid.
+/// Fails if the tasks of dropped calls do not detect a handle that stays valid after its call.
 #[test]
 fn a_handle_that_outlives_its_call_is_found() {
     fails_with("HandleOutlivesItsCall", "requirements::drops_in_memory");

@@ -1,4 +1,4 @@
-//! Tests of the oracle: each seeded bug is caught, and the same scenario passes without it.
+//! Tests of the oracle: each seeded bug is detected, and the same scenario passes without the bug.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ fn play(bug: &str) {
     );
 }
 
-/// Fails if a test that finds a bug is not run with this bug by its own program.
+/// Fails if a program does not run its own test of a bug with that bug.
 #[test]
 fn tests_elsewhere_are_run_with_their_bugs() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -82,7 +82,7 @@ macro_rules! bugs {
             }
         )+
 
-        /// Fails if neither a scenario nor another test looks for a seeded bug.
+        /// Fails if a seeded bug has neither a scenario nor another test.
         #[test]
         fn all_are_played() {
             let mut played = vec![$(stringify!($bug)),+];

@@ -1,4 +1,4 @@
-//! Checks that a server's clock can be set, and that its keys expire by it.
+//! Checks that a server's clock can be set, and that the server's keys expire by this clock.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ fn time(probe: &RedisProbe) -> u64 {
     seconds
 }
 
-/// Fails if setting a server's clock has no effect, so that tests with it would test nothing.
+/// Fails if setting a server's clock has no effect, because the tests that set it would then test
+/// nothing.
 #[test]
 fn it_goes_forward_and_back() {
     let clock = ServerClock::new();

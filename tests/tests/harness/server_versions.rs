@@ -1,4 +1,5 @@
-//! Checks that locks on Valkey, and on a newer Redis than the system's, behave as on any server.
+//! Checks that locks on Valkey, and on a newer Redis than the system's, behave as on the system's
+//! Redis.
 
 use std::path::Path;
 use std::process::Command;
@@ -96,13 +97,15 @@ macro_rules! brands {
                     super::conforms_in_a_cluster(&$brand).await;
                 }
 
-                /// Lost replies, restarts without persistence, a full memory.
+                /// Runs requirements on one server: lost replies, restarts without persistence, and
+                /// full memory.
                 #[test]
                 fn one_server() {
                     super::withstands(&$brand, "--store redis --requirement 6,9,17");
                 }
 
-                /// Missing replicas, and misconfiguration reported at connect.
+                /// Runs requirements on a cluster: missing replicas, and wrong configuration that
+                /// is reported at connect.
                 #[test]
                 fn a_cluster_with_replicas() {
                     super::withstands(&$brand, "--deployment cluster --requirement 19,23");

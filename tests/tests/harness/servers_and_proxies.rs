@@ -7,7 +7,7 @@ use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
 use redis::{Connection, RedisResult, cmd};
 
-/// Time that a client waits for an answer, also if none is expected.
+/// Time for which a client waits for an answer, even if none is expected.
 const SHORT: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(5);
 
@@ -228,7 +228,7 @@ fn connections_are_cut_left_half_open_and_refused() {
     assert!(refused.get_connection_with_timeout(LONG).is_err());
 }
 
-/// Fails if a run passes although it runs none of the requested requirements.
+/// Fails if a run passes although it has run none of the requested requirements.
 #[test]
 #[cfg(feature = "harness")]
 fn a_requirement_that_does_not_run_here_is_told() {

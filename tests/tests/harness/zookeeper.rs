@@ -12,7 +12,7 @@ use leasehold_tests::zookeeper::{CuratorPeer, Errand, Settings, Zookeeper};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Longer than twenty ticks.
+/// A session longer than twenty ticks, the default limit.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
 #[test]
@@ -94,7 +94,7 @@ fn another_member_leads_when_the_leader_is_killed_paused_or_cut_off() {
     servers[second].pause();
     let third = leader(&servers, Some(second));
     servers[second].resume();
-    // For a moment it still believes that it is the leader.
+    // For a moment the replaced leader still believes that it is the leader.
     let follows = || servers[second].mode().as_deref() == Some("follower");
     wait::until("it follows", LONG, follows);
     all_serve(&servers);
@@ -167,7 +167,7 @@ fn curators_processes_exclude_each_other() {
     recorder.verify();
 }
 
-/// Fails if a process stays in its section after the notice that its lock may be gone.
+/// Fails if a process stays in its section after Curator has reported that the lock may be gone.
 #[test]
 fn curators_process_gives_up_when_it_hears_nothing() {
     let server = Zookeeper::start();

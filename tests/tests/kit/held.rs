@@ -1,5 +1,5 @@
-//! `is_held` and `assert_held!`, which check that code runs inside its lock. They belong to the
-//! production API, not to the kit.
+//! Tests of `is_held` and `assert_held!`, which check that code runs inside its lock. Both belong
+//! to the production API, not to the testing kit.
 
 use std::future::poll_fn;
 use std::panic::catch_unwind;
@@ -42,7 +42,7 @@ async fn charge_fee(id: u64) -> Result<bool, LockError> {
     Ok(deep(3).await)
 }
 
-/// Fails if code outside of the lock counts as inside, or code inside as outside.
+/// Fails if code outside of the lock counts as inside, or the reverse.
 #[tokio::test(start_paused = true)]
 async fn the_lock_is_held_on_the_whole_call_path() {
     let kit = Kit::new();
@@ -61,7 +61,8 @@ async fn the_lock_is_held_on_the_whole_call_path() {
     assert_eq!(body.await, Ok((true, true, true, true, Ok(true))));
 }
 
-/// Fails if a lock counts as held outside of its body: before it, after it, or in another task.
+/// Fails if a lock counts as held outside of its body. That is before the body, after it, or in
+/// another task.
 #[tokio::test(start_paused = true)]
 async fn the_lock_is_held_nowhere_else() {
     let kit = Kit::new();
@@ -87,8 +88,8 @@ async fn the_lock_is_held_nowhere_else() {
     drop(guard);
 }
 
-/// Fails if a task by `leasehold::spawn` does not see its caller's lock as held, or sees it for
-/// longer than the lease lasts. Also fails if the task enters the lock.
+/// Fails if a task of `leasehold::spawn` does not see its caller's lock as held, or sees it for
+/// longer than the lease lasts. Also fails if the task can enter the lock.
 #[tokio::test(start_paused = true)]
 async fn a_task_knows_of_its_callers_lock_while_it_lasts() {
     let kit = Kit::new();
@@ -153,7 +154,8 @@ async fn a_lost_lock_is_not_held() {
     assert_eq!(seen, (true, false));
 }
 
-/// Fails if a detached body is outside of its own lock, or outside of the surrounding call's lock.
+/// Fails if a detached body counts as outside of its own lock, or as outside of the surrounding
+/// call's lock.
 #[tokio::test(start_paused = true)]
 async fn a_detached_body_is_inside() {
     let kit = Kit::new();
@@ -167,7 +169,7 @@ async fn a_detached_body_is_inside() {
     assert_eq!(body.await, Ok(Ok((true, true))));
 }
 
-/// Fails if a share, a permit or one of several locks does not count as held.
+/// Fails if a shared lock, a permit or one of several locks does not count as held.
 #[tokio::test(start_paused = true)]
 async fn every_kind_of_lock_counts() {
     let kit = Kit::new();

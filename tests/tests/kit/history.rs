@@ -84,7 +84,7 @@ fn rounded(line: &str) -> String {
     format!("{:.3}s {rest}", (time * 100.0).round() / 100.0)
 }
 
-/// Fails if the key filter lets other keys through.
+/// Fails if the history of one key contains events of other keys.
 #[tokio::test(start_paused = true)]
 async fn one_key_is_told_alone() {
     let kit = Kit::new();
@@ -97,7 +97,7 @@ async fn one_key_is_told_alone() {
     assert_eq!(kit.history().of("c").to_string(), "nothing has happened\n");
 }
 
-/// Fails if the history does not record that a dropped call gave up its lock.
+/// Fails if the history does not record that a dropped call released its lock.
 #[tokio::test(start_paused = true)]
 async fn drops_are_told() {
     let kit = Kit::new();
@@ -181,7 +181,8 @@ async fn a_holder_ends_with_its_lease() {
     );
 }
 
-/// Fails if the history lacks calls that take turns within the process, without the store.
+/// Fails if the history lacks calls that get the lock from another call of the process, without the
+/// store.
 #[tokio::test(start_paused = true)]
 async fn turns_within_the_process_are_told() {
     let kit = Kit::new();

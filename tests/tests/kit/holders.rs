@@ -1,4 +1,4 @@
-//! Other holders, which stand for other processes.
+//! Tests of the kit's other holders, which stand for other processes.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -113,7 +113,7 @@ async fn holders_have_permits() {
     assert!(kit.history().is_exclusive(), "{}", kit.history());
 }
 
-/// Fails if other holders do not queue with each other and with the kit's calls.
+/// Fails if other holders do not wait in one queue with each other and with the kit's calls.
 #[tokio::test(start_paused = true)]
 async fn holders_queue() {
     let kit = Kit::new();
@@ -183,7 +183,7 @@ async fn a_kits_locks_can_be_looked_at() {
     assert!(info.holders.is_empty());
 }
 
-/// Fails if kits share locks, or clones of one do not.
+/// Fails if two kits share locks, or if clones of one kit do not.
 #[tokio::test(start_paused = true)]
 async fn kits_share_nothing_and_clones_everything() {
     let (one, two) = (Kit::new(), Kit::default());

@@ -1,4 +1,4 @@
-//! Locks lost at a point that the test chooses.
+//! Tests of locks that are lost at a point that the test chooses.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{is_contended, is_lost, request, secs};
 
-/// Counts its polls, and waits for a millisecond at the end of each.
+/// Counts its polls, and sleeps for a millisecond at the end of each poll.
 async fn polls(count: &Cell<u32>) {
     loop {
         let mut sleep = Box::pin(sleep(Duration::from_millis(1)));
@@ -55,7 +55,8 @@ async fn a_body_that_never_sleeps_is_polled_exactly_so_often() {
     assert_eq!(count, 3);
 }
 
-/// Fails if a loss wakes the notified task: its next body is then polled once too often.
+/// Fails if a loss also wakes the task itself, because the task's next body would then be polled
+/// once too often.
 #[tokio::test(start_paused = true)]
 async fn a_loss_adds_no_poll_to_the_next_body() {
     for expected in [2, 1, 2, 3] {
@@ -96,8 +97,8 @@ async fn a_body_on_several_threads_is_polled_exactly_so_often() {
     }
 }
 
-/// Fails if a body that ends in its last poll loses its lock, or if the loss is then not kept for
-/// the next call.
+/// Fails if a body that ends in its last allowed poll loses its lock. Also fails if the loss is
+/// then not kept for the next call.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_ends_before_its_loss_is_done() {
     let kit = Kit::new();
@@ -225,7 +226,7 @@ async fn a_loss_before_the_release() {
     assert!(request(&kit).acquire().await.is_ok(), "and is over");
 }
 
-/// Fails if a loss affects another key, another kit or another holder of the kit.
+/// Fails if a loss affects another key, another kit or another holder of the same kit.
 #[tokio::test(start_paused = true)]
 async fn a_loss_reaches_one_lock() {
     let (kit, twin) = (Kit::new(), Kit::new());
@@ -283,7 +284,7 @@ async fn a_body_that_goes_on_is_told() {
     assert_eq!(kit.scope(goes_on(42)).await, Ok(true));
 }
 
-/// Fails if a lost share stays in the store, or if not all local holders lose it.
+/// Fails if a lost shared lock stays in the store, or if not all holders in the kit lose it.
 #[tokio::test(start_paused = true)]
 async fn shares_are_lost_with_their_key() {
     let kit = Kit::new();

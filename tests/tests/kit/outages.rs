@@ -1,4 +1,4 @@
-//! Outages and delays of the store.
+//! Tests of outages and delays of the kit's store.
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ async fn a_held_lock_lives_until_its_lease_ends() {
     }
 }
 
-/// Fails if an answer under way arrives during an outage, or if the lock that it granted stays.
+/// Fails if an answer in flight arrives during an outage, or if the lock that it granted stays.
 #[tokio::test(start_paused = true)]
 async fn answers_under_way_are_lost() {
     let kit = Kit::new();
@@ -157,7 +157,7 @@ async fn a_slow_store_costs_the_lease() {
     assert!(lost.is_some_and(|at| at < secs(1)), "{lost:?}");
 }
 
-/// Fails if a slow store lets in two calls at once.
+/// Fails if a slow store lets two calls in at the same time.
 #[tokio::test(start_paused = true)]
 async fn a_slow_store_excludes_as_well() {
     let kit = Kit::new();

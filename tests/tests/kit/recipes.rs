@@ -12,7 +12,7 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// The tested service: it charges a customer and makes an order.
+/// The service under test: it charges a customer and makes an order.
 #[derive(Default)]
 struct Shop {
     orders: Mutex<HashMap<u64, String>>,

@@ -1,4 +1,4 @@
-//! `Kit::on`: the same tests on real servers.
+//! Tests of `Kit::on`, which runs the same tests on real servers.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -23,7 +23,7 @@ async fn on_busy_machine(url: &str) -> Kit {
     Kit::connect(builder).await.expect("the server is up")
 }
 
-/// Uses a kit like a test of a service, independent of the store of its locks.
+/// Uses a kit as a test of a service does, whatever the store of its locks.
 async fn scene(kit: Kit) {
     let other = kit.hold("order:42").await;
     let ttl = secs(10);
@@ -116,8 +116,8 @@ async fn kits_on_one_server_share_nothing() {
     assert!(is_contended(&request(&one.clone()).acquire().await));
 }
 
-/// Fails if a kit on a server accepts a point that no server supports, or if the panic does not
-/// suggest a remedy.
+/// Fails if a kit on a server accepts a point of loss that no server supports, or if the panic does
+/// not suggest a remedy.
 #[tokio::test]
 async fn a_server_loses_locks_by_time_alone() {
     let server = Server::start();
@@ -137,7 +137,7 @@ async fn a_server_loses_locks_by_time_alone() {
     }
 }
 
-/// Fails if a kit on a server starts on paused time, where every time-out elapses at once, or on
+/// Fails if a kit on a server starts on paused time, where every timeout passes at once, or on
 /// locks shared with other tests. Also fails if the error does not suggest a remedy.
 #[tokio::test(start_paused = true)]
 async fn a_kit_that_cannot_be_says_so() {

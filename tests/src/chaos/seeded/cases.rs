@@ -25,7 +25,7 @@ pub struct Case {
     scenario: fn(&Scene),
 }
 
-/// All bugs that have a scenario.
+/// All bugs with a scenario.
 pub const CASES: &[Case] = &[
     case(
         "CountedFromReply",

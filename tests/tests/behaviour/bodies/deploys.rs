@@ -72,7 +72,7 @@ async fn other_permits_and_ttls_under_load(store: &Store) {
     assert_eq!(most.await, 1);
 }
 
-/// Fails if locks with different keys exclude each other, because the page says that they do not.
+/// Fails if locks with different keys exclude each other, because the page states that they do not.
 async fn another_key_template(store: &Store) {
     let (old, new) = (store.pool().await, store.pool().await);
     let id = 7;

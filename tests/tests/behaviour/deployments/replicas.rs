@@ -17,13 +17,14 @@ use redis::cmd;
 const TTL: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Limit for an answer: a busy machine wakes each thread of a call up to two seconds late.
+/// Time limit for an answer. It is long, because a busy machine wakes each thread of a call up to
+/// two seconds late.
 const IO_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Limit for the replicas: an eighth of the limit for an answer.
+/// Time limit for the confirmation of the replicas: an eighth of the limit for an answer.
 const ACKNOWLEDGED: Duration = Duration::from_millis(500);
 
-/// A master and two replicas in step with it.
+/// A master and two replicas that are in sync with it.
 struct Group {
     master: Server,
     replicas: [Server; 2],
@@ -70,7 +71,7 @@ fn code(error: &LockError) -> &str {
     }
 }
 
-/// Fails if a counted lock is missing on a replica whose confirmation it needed.
+/// Fails if a counted lock is missing on a replica that had to confirm it.
 #[tokio::test(flavor = "multi_thread")]
 async fn with_enough_replicas_all_of_them_have_the_lock() {
     let group = Group::start();
@@ -112,7 +113,7 @@ async fn too_few_replicas_are_an_error_every_time() {
                 .expect("no panic")
                 .expect_err("it does not count");
             assert_eq!(code(&error), "replicas", "{error}");
-            // On a late machine the other replica may be late too.
+            // On a delayed machine the other replica may be late too.
             let is_late = ACKNOWLEDGED < excuse.so_far();
             let told = error.to_string().contains("1 replicas confirmed");
             assert!(told || is_late, "{error}");
@@ -120,16 +121,16 @@ async fn too_few_replicas_are_an_error_every_time() {
         let probe = group.master.probe();
         let left = || probe.keys("lock:[0-9]*").len();
         wait::until_async("the keys are removed", PATIENCE, || left() == 0).await;
-        // A removal known to come after its acquire is final. It is not repeated for the rest of
-        // the ttl.
+        // A removal that certainly comes after its acquire is final. So it is not repeated for the
+        // rest of the ttl.
         let scripts = || {
             let stats: String = probe.run(cmd("INFO").arg("commandstats"));
             let mut lines = stats.lines().map(str::to_owned);
             lines.find(|line| line.starts_with("cmdstat_evalsha"))
         };
         let mut is_quiet = false;
-        // On a busy machine a removal may be repeated because its answer is late. Endless removals
-        // would leave no such pause.
+        // On a busy machine a removal may be repeated because its answer is late. If removals were
+        // repeated endlessly, there would be no pause without scripts.
         for _ in 0..4 {
             let before = scripts();
             tokio::time::sleep(Duration::from_millis(1500)).await;
@@ -148,7 +149,7 @@ async fn too_few_replicas_are_an_error_every_time() {
         .expect("released");
 }
 
-/// Fails if `all` is satisfied when there are no replicas.
+/// Fails if `all` is satisfied although there are no replicas.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_any_replica_all_is_an_error() {
     let server = Server::start();
@@ -156,9 +157,9 @@ async fn without_any_replica_all_is_an_error() {
     let pool = wait::connected(builder(&url)).await;
     let error = pool.lock("k").ttl(TTL).acquire().await.expect_err("alone");
     assert_eq!(code(&error), "replicas");
-    // The builder has precedence.
+    // The builder's value has precedence over the URL's.
     let pool = wait::connected(builder(url).replicas(0)).await;
-    // The lock that did not count is still being removed.
+    // The call waits, because the lock that did not count is still being removed.
     let guard = pool.lock("k").ttl(TTL).wait(PATIENCE).acquire().await;
     guard
         .expect("no replica is wanted")
@@ -186,8 +187,8 @@ async fn a_replica_that_comes_back_in_time_is_waited_for() {
     guard.release().await.expect("released");
 }
 
-/// Fails if a renewal counts although the replicas do not have it. The body would run on with a
-/// lease that a fail-over forgets.
+/// Fails if a renewal counts although the replicas do not have it, because a fail-over would then
+/// lose the lease while the body runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_that_too_few_have_does_not_count() {
     let group = Group::start();
@@ -196,7 +197,7 @@ async fn a_renewal_that_too_few_have_does_not_count() {
     let request = pool.lock("k").ttl(ttl).watchdog();
     let guard = request.wait(PATIENCE).acquire().await;
     let guard = guard.expect("free");
-    // One renewal shows that renewals work.
+    // One successful renewal shows that renewals work at first.
     let handle = guard.handle();
     let first = leasehold::__test::deadline(&handle);
     let deadline = || leasehold::__test::deadline(&handle);
@@ -211,7 +212,7 @@ async fn a_renewal_that_too_few_have_does_not_count() {
         "told {} ns after the pause",
         told - paused
     );
-    // The master has carried out the renewals: the key is there, and must be removed.
+    // The master has executed the renewals, so the key exists and must be removed.
     drop(guard);
     let gone = || !group.has("lock:k");
     wait::until_async("the key is removed", ttl * 3 / 4, gone).await;
@@ -239,7 +240,7 @@ async fn the_permission_to_wait_is_asked_for() {
     wait::until_async("the key is removed", PATIENCE, || !group.has("lock:k")).await;
 }
 
-/// Fails if nonsense is accepted, or if the text does not name the valid values.
+/// Fails if an invalid value is accepted, or if the error text does not name the valid values.
 #[tokio::test(flavor = "multi_thread")]
 async fn mistakes_are_told() {
     for (url, says) in [
@@ -259,9 +260,9 @@ async fn mistakes_are_told() {
     assert!(matches!(error, LockError::Config { .. }), "{error:?}");
 }
 
-/// Fails if a pool that connects while a replica is away takes the other ones for all. In a
-/// fail-over the promoted replica leaves the old master, which still serves: its locks would be
-/// lost.
+/// Fails if a pool that connects while a replica is away treats the remaining replicas as all. In a
+/// fail-over the promoted replica leaves the old master, which may still grant locks. Those locks
+/// would be lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_replicas_are_those_that_sentinels_know() {
     let _place = room::enter();
@@ -295,7 +296,7 @@ fn replicas_that_are_away_and_forgotten_are_found() {
     fails_with("ReplicasAwayForgotten", test);
 }
 
-/// Runs a load during a fail-over. In the second before it, no write reaches a replica.
+/// Runs a load during a fail-over. In the second before the fail-over, no write reaches a replica.
 async fn fail_over(replicas: &str, random: &mut Random) -> Ended {
     let _place = room::enter();
     let mut deployment = Deployment::start();
@@ -309,7 +310,8 @@ async fn fail_over(replicas: &str, random: &mut Random) -> Ended {
     for replica in deployment.replicas() {
         replica.pause();
     }
-    // Data on its way to a paused process waits for it, so its connections are killed too.
+    // Data in flight would reach a paused replica when it resumes, so the connections of the
+    // replicas are killed too.
     let mut cut = cmd("CLIENT");
     cut.arg("KILL").arg("TYPE").arg("REPLICA");
     assert_eq!(deployment.master().probe().run::<u32>(&cut), 2);
@@ -344,9 +346,9 @@ async fn overlaps_at_a_fail_over_with_no_replica() {
     panic!("no fail-over lost a lock, so the other figures prove nothing");
 }
 
-/// Of two replicas the Sentinels promote the one with more data, so the death of a master loses
-/// nothing. A slow master is replaced too. It grants locks for a moment longer, which the other
-/// replica confirms. On a busy machine that happens now and then.
+/// With two replicas the Sentinels promote the one with more data, so the death of a master loses
+/// nothing. However, a merely slow master may also be replaced. It grants locks for a moment
+/// longer, which the other replica confirms. On a busy machine that happens now and then.
 #[tokio::test(flavor = "multi_thread")]
 async fn overlaps_at_a_fail_over_with_one_replica() {
     for _ in 0..3 {

@@ -19,14 +19,15 @@ use tokio::net::TcpListener;
 const TTL: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Limit for an answer: a busy machine wakes each thread of a call up to two seconds late.
+/// Time limit for an answer. It is long, because a busy machine wakes each thread of a call up to
+/// two seconds late.
 const IO_TIMEOUT: Duration = Duration::from_secs(4);
 
 async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url).io_timeout(IO_TIMEOUT)).await
 }
 
-/// Takes and releases a lock. The pool may need a moment to follow.
+/// Takes and releases a lock. The pool may need a moment to find the new master.
 async fn works(pool: &LockPool, key: &str) {
     let acquired = pool.lock(key).ttl(TTL).wait(PATIENCE).acquire().await;
     let guard = acquired.unwrap_or_else(|error| panic!("{key}: {error}"));
@@ -42,7 +43,7 @@ async fn refused(url: &str) -> (String, String) {
     }
 }
 
-/// Keeps the Sentinels from replacing a master because a busy machine delays it.
+/// Sets the Sentinels' timeout so high that a delayed master is not replaced on a busy machine.
 fn is_patient(deployment: &Deployment, url: &str) {
     let password = url.split_once("sentinel_password=");
     let password = password.map_or(String::new(), |(_, password)| format!(":{password}@"));
@@ -55,8 +56,8 @@ fn is_patient(deployment: &Deployment, url: &str) {
     }
 }
 
-/// Fails if the lock is not on the master, or if the Sentinels and the servers get each other's
-/// credentials.
+/// Fails if the lock is not on the master, or if the Sentinels get the credentials of the servers
+/// or the reverse.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_master_that_the_sentinels_name_is_used() {
     for setup in [Setup::new(), Setup::new().passwords("pass-1", "pass-2")] {
@@ -102,8 +103,8 @@ async fn a_fail_over_is_followed_under_load() {
     ended.overlaps("a fail-over under load");
 }
 
-/// Fails if silence is not enough to query the Sentinels again, or if the old master is used when
-/// it wakes up.
+/// Fails if the pool does not ask the Sentinels again after a silence, or if it uses the old master
+/// after that resumes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_hangs_is_left() {
     let deployment = Deployment::start();
@@ -159,7 +160,8 @@ async fn a_lost_sentinel_is_survived() {
     works(&connect(&all).await, "one dead and one hung").await;
 }
 
-/// Starts a Sentinel that names this port as that of the master, with this epoch. Returns its port.
+/// Starts a Sentinel that names this port as the master's, with this configuration epoch. Returns
+/// its port.
 async fn liar(names: u16, epoch: u64) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -174,8 +176,8 @@ async fn liar(names: u16, epoch: u64) -> u16 {
                 let mut request = [0; 4096];
                 while let Ok(read) = stream.read(&mut request).await {
                     let asked = request[..read].windows(8).any(|part| part == b"SENTINEL");
-                    // The client sends the names of the process and of the library before its
-                    // queries.
+                    // Before its queries, the client sends the names of its process and its
+                    // library.
                     let answer = if asked {
                         answers.as_str()
                     } else {

@@ -1,5 +1,5 @@
-//! One key, several clients: leasehold and every client that takes locks the usual way exclude each
-//! other.
+//! Tests of one key with several clients. Leasehold and every client that takes locks the usual way
+//! exclude each other.
 
 mod earlier_version;
 mod redis_py;
@@ -19,11 +19,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Another client of the convention.
 trait Peer {
-    /// Tries once to take `key`, which must expire after `ttl`.
+    /// Tries once to take `key`. The lock must expire after `ttl`.
     fn acquire(&mut self, key: &str, ttl: Duration) -> bool;
     /// Waits for `key`, for at most `PATIENCE`.
     fn wait_for(&mut self, key: &str) -> bool;
-    /// Releases its lock, if it still holds it.
+    /// Releases the client's lock, if the client still holds it.
     fn release(&mut self) -> bool;
     /// Tries to release another client's lock.
     fn forge(&mut self, key: &str) -> bool;
@@ -54,7 +54,7 @@ fn exclude_each_other(peer_of: impl Fn(&Server) -> Box<dyn Peer>) {
     });
 }
 
-/// Fails if our client overwrites an unknown value.
+/// Fails if leasehold overwrites an unknown value.
 async fn it_excludes_us(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &str) {
     assert!(peer.acquire(wire, TTL));
     match pool.lock(key).ttl(TTL).acquire().await {
@@ -69,7 +69,7 @@ async fn it_excludes_us(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &
     guard.release().await.expect("released");
 }
 
-/// Fails if our value is not a string under exactly this key, or expires early.
+/// Fails if leasehold's value is not a string under exactly this key, or expires early.
 async fn we_exclude_it(
     pool: &LockPool,
     peer: &mut dyn Peer,
@@ -87,7 +87,7 @@ async fn we_exclude_it(
     assert!(peer.release());
 }
 
-/// Fails if a waiter relies on messages that only our own releases send.
+/// Fails if a waiting call relies on messages that only leasehold's own releases send.
 async fn we_wait_for_it(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &str) {
     assert!(peer.acquire(wire, TTL));
     let waiting = tokio::spawn(pool.lock(key).ttl(TTL).wait(PATIENCE).acquire());
@@ -105,7 +105,8 @@ async fn we_wait_for_it(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &
     guard.release().await.expect("released");
 }
 
-/// Fails if our release leaves the key, or anything else that keeps it out.
+/// Fails if leasehold's release leaves the key, or leaves anything else that keeps the other client
+/// out.
 async fn it_waits_for_us(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &str) {
     let guard = pool.lock(key).ttl(TTL).acquire().await.expect("free");
     let release = tokio::spawn(async move {

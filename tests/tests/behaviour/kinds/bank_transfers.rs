@@ -1,5 +1,5 @@
-//! Transfers between accounts by several processes. No money is lost and no calls deadlock, even if
-//! processes are killed.
+//! Tests of transfers between accounts by several processes. No money is lost and no calls
+//! deadlock, even if processes are killed.
 //!
 //! A full run, with more moves:
 //! `LEASEHOLD_TRANSFERS=10000 cargo test -p leasehold-tests --test behaviour bank_transfers`.
@@ -80,7 +80,7 @@ fn no_money_is_lost_with_kills() {
         std::thread::sleep(random.duration(Duration::from_millis(400)));
         let victim = random.below(PROCESSES);
         let victim = usize::try_from(victim).expect("a small number");
-        // Dropping it kills the process.
+        // Dropping the worker kills its process.
         workers[victim] = None;
         kills += 1;
     }

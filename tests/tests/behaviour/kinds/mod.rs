@@ -1,4 +1,4 @@
-//! Kinds of locks: shared ones, ones with several places, and ones on several keys.
+//! Tests of the kinds of locks: shared locks, permits, and locks on several keys.
 
 mod bank_transfers;
 mod permits;

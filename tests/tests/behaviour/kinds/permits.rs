@@ -1,4 +1,4 @@
-//! `permits`: a limited number of holders, in every store.
+//! Tests of `permits`: a limited number of holders, in every store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(15);
-/// Time that a process has to take its turn before the next one gets it.
+/// Time for which a free permit stays reserved for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
 
 on_every_store_of_leases!(
@@ -48,7 +48,7 @@ async fn meet(pool: &LockPool, all: &Barrier) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if there are fewer places: each waits inside until all three are there.
+/// Fails if there are fewer permits, because each body waits inside until all three are there.
 async fn so_many_are_inside_together(store: &Store) {
     let pools = [store.pool().await, store.pool().await];
     let all = Arc::new(Barrier::new(3));
@@ -64,7 +64,7 @@ async fn so_many_are_inside_together(store: &Store) {
     wait::until_async("all places come back", LONG, all_came_back).await;
 }
 
-/// Fails if there are more places, or if one is lost.
+/// Fails if there are more permits, or if a permit is lost.
 async fn never_more_than_so_many(store: &Store) {
     let pools = [store.pool().await, store.pool().await, store.pool().await];
     let inside = Arc::new(AtomicUsize::new(0));
@@ -99,8 +99,8 @@ async fn never_more_than_so_many(store: &Store) {
     assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
 }
 
-/// Fails if a call with the smaller number gets an error, or a place beyond its own number. In a
-/// rolling deploy both numbers are in use.
+/// Fails if a call with the smaller number gets an error, or gets a permit beyond its own number.
+/// In a rolling deploy both numbers are in use.
 async fn each_call_counts_to_its_own_number(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let mut guards = Vec::new();
@@ -109,7 +109,7 @@ async fn each_call_counts_to_its_own_number(store: &Store) {
     }
     let refused = place(&two, 3).acquire().await.expect_err("four are inside");
     assert!(refused.is_contention(), "{refused:?}");
-    // A store that does not answer in this time is unavailable.
+    // The wait is so long that a missing answer would mean an unavailable store.
     let waiting = place(&two, 3).wait(Duration::from_secs(2)).acquire();
     let late = waiting.await.expect_err("four are inside");
     assert!(matches!(late, LockError::TimedOut { .. }), "{late:?}");
@@ -133,7 +133,7 @@ async fn each_call_counts_to_its_own_number(store: &Store) {
     drop((third, fourth, guards));
 }
 
-/// Fails if these tests do not detect a call that uses the number of other calls.
+/// Fails if these tests do not detect a call that uses the number of permits of other calls.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn the_number_of_others_is_found() {
@@ -141,8 +141,8 @@ fn the_number_of_others_is_found() {
     fails_with("GreatestNumberCounts", test);
 }
 
-/// Fails if ended places make room for the smaller number too late, or if `retry_after` is the end
-/// of a place that makes no room.
+/// Fails if ended holders make room for a call with the smaller number too late. Fails also if
+/// `retry_after` is the end of a holder that makes no room.
 async fn leases_that_end_make_room_for_the_smaller_number(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let short = Duration::from_millis(700);
@@ -183,7 +183,7 @@ async fn readers_and_permits_exclude_each_other(store: &Store) {
     guard.release().await.expect("still held");
 }
 
-/// Fails if the place of a vanished holder is lost, or becomes free before the end of its lease.
+/// Fails if the permit of a vanished holder is lost, or becomes free before the end of its lease.
 async fn a_dead_holder_gives_its_place_back(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let short = Duration::from_millis(700);
@@ -199,7 +199,7 @@ async fn a_dead_holder_gives_its_place_back(store: &Store) {
     drop((lasting, next));
 }
 
-/// Fails if a later call takes the place for which another process queues.
+/// Fails if a later call takes the permit for which another process waits.
 async fn who_comes_first_is_served_first(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let guard = place(&one, 1).acquire().await.expect("free");

@@ -1,4 +1,5 @@
-//! The cost of several keys in one request. If one key is not available, no other is taken or left.
+//! Tests of several keys in one request. If one key is not available, the call takes none of the
+//! others.
 
 use std::time::Duration;
 
@@ -21,10 +22,10 @@ const HANG: Duration = Duration::from_secs(10);
 
 /// Time after which a request or a release without an answer is sent again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Time that a process has to take its turn before the next one gets it.
+/// Time for which a free lock stays reserved for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
-/// The `io_timeout` of pools that must notice a missing answer or replica. That takes a quarter of
-/// it.
+/// The `io_timeout` of pools that must notice a missing answer or replica. They notice it after a
+/// quarter of this time.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 async fn connect(url: &str) -> LockPool {
@@ -101,7 +102,7 @@ async fn in_a_cluster_one_slot_is_enough() {
         assert!(guard.fences().all(|(_, fence)| fence.is_some()));
         guard.release().await.expect("released");
     }
-    // All or nothing in a cluster too.
+    // In a cluster, too, a call for several keys gets all or none.
     let held = pool.lock("{t}:b").ttl(TTL).acquire().await.expect("free");
     let other = connect(&cluster.url()).await;
     let error = other.lock_all(keys).ttl(TTL).acquire().await;
@@ -160,8 +161,8 @@ async fn a_refused_call_writes_nothing() {
     }
 }
 
-/// Fails if a call overtakes others that have waited longer for one of its keys, or if it is never
-/// served.
+/// Fails if a call for several keys overtakes others that have waited longer for one of its keys.
+/// Fails also if it never gets its locks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_for_several_queues_behind_the_others() {
     let server = Server::start();
@@ -191,7 +192,7 @@ async fn a_call_for_several_queues_behind_the_others() {
     assert!(in_order || CLAIM < excuse.so_far(), "{fences:?}");
 }
 
-/// Fails if a lost answer makes the call refuse itself, or leaves a key behind.
+/// Fails if a repeated request is refused because of its own locks, or if it leaves a key locked.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_answer_is_found_again() {
     let server = Server::start();
@@ -216,7 +217,7 @@ async fn a_lost_answer_is_found_again() {
     }
 }
 
-/// Fails if an abandoned call leaves one of its keys behind. A request on its way is undone, key by
+/// Fails if an abandoned call leaves one of its keys locked. A request in flight is undone, key by
 /// key.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_call_leaves_nothing() {
@@ -247,7 +248,7 @@ async fn a_dropped_call_leaves_nothing() {
     }
 }
 
-/// Fails if a forbidden key, or one with data of another kind, leaves the other keys locked.
+/// Fails if a forbidden key, or a key with data of another kind, leaves the other keys locked.
 #[tokio::test]
 async fn one_that_cannot_be_taken_at_all() {
     let server = Server::start();
@@ -276,7 +277,8 @@ async fn one_that_cannot_be_taken_at_all() {
     guard.expect("free").release().await.expect("released");
 }
 
-/// Fails if locks count although the replica has not confirmed them, or if they stay.
+/// Fails if the locks count although the replica has not confirmed them, or if they stay on the
+/// server.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_their_copies_none_counts() {
     let master = ServerOptions::new()
@@ -302,8 +304,8 @@ async fn without_their_copies_none_counts() {
     wait::until_async("all are free", HANG, gone).await;
 }
 
-/// Fails if a call is refused after the server has forgotten its scripts, or after a wait in an
-/// outage.
+/// Fails if a call is refused after the server has forgotten its scripts, or after an outage during
+/// its wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn scripts_that_are_gone_and_a_server_that_comes_back() {
     let mut server = Server::start();

@@ -1,4 +1,5 @@
-//! Several keys in one call: all or nothing, in one order, under one budget, with one end.
+//! Tests of several keys in one call: all or nothing, in one order, with one time limit, and with a
+//! common end.
 
 use std::future::pending;
 use std::time::{Duration, Instant};
@@ -32,7 +33,8 @@ async fn expect_free(store: &Store) {
     wait::until_async("all are free", HANG, || held(store).is_empty()).await;
 }
 
-/// Fails if releases since `excuse` were not awaited, so that other keys than `rest` are held.
+/// Fails unless all keys except `rest` have been released since `excuse`. On a busy machine a
+/// release may come later.
 async fn expect_released(store: &Store, rest: &[&str], excuse: Excuse) {
     let awaited = held(store) == rest;
     assert!(awaited || RELEASE < excuse.so_far(), "{:?}", held(store));
@@ -77,7 +79,7 @@ async fn all_or_nothing(store: &Store) {
     let excuse = Excuse::begin();
     assert_eq!(body.await, Ok(2));
     expect_released(store, &[], excuse).await;
-    // Dropped while it waits for the second key.
+    // The call is dropped while it waits for the second key.
     assert!(store.probe.take("b", TTL));
     let waiting = pool.lock_all(["a", "b"]).ttl(TTL).wait(HANG).acquire();
     assert!(tokio::time::timeout(SLACK, waiting).await.is_err());
@@ -85,7 +87,8 @@ async fn all_or_nothing(store: &Store) {
     expect_free(store).await;
 }
 
-/// Fails if each key gets a separate budget, or if taken keys stay when the budget ends.
+/// Fails if each key gets a separate time limit, or if taken keys stay locked when the time is
+/// over.
 async fn one_budget_for_all(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("a", TTL) && store.probe.take("b", TTL));
@@ -109,7 +112,8 @@ async fn one_budget_for_all(store: &Store) {
     wait::until_async("the first is free", HANG, || held(store) == ["b"]).await;
 }
 
-/// Fails if the keys are not in a fixed order, each once, or if a fence belongs to another key.
+/// Fails if the keys are not in a fixed order without duplicates, or if a fence belongs to another
+/// key.
 async fn keys_and_fences(store: &Store) {
     let pool = store.pool().await;
     let mut last: [Option<Fence>; 2] = [None; 2];
@@ -172,7 +176,7 @@ async fn no_order_of_names_deadlocks(store: &Store) {
 async fn the_earliest_deadline_counts(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("b", TTL));
-    // More than a busy machine may take from the later lease meanwhile.
+    // More time than a busy machine may take from the later lease before the check.
     let late = Duration::from_secs(3);
     let call = pool.lock_all(["a", "b"]).ttl(TTL).wait(HANG).acquire();
     let freed = async {
@@ -185,7 +189,7 @@ async fn the_earliest_deadline_counts(store: &Store) {
     assert!(remaining + late < TTL, "{remaining:?}");
 }
 
-/// Fails if the test above does not detect that the last end is reported.
+/// Fails if the test above does not detect that the end of the last lease is reported.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn the_latest_deadline_is_found() {
@@ -194,7 +198,7 @@ fn the_latest_deadline_is_found() {
 }
 
 /// Fails if a body begins on an old lease because its call waited for another key. In one case the
-/// lease has ended meanwhile, in the other it has not.
+/// old lease has ended meanwhile, in the other case it has not.
 async fn old_leases_are_taken_anew(store: &Store) {
     let pool = store.pool().await;
     for (ttl, freed_after) in [(5_000, 7_000), (8_000, 6_000)] {
@@ -210,14 +214,15 @@ async fn old_leases_are_taken_anew(store: &Store) {
         let (guard, ()) = tokio::join!(call, freed);
         let guard = guard.expect("it came free");
         let remaining = guard.remaining() + excuse.so_far();
-        // The promise is half of it. The scheduler's share of the loss since then is not the lock's
-        // fault.
+        // Promised is half of the ttl. The bound is lower, because the scheduler may delay the
+        // check.
         assert!(remaining > ttl * 35 / 100, "{remaining:?}");
         guard.release().await.expect("held until now");
     }
 }
 
-/// Fails if a watchdog does not renew the held keys while the call waits for the rest.
+/// Fails if a watchdog does not renew the keys that the call already has while it waits for the
+/// others.
 async fn a_watchdog_keeps_what_is_held(store: &Store) {
     let pool = store.pool().await;
     let ttl = Duration::from_secs(6);
@@ -236,7 +241,7 @@ async fn a_watchdog_keeps_what_is_held(store: &Store) {
         kept
     };
     let (guard, kept) = tokio::join!(call, others);
-    // A machine that suspends threads for long suspends the server's too.
+    // A machine that suspends threads for long also suspends the server's threads.
     assert!(
         kept || ttl / 8 < excuse.longest(),
         "the first key was let go"
@@ -304,7 +309,7 @@ async fn the_attribute_takes_an_array(store: &Store) {
     );
 }
 
-/// Fails if a nested call takes the already held part of its keys again, or releases it.
+/// Fails if a nested call takes its already held keys again, or releases them.
 async fn a_nested_call_takes_the_rest(store: &Store) {
     let pool = store.pool().await;
     let outer = pool.lock("b").ttl(TTL).run(async {
@@ -342,8 +347,8 @@ on_stores!(sentinel cluster redlock: (
     a_watchdog_keeps_what_is_held,
 ));
 
-/// Fails if the body continues after the loss of one of its leases, or if the other keys then stay
-/// locked.
+/// Fails if the body continues after the loss of one of its leases, or if the other keys stay
+/// locked after that.
 #[tokio::test]
 async fn one_lost_lease_ends_the_body() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! `shared`: many readers or one writer, in every store.
+//! Tests of `shared`: many readers or one writer, in every store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -18,7 +18,7 @@ const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(15);
 /// The ttl of a renewed lease.
 const RENEWED: Duration = Duration::from_secs(12);
-/// Time that a process has to take its turn before the next one gets it.
+/// Time for which a free lock stays reserved for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
 
 on_every_store_of_leases!(
@@ -61,8 +61,8 @@ fn contended(result: Result<LockGuard, LockError>) {
     assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
 }
 
-/// Fails if the lock leaves its key behind. The last release may be carried out after its wait for
-/// the answer.
+/// Fails if the lock leaves its key behind. The last release may be executed only after the call
+/// has stopped waiting for its answer.
 async fn is_free(store: &Store, key: &str) {
     wait::until_async(key, LONG, || !store.probe.exists(key)).await;
 }
@@ -73,7 +73,7 @@ async fn meet(pool: &LockPool, all: &Barrier) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if readers exclude each other: each waits inside until all are there.
+/// Fails if readers exclude each other, because each body waits inside until all are there.
 async fn readers_are_inside_together(store: &Store) {
     let pools = [store.pool().await, store.pool().await];
     let all = Arc::new(Barrier::new(10));
@@ -88,7 +88,8 @@ async fn readers_are_inside_together(store: &Store) {
     is_free(store, "catalog").await;
 }
 
-/// Enters and leaves a lock. `count` has the readers inside, and is negative with a writer.
+/// Enters and leaves a lock. `count` is the number of readers inside, or negative with a writer
+/// inside.
 async fn inside(count: &AtomicI64, step: i64) {
     let before = count.fetch_add(step, Ordering::SeqCst);
     let alone = if step < 0 { before == 0 } else { before >= 0 };
@@ -126,14 +127,14 @@ async fn a_writer_is_alone(store: &Store) {
     is_free(store, "mixed").await;
 }
 
-/// Fails if later readers overtake a writer, or if the writer is not served once the readers before
-/// it are gone.
+/// Fails if later readers overtake a waiting writer, or if the writer does not get the lock when
+/// the earlier readers have left.
 async fn a_waiting_writer_stops_new_readers(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let excuse = Excuse::begin();
     let reader = read(&one, "k").acquire().await.expect("free");
     let writer = tokio::spawn(write(&two, "k").wait(LONG).acquire());
-    // Once the writer queues, a reader with a single try is refused.
+    // When the writer is in the queue, a reader with a single try is refused.
     let started = Instant::now();
     while let Ok(guard) = read(&one, "k").acquire().await {
         guard.release().await.expect("still held");
@@ -156,7 +157,7 @@ async fn a_waiting_writer_stops_new_readers(store: &Store) {
     other.release().await.expect("still held");
 }
 
-/// Fails if readers that follow each other without a gap keep a writer out.
+/// Fails if a writer never gets the lock because readers follow each other without a gap.
 async fn a_writer_is_served_between_readers_that_never_pause(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let mut readers = JoinSet::new();
@@ -181,14 +182,15 @@ async fn a_writer_is_served_between_readers_that_never_pause(store: &Store) {
     }
 }
 
-/// Fails if the last reader determines the lifetime of the key.
+/// Fails if the key expires with the last reader, although an earlier reader has a longer lease.
 async fn a_short_reader_does_not_shorten_a_long_one(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let long = read(&one, "k").acquire().await.expect("free");
     let short = one.lock("k").ttl(Duration::from_millis(300)).shared();
     let short = short.acquire().await.expect("beside the other");
     short.lost().await;
-    // Neither renewed nor released, so only its share ends.
+    // The guard is forgotten, so it is neither renewed nor released, and only its own shared lock
+    // ends.
     std::mem::forget(short);
     tokio::time::sleep(Duration::from_millis(400)).await;
     contended(write(&two, "k").acquire().await);
@@ -199,14 +201,13 @@ async fn a_short_reader_does_not_shorten_a_long_one(store: &Store) {
     writer.release().await.expect("still held");
 }
 
-/// Fails if a writer gets in before the end of a vanished reader's lease, or waits for longer than
-/// that.
+/// Fails if a writer gets in before the end of a vanished reader's lease, or much later.
 async fn a_dead_reader_ends_with_its_own_lease(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let short = Duration::from_millis(700);
     let asked = Instant::now();
     let dead = one.lock("k").ttl(short).shared().acquire().await;
-    // Neither renewed nor released.
+    // A forgotten guard is neither renewed nor released.
     std::mem::forget(dead.expect("free"));
     let writer = write(&two, "k")
         .wait(LONG)
@@ -219,7 +220,8 @@ async fn a_dead_reader_ends_with_its_own_lease(store: &Store) {
     writer.release().await.expect("still held");
 }
 
-/// Fails if a client that knows only the plain lock gets in beside readers, or readers beside it.
+/// Fails if a client that knows only exclusive locks gets in beside readers, or if a reader gets in
+/// beside that client.
 async fn others_find_the_key_held(store: &Store) {
     let pool = store.pool().await;
     let one = read(&pool, "k").acquire().await.expect("free");
@@ -238,7 +240,7 @@ async fn others_find_the_key_held(store: &Store) {
     is_free(store, "k").await;
 }
 
-/// Fails if a call gets the answer for a call of another kind.
+/// Fails if a call gets the answer to another kind of call.
 async fn a_single_try_is_answered_for_what_it_asks(store: &Store) {
     let pool = store.pool().await;
     let reader = read(&pool, "k").acquire().await.expect("free");
@@ -253,7 +255,8 @@ async fn a_single_try_is_answered_for_what_it_asks(store: &Store) {
     reader.release().await.expect("still held");
 }
 
-/// Fails if such a call waits in vain and then reports the store as faulty.
+/// Fails if a single try of a reader waits behind the writer, and then reports the store as
+/// unavailable.
 async fn a_single_reader_behind_a_writer_of_its_own_process_is_refused(store: &Store) {
     let pool = store.pool().await;
     let reader = read(&pool, "k").acquire().await.expect("free");
@@ -283,7 +286,8 @@ async fn reads_inside(pool: &LockPool) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if a call path with a share waits for itself, or gets the whole lock beside other readers.
+/// Fails if a nested call for an exclusive lock waits for the shared lock of its own call path, or
+/// gets the lock beside other readers.
 async fn a_reader_does_not_become_a_writer(store: &Store) {
     let pool = store.pool().await;
     let error = reads(&pool).await.expect_err("a reader is inside: itself");
@@ -300,7 +304,7 @@ async fn a_writer_that_calls_a_reader_enters_its_own_lock(store: &Store) {
     is_free(store, "k").await;
 }
 
-/// Fails if shares are not renewed.
+/// Fails if shared locks are not renewed.
 async fn a_watched_share_outlives_its_ttl(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let request = one.lock("k").ttl(RENEWED).shared().watchdog();
@@ -355,7 +359,7 @@ async fn a_downgraded_lock_is_renewed_and_released_as_a_share(store: &Store) {
     writer.expect("released").release().await.expect("held");
 }
 
-/// Fails if a downgrade acquires a lost lock again.
+/// Fails if a downgrade takes a lost lock again.
 async fn what_is_lost_is_not_downgraded(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let ttl = Duration::from_millis(300);
@@ -369,7 +373,7 @@ async fn what_is_lost_is_not_downgraded(store: &Store) {
     writer.release().await.expect("untouched");
 }
 
-/// Fails if shares leave something on the server, or if their loss is not noticed.
+/// Fails if shared locks leave something on the server, or if their loss is not noticed.
 #[tokio::test]
 async fn a_share_that_is_taken_away_is_lost_and_leaves_nothing() {
     let server = Server::start();
@@ -389,7 +393,7 @@ async fn a_share_that_is_taken_away_is_lost_and_leaves_nothing() {
     writer.release().await.expect("untouched");
     let again = request().acquire().await.expect("free");
     again.release().await.expect("still held");
-    // The owner records of the removed shares expire with the shares' ttl.
+    // The owner records of the removed shared locks expire with the locks' ttl.
     wait::until("nothing else is left", LONG, || {
         probe.keys("*") == ["lock:%leasehold:fence"]
     });

@@ -1,4 +1,5 @@
-//! Leases are renewed while all workers of the runtime are blocked, in stores of several servers.
+//! Tests that leases are renewed while all workers of the runtime are blocked, in stores of several
+//! servers.
 
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ async fn a_lease_is_kept(store: &Store) {
 
 on_stores!(sentinel cluster redlock: (a_lease_is_kept));
 
-/// Fails if the scene does not detect missing renewals.
+/// Fails if the test above does not detect missing renewals.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_watchdog_that_sleeps_is_found() {

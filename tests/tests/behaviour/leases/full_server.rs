@@ -1,4 +1,4 @@
-//! A server with full memory renews leases of all kinds, and accepts every release.
+//! Tests of a server with full memory: it must renew leases of all kinds, and accept every release.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use redis::cmd;
 const TTL: Duration = Duration::from_secs(6);
 /// After this time, a lease has ended unless it was renewed.
 const OVER: Duration = Duration::from_secs(7);
-/// Within this time, a lease renewed until now cannot have expired.
+/// A time in which a lease that has been renewed until now cannot expire.
 const SOON: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_secs(20);
-/// The only key left on the server in the end.
+/// The only key that may be left on the server at the end.
 const FENCES: &str = "lock:%leasehold:fence";
 
 fn start() -> Server {
@@ -29,8 +29,8 @@ async fn connect(server: &Server) -> LockPool {
     wait::connected(pool).await
 }
 
-/// Fails if more is left than the last fence. On a busy machine, a release continues after its
-/// call.
+/// Fails if the server has more keys left than the last fence. On a busy machine, a release may
+/// continue after its call.
 async fn nothing_is_left(probe: &RedisProbe) {
     wait::until_async("nothing is left", SOON, || probe.keys("*") == [FENCES]).await;
 }
@@ -70,7 +70,8 @@ async fn what_is_held_is_renewed_and_released() {
     nothing_is_left(&probe).await;
 }
 
-/// Fails if a lock of any kind that must stay is free at its release, or stays forever.
+/// Fails if a lock that must stay (`at_least`) is free at its release, or stays forever. Covers
+/// every kind of lock.
 #[tokio::test]
 async fn what_is_to_stay_stays() {
     let server = start();
@@ -90,13 +91,13 @@ async fn what_is_to_stay_stays() {
     }
     for key in ["lock:alone", "lock:readers", "lock:places"] {
         let left = || probe.ttl(key).expect("it stays, and it expires");
-        // Its lease would not last that long.
+        // The lease alone would not last that long.
         wait::until_async(key, SOON, || TTL < left()).await;
         assert!(left() <= LONG, "{key}: {:?}", left());
     }
 }
 
-/// Fails if a lock does not become a share, or if this share is not renewed.
+/// Fails if a downgrade does not give a shared lock, or if this shared lock is not renewed.
 #[tokio::test]
 async fn a_downgrade() {
     let server = start();
@@ -117,8 +118,8 @@ async fn a_downgrade() {
     nothing_is_left(&probe).await;
 }
 
-/// Fails if the error of a new lock is not a lack of memory, or if its request leaves something on
-/// the server. Also fails if a share beside other shares is refused.
+/// Fails if the error of a new lock does not report full memory, or if its request leaves something
+/// on the server. Also fails if a shared lock beside other shared locks is refused.
 #[tokio::test]
 async fn what_is_new_is_refused() {
     let server = start();
@@ -172,8 +173,8 @@ async fn a_share_for_which_a_writer_waits() {
     again.expect("free").release().await.expect("still held");
 }
 
-/// Fails if a share that the server refuses to renew prevents the renewal of other shares in the
-/// same request.
+/// Fails if a shared lock that the server refuses to renew prevents the renewal of other shared
+/// locks in the same request.
 #[tokio::test]
 async fn one_share_that_is_refused() {
     let server = start();

@@ -1,4 +1,4 @@
-//! Locks handed over to another process. The pools of a test stand for processes.
+//! Tests of locks that one process hands over to another. Each pool of a test stands for a process.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use leasehold_tests::{on_every_store_of_leases, on_stores};
 use serde_json::Value;
 
 const TTL: Duration = Duration::from_secs(20);
-/// Ends during a test unless it is renewed. Even a busy machine renews it in time.
+/// A ttl that ends during a test unless it is renewed. Even a busy machine renews it in time.
 const SHORT: Duration = Duration::from_secs(12);
 /// Longer than any call here takes unless it hangs.
 const HANG: Duration = Duration::from_secs(10);
@@ -38,7 +38,7 @@ async fn the_worker_has_the_same_lock(store: &Store) {
     guard.check().expect("it is renewed");
     assert!(store.probe.exists("k"));
     guard.release().await.expect("still held");
-    // Earlier than the end of its lease.
+    // The limit ends before the lease would end.
     wait::until_async("it is free", SHORT / 2, || !store.probe.exists("k")).await;
     let later = take(&handler, TTL).await;
     assert!(fence < later.fence(), "{fence:?} {:?}", later.fence());
@@ -78,7 +78,8 @@ async fn it_is_adopted_once(store: &Store) {
     }
 }
 
-/// Fails if a lock has the wrong token or fence after a hand-over inside the process.
+/// Fails if the handed-over lock has a wrong token or fence, when it was passed from call to call
+/// in the first process before.
 async fn after_a_hand_over_inside_the_process(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let request = || handler.lock("k").ttl(TTL).wait(HANG);
@@ -116,14 +117,16 @@ async fn who_waits_gets_it_from_the_worker(store: &Store) {
     near.and(far).expect("held");
 }
 
-/// Returns the baggage with another value in one field.
+/// Returns a copy of the baggage (the data that a worker needs to adopt a lock) with another value
+/// in one field.
 fn altered(baggage: &Baggage, field: &str, value: Value) -> Baggage {
     let mut map = serde_json::to_value(baggage).expect("it goes on a queue");
     map[field] = value;
     serde_json::from_value(map).expect("it comes from the queue, altered")
 }
 
-/// Fails if a lock that no call holds alone is adopted with the constant that replaces its token.
+/// Fails if a worker can adopt a lock that no call holds alone, by using the constant that such
+/// locks have instead of a token.
 async fn a_constant_is_no_token(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let baggage = take(&handler, TTL).await.hand_over().expect("held");
@@ -153,7 +156,7 @@ async fn a_constant_is_no_token(store: &Store) {
     assert!(store.probe.exists("k"), "adopted and released");
 }
 
-/// Fails if a worker accepts a fence from the baggage that is not the lock's.
+/// Fails if a worker accepts a fence from the baggage that differs from the lock's fence.
 async fn the_fence_is_the_one_of_the_store(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     for forged in [

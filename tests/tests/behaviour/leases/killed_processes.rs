@@ -10,7 +10,7 @@ use leasehold_tests::{on_stores, wait};
 
 const TTL: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(60);
-/// Delay from the pauses between two tries, if no message comes.
+/// Tolerance for the pauses between two tries of a waiting call, which may get no message.
 const SLACK: Duration = Duration::from_millis(500);
 
 /// Fails if the lock of a killed process comes free later than its ttl.

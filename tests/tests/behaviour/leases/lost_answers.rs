@@ -1,4 +1,4 @@
-//! Lost answers of a cluster, and of a server behind a Sentinel.
+//! Tests of lost answers of a cluster, and of a server behind a Sentinel.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use leasehold_tests::{cluster, sentinel, wait};
 const TTL: Duration = Duration::from_secs(20);
 const TIMES: u64 = 20;
 
-/// Fails if a repeated acquisition is refused by its own first try, or leaves a lock behind.
+/// Fails if a repeated acquisition is refused because of its own first try, or leaves a lock
+/// behind.
 async fn an_acquisition_still_succeeds(url: &str, networks: &[Proxy]) {
     let connect = || wait::connected(LockPool::builder().url(url).io_timeout(NO_OUTAGE));
     let (pool, other) = (connect().await, connect().await);
@@ -24,7 +25,7 @@ async fn an_acquisition_still_succeeds(url: &str, networks: &[Proxy]) {
         let acquired = pool.lock(&*key).ttl(TTL).wait(TTL).acquire().await;
         let guard = acquired.unwrap_or_else(|error| panic!("{key}: {error}"));
         guard.release().await.expect("held");
-        // Far longer than a release takes, and far shorter than the ttl.
+        // The wait is far longer than a release takes, and far shorter than the ttl.
         let next = other.lock(&*key).ttl(TTL).wait(TTL / 2).acquire().await;
         let next = next.unwrap_or_else(|error| panic!("{key} is left: {error}"));
         next.release().await.expect("held");
@@ -50,7 +51,8 @@ async fn behind_a_sentinel() {
     an_acquisition_still_succeeds(&deployment.url(), &[network]).await;
 }
 
-/// Fails if the scene does not detect an acquisition refused by its own first try.
+/// Fails if the test above does not detect an acquisition that is refused because of its own first
+/// try.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_acquisition_that_is_not_idempotent_is_found() {

@@ -1,4 +1,5 @@
-//! An abandoned acquisition leaves no lock behind, and one with a lost reply still succeeds.
+//! Tests of lost requests and replies. An abandoned acquisition leaves no lock behind (an orphan),
+//! and an acquisition with a lost reply still succeeds.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::bodies::is_released;
 
-/// Time that an orphan may live beyond its ttl.
+/// Time for which an orphan may live beyond its ttl.
 const SLACK: Duration = Duration::from_millis(200);
 const LIMIT: Duration = Duration::from_secs(10);
 const IO_TIMEOUT: Duration = Duration::from_millis(200);
@@ -36,7 +37,7 @@ async fn annotated(pool: &LockPool, key: &str) -> Result<(), LockError> {
     std::future::pending().await
 }
 
-/// Watches the key for `watch`, and returns the time from the start until it was last seen.
+/// Watches the key for `watch`. Returns the time from the start until the key was last seen.
 fn last_seen(probe: &RedisProbe, key: &str, watch: Duration) -> Duration {
     let started = Instant::now();
     let mut last = Duration::ZERO;
@@ -49,7 +50,8 @@ fn last_seen(probe: &RedisProbe, key: &str, watch: Duration) -> Duration {
     last
 }
 
-/// Fails if an acquisition dropped in flight is forgotten, or if its release overtakes it.
+/// Fails if the lock of a dropped acquisition is never removed, or if the removal overtakes the
+/// acquisition.
 #[test]
 fn an_acquisition_dropped_at_a_random_moment_leaves_nothing() {
     const TIMES: u32 = 100;
@@ -96,7 +98,7 @@ fn dropped_at_random(server: &Server, thread: u32, times: u32, mut random: Rando
         let patience = random.duration(Duration::from_millis(10));
         let call = annotated(&pool, &key);
         let ended = runtime.block_on(async { tokio::time::timeout(patience, call).await });
-        // On a busy machine, the answer may not come within the time of a call.
+        // On a busy machine, the answer may come only after the call has given up.
         let unanswered = matches!(&ended, Ok(Err(error)) if error.is_unavailable());
         assert!(
             ended.is_err() || unanswered,
@@ -105,15 +107,15 @@ fn dropped_at_random(server: &Server, thread: u32, times: u32, mut random: Rando
         let excuse = Excuse::begin();
         let seen = last_seen(&probe, &key, Duration::from_millis(110));
         let slow_now = seen > Duration::from_millis(100);
-        // On a busy machine, it gets additional time for the machine's delays.
+        // On a busy machine, the removal gets additional time for the machine's delays.
         let excused = || wait::try_until(excuse.so_far(), || !probe.exists(&key)).is_some();
         slow += u32::from(slow_now && !excused());
     }
     slow
 }
 
-/// Fails if an acquisition with an unknown outcome is abandoned without removing what it may have
-/// set.
+/// Fails if an acquisition with an unknown outcome is abandoned without removing the lock that it
+/// may have set.
 #[test]
 fn a_network_that_fails_at_a_random_moment_leaves_nothing() {
     let mut random = Random::seeded("fails at a random moment");
@@ -158,7 +160,7 @@ fn fails_at_random(server: &Server, thread: u32, mut random: Random) {
             assert!(error.is_unavailable(), "{error}");
         }
         drop(outcome);
-        // A stalled request may run only now.
+        // From here on, a stalled request may be executed late.
         let what = format!("{key} (fault {fault} after {phase:?}, patience {patience:?})");
         let gone = || {
             let limit = TTL + SLACK;
@@ -226,7 +228,7 @@ async fn reply_lost(server: &Server, after: After, times: u64, io_timeout: Durat
     assert!(missed < times / 2, "{missed} replies were not lost");
 }
 
-/// Fails if a call that does not queue mistakes its own lock for another's.
+/// Fails if a call that does not queue mistakes its own lock for another call's lock.
 #[tokio::test]
 async fn without_queueing_a_lost_reply_is_never_contention() {
     let server = Server::start();
@@ -241,7 +243,7 @@ async fn without_queueing_a_lost_reply_is_never_contention() {
             Ok(guard) => drop(guard),
             Err(error) => assert!(!error.is_contention(), "{key}: {error}"),
         }
-        // The ttl is far longer.
+        // A lock that is gone within this limit was removed, because the ttl is far longer.
         wait::until_async(&key, LIMIT, || !probe.exists(&key)).await;
     }
 }
@@ -265,10 +267,10 @@ async fn an_acquisition_that_arrives_after_everything_is_removed() {
     }
 }
 
-/// Delays a request in the network beyond the end of its connection. Until it arrives, the caller
-/// has given up, or has got the lock by a second request and released it.
+/// Delays a request in the network beyond the end of its connection. Before it arrives, the caller
+/// either gives up, or gets the lock by a second request and releases it.
 async fn arrives_late(probe: RedisProbe, proxy: Proxy, name: String, gives_up: bool) {
-    // Longer than everything in between.
+    // A delay longer than all steps until the check.
     const LATE: Duration = Duration::from_secs(8);
     let pool = LockPool::builder().url(proxy.url()).namespace(&name);
     let pool = wait::connected(pool).await;
@@ -276,8 +278,8 @@ async fn arrives_late(probe: RedisProbe, proxy: Proxy, name: String, gives_up: b
         least: LATE,
         jitter: Duration::ZERO,
     });
-    // The lock itself may be gone too soon to be seen. Each acquisition of a free key leaves a new
-    // fence.
+    // The fence shows the arrival, because each acquisition of a free key stores a new fence. The
+    // lock itself may be gone too soon to be seen.
     let fence = || probe.get(&format!("{name}:%leasehold:fence"));
     let (mut last, before) = (fence(), proxy.counts().commands);
     let request = pool.lock("late").ttl(Duration::from_secs(20));
@@ -302,7 +304,7 @@ async fn arrives_late(probe: RedisProbe, proxy: Proxy, name: String, gives_up: b
     }
     let arrives = || fence() != last;
     wait::until_async("the first request arrives", LATE + LIMIT, arrives).await;
-    // The ttl is far longer.
+    // A lock that is gone within this limit was removed, because the ttl is far longer.
     wait::until_async("it is removed", LIMIT, || !probe.exists(&key)).await;
 }
 
@@ -325,7 +327,7 @@ async fn a_release_that_fails_is_tried_again_and_is_nobodys_error() {
         let ended = returns(&pool, &key, || fail(&proxy, fault)).await;
         let took = started.elapsed();
         assert_eq!(ended, Ok(7), "fault {fault}");
-        // A release takes at most a second; the rest is for a busy machine.
+        // A release takes at most a second. The rest of the bound is for a busy machine.
         let most = Duration::from_millis(1_300) + excuse.so_far();
         assert!(took < most, "fault {fault}: {took:?}");
         proxy.pass();

@@ -1,5 +1,5 @@
-//! Leases on paused time, with an engine on the test's own runtime. Hours pass in milliseconds, and
-//! every deadline is met to the millisecond.
+//! Tests of leases on paused time, with an engine on the test's own runtime. Hours pass in
+//! milliseconds, and every deadline is exact to the millisecond.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ async fn without_a_watchdog_the_body_is_dropped_at_the_soft_end() {
     assert_close(start.elapsed(), Duration::from_millis(9_398));
 }
 
-/// Fails if a nested call that waits for its turn misses its budget by a millisecond of the
+/// Fails if a nested call that waits for its turn exceeds its `wait` by a millisecond of the
 /// engine's own clock.
 #[tokio::test(start_paused = true)]
 async fn a_turn_is_waited_for_as_long_as_the_budget() {
@@ -105,7 +105,7 @@ async fn a_guard_counts_down_and_tells_the_loss() {
     assert!(matches!(guard.release().await, Err(LockError::Lost { .. })));
 }
 
-/// Fails if a waiter is served before its turn, or never.
+/// Fails if a waiting call gets the lock before its turn, or never.
 #[tokio::test(start_paused = true)]
 async fn waiters_are_served_in_their_order() {
     let pool = pool().await;
@@ -119,7 +119,8 @@ async fn waiters_are_served_in_their_order() {
             assert_eq!(turn.fetch_add(1, Ordering::Relaxed), place);
             sleep(SECOND).await;
         })));
-        // Fixes the order of arrival: on this runtime, a task runs when another one waits.
+        // The yield fixes the order of arrival: on this runtime, the new task runs while this task
+        // waits.
         tokio::task::yield_now().await;
     }
     drop(guard);
@@ -129,7 +130,7 @@ async fn waiters_are_served_in_their_order() {
     assert_eq!(turn.load(Ordering::Relaxed), 20);
 }
 
-/// Fails if a wait does not end exactly with its budget.
+/// Fails if a call's wait does not end exactly with the call's time limit.
 #[tokio::test(start_paused = true)]
 async fn waiting_ends_with_its_budget() {
     let pool = pool().await;
@@ -156,7 +157,8 @@ async fn runs_on() -> Result<bool, LockError> {
     Ok(lock.check().is_err())
 }
 
-/// Fails if `on_lost = "continue"` drops the body, or if the handle does not report the loss to it.
+/// Fails if `on_lost = "continue"` drops the body, or if the body's handle does not report the
+/// loss.
 #[tokio::test(start_paused = true)]
 async fn on_lost_continue_lets_the_body_run_on_and_ask() {
     let pool = pool().await;

@@ -1,4 +1,4 @@
-//! Leases in each store while all of its servers are stopped.
+//! Tests of leases in each store while all servers of the store are stopped.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -59,7 +59,7 @@ impl Servers {
         Self::Zookeeper(Zookeeper::start())
     }
 
-    /// Connects a pool that waits longer for an answer than any stop lasts.
+    /// Connects a pool that waits for an answer longer than any stop lasts.
     async fn pool(&self) -> LockPool {
         let url = match self {
             Self::Redis(server) => server.url(),
@@ -73,7 +73,7 @@ impl Servers {
         wait::connected(LockPool::builder().url(&url).io_timeout(NO_OUTAGE)).await
     }
 
-    /// Stops all servers with locks.
+    /// Stops all servers that store locks (not the Sentinels).
     fn pause(&mut self) {
         match self {
             Self::Redis(server) => server.pause(),
@@ -99,7 +99,7 @@ impl Servers {
     }
 }
 
-/// Fails if a deadline counts from the answer.
+/// Fails if a lease starts at its answer instead of its request.
 async fn a_lease_counts_from_before_its_request(mut servers: Servers) {
     const TTL: Duration = Duration::from_secs(4);
     const STOP: Duration = Duration::from_millis(600);
@@ -167,7 +167,7 @@ async fn a_body_ends_before_its_lease(mut servers: Servers) {
         (ended, clock::now())
     };
     let stop = async {
-        // In the middle of a renewed lease.
+        // After this sleep, the lease has been renewed and is in the middle of its ttl.
         tokio::time::sleep(Duration::from_millis(3_500)).await;
         servers.pause();
     };
@@ -175,7 +175,8 @@ async fn a_body_ends_before_its_lease(mut servers: Servers) {
     servers.resume();
     assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
     let trace = trace.lock().expect("no panic");
-    // A thread let in by the gate may be suspended before it reads the clock itself.
+    // The gate may let the body's thread pass, and the thread may be suspended before it reads the
+    // clock.
     let end = trace.deadline + clock::micros(excuse.so_far());
     assert!(trace.deadline > 0 && trace.polled < end, "{trace:?}");
     assert!(trace.dropped < end, "{trace:?}");
@@ -183,8 +184,8 @@ async fn a_body_ends_before_its_lease(mut servers: Servers) {
     assert!(late < 100_000, "notified {late} us after the lease");
 }
 
-/// Fails if a lease is lost because of a stop of a quarter of its ttl. A busy machine may add the
-/// same delay. Then the round does not count.
+/// Fails if a stop of a quarter of the ttl costs a lease. If a busy machine adds the same delay,
+/// the round does not count.
 async fn a_short_stop_costs_no_lease(mut servers: Servers) {
     const TTL: Duration = Duration::from_secs(4);
     let pool = servers.pool().await;
@@ -196,7 +197,7 @@ async fn a_short_stop_costs_no_lease(mut servers: Servers) {
         servers.pause();
         tokio::time::sleep(TTL / 4).await;
         servers.resume();
-        // Longer than a lease without renewals.
+        // The sleep is longer than a lease without renewals.
         tokio::time::sleep(TTL * 5 / 4).await;
         if excuse.longest() < TTL / 4 {
             guard.check().expect("it was renewed");
@@ -210,7 +211,7 @@ async fn a_short_stop_costs_no_lease(mut servers: Servers) {
     panic!("{counted} rounds count: the machine is too busy");
 }
 
-/// Fails if a stopped server blocks callers beyond their budget.
+/// Fails if a stopped server blocks callers for longer than their `wait`.
 async fn a_stop_costs_the_budget_and_no_more(mut servers: Servers) {
     const BUDGET: Duration = Duration::from_millis(600);
     const TTL: Duration = Duration::from_secs(20);
@@ -225,7 +226,7 @@ async fn a_stop_costs_the_budget_and_no_more(mut servers: Servers) {
         assert!(error.is_unavailable(), "{error}");
         let most = BUDGET + Duration::from_millis(250) + excuse.so_far();
         assert!(took < most, "round {round}: {took:?}");
-        // Far shorter than the ttl of a lock left behind.
+        // The wait is far shorter than the ttl of a lock left behind.
         let after = pool.lock("stopped").ttl(TTL).wait(TTL / 2).acquire();
         let after = after.await.expect("nothing is left");
         after.release().await.expect("held");
@@ -233,7 +234,7 @@ async fn a_stop_costs_the_budget_and_no_more(mut servers: Servers) {
 }
 
 /// Generates a test for each scene in the brackets on each store in front of them.
-/// `tests/tests/docs/test_names.rs` parses its calls.
+/// `tests/tests/docs/test_names.rs` parses these calls.
 macro_rules! on_stopped {
     ($($store:ident)+: $names:tt) => {
         $(
@@ -266,15 +267,16 @@ on_stopped!(redis postgres etcd zookeeper: (
     a_short_stop_costs_no_lease,
 ));
 
-// A late node has no vote, so the lease counts from a later try.
+// The first scene is missing here, because a late node has no vote, so the lease may start at a
+// later try.
 on_stopped!(redlock: (
     a_body_ends_before_its_lease,
     a_short_stop_costs_no_lease,
     a_stop_costs_the_budget_and_no_more,
 ));
 
-/// Fails if the scenes do not detect a late deadline, a late poll, a missing renewal, or a late
-/// end.
+/// Fails if the tests above do not detect a late deadline, a late poll, a missing renewal, or a
+/// late end.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn broken_leases_are_found() {

@@ -1,4 +1,5 @@
-//! The watchdog keeps a lease while the body runs, and the body ends before its lease does.
+//! Tests that the watchdog keeps a lease while the body runs, and that the body ends before its
+//! lease.
 
 use std::future::pending;
 use std::sync::{Arc, Mutex};
@@ -19,7 +20,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 const LONG: Duration = Duration::from_secs(30);
-/// Within this time, a lease of six seconds renewed until now cannot have expired.
+/// A time in which a lease of six seconds that has been renewed until now cannot expire.
 const SOON: Duration = Duration::from_secs(3);
 
 fn runtime() -> Runtime {
@@ -118,7 +119,7 @@ async fn traced(pool: &LockPool, key: &str, trace: &SharedTrace) -> Result<(), L
 }
 
 /// Fails if the gate is missing, or if an unconfirmed renewal moves the deadline. Also fails if a
-/// lost lease is only noticed when the store answers.
+/// lost lease is noticed only when the store answers again.
 async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
     let pool = connect(&proxy.url()).await;
     let trace = SharedTrace::default();
@@ -130,7 +131,8 @@ async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
             (ended, clock::now())
         };
         let fault = async {
-            // After some renewals, in the middle of the lease.
+            // After this sleep, there have been some renewals, and the lease is in the middle of
+            // its ttl.
             tokio::time::sleep(Duration::from_millis(3_500)).await;
             proxy.set(mode);
         };
@@ -141,14 +143,16 @@ async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
         "{mode:?}: {lost:?}"
     );
     let trace = trace.lock().expect("no panic");
-    // A thread let in by the gate may be suspended before it reads the clock itself.
+    // The gate may let the body's thread pass, and the thread may be suspended before it reads the
+    // clock.
     let end = trace.deadline + clock::micros(excuse.so_far());
     assert!(
         trace.deadline > 0 && trace.polled < end,
         "{mode:?}: {trace:?}"
     );
     assert!(trace.dropped < end, "{mode:?}: {trace:?}");
-    // The caller is notified by the end of the lease; the rest is for a busy machine.
+    // The caller must be notified by the end of the lease. The rest of the bound is for a busy
+    // machine.
     let late = Duration::from_micros(returned.saturating_sub(end));
     assert!(
         late < Duration::from_millis(100),
@@ -197,8 +201,8 @@ fn a_loss_is_signalled_in_time_while_all_workers_are_blocked() {
     proxy.set(Mode::BlackHole);
     let excuse = Excuse::begin();
     let mut deadline = u64::MAX;
-    // The order of the checks matters: a guard that is still valid after its deadline was valid too
-    // long.
+    // The order of the checks matters: if the guard is still valid after its deadline, it was valid
+    // for too long.
     while guard.check().is_ok() {
         let late = clock::now().saturating_sub(deadline);
         assert!(
@@ -228,7 +232,7 @@ async fn runs_on(pool: &LockPool, key: &str, fault: impl FnOnce()) -> Result<Loc
     Ok(error)
 }
 
-/// Fails if `on_lost = "continue"` drops the body anyway, or does not notify it.
+/// Fails if `on_lost = "continue"` drops the body anyway, or if the body is not notified.
 #[tokio::test]
 async fn a_body_may_run_on_without_its_lease_and_is_told() {
     let server = Server::start();
@@ -304,7 +308,7 @@ async fn the_interval_can_be_chosen() {
         .expect("it is kept");
 }
 
-/// Fails if renewals need memory: a SET would be refused.
+/// Fails if renewals need memory, because a full server refuses such commands, as it does a SET.
 #[tokio::test]
 async fn a_full_server_renews_and_releases() {
     let server = Server::start();
@@ -323,13 +327,13 @@ async fn a_full_server_renews_and_releases() {
     wait::until_async("it is released", SOON, || !probe.exists("full")).await;
 }
 
-/// Fails if the lease is counted from the reply.
+/// Fails if a lease starts at the reply instead of at the request.
 #[tokio::test]
 async fn a_lease_counts_from_its_sending() {
     const TTL: u64 = 20_000;
     const DRIFT: u64 = TTL / 100 + 2;
     const DELAY: u64 = 300;
-    // The last millisecond is for the error of the delay itself.
+    // The longest remaining time. One millisecond is added for the inaccuracy of the delay itself.
     const MOST: Duration = Duration::from_millis(TTL - DRIFT - DELAY + 1);
     let ttl = Duration::from_millis(TTL);
     let server = Server::start();

@@ -1,4 +1,5 @@
-//! Clients without a queue get their turn on a key that leasehold's processes request all the time.
+//! Tests that clients without leasehold's queue also get a key that leasehold's processes request
+//! all the time. For this purpose the processes now and then leave the key free (a pause).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,12 +18,12 @@ use tokio::task::JoinSet;
 
 const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(60);
-/// Length of a pause.
+/// Length of the pause in which leasehold leaves the key free.
 const PAUSE: Duration = Duration::from_millis(300);
-/// Number of sections that each client must get while the callers of leasehold continue.
+/// Number of sections that each client must get while leasehold's calls continue.
 const ENOUGH: usize = 4;
 
-/// Counts the clients inside `k`, and signals the end of the test.
+/// Counts the holders inside `k`, and signals the end of the test.
 #[derive(Debug, Default)]
 struct Ground {
     inside: AtomicUsize,
@@ -61,7 +62,7 @@ async fn keep_busy(pool: LockPool, stay: Duration, ground: Arc<Ground>) {
 }
 
 /// Starts a client of the `SET NX` convention that tries at intervals of `poll`. Returns the number
-/// of its sections, and the longest time without one.
+/// of its sections, and the longest time between two sections.
 fn client(
     server: &Server,
     poll: Duration,
@@ -86,8 +87,8 @@ fn client(
     })
 }
 
-/// Lets `pools`, with this number of tasks each, use `k` beside two clients. One of the clients
-/// tries at the longest interval that is promised to suffice.
+/// Lets `pools`, with this number of tasks each, use `k` beside two clients. One client tries at
+/// the longest interval for which the pauses are promised to suffice.
 async fn beside(server: &Server, pools: Vec<LockPool>, tasks: usize) {
     let ground = Arc::<Ground>::default();
     let mut calls = JoinSet::new();
@@ -141,11 +142,11 @@ async fn beside_one_process_of_many_tasks() {
     beside(&server, pools, 4).await;
 }
 
-/// Number of times that processes hand a key on before it is left free.
+/// Number of times that processes pass a key on before they leave it free.
 const OFTEN: usize = 4;
 
-/// A call that waits for one long section does not wait for a pause as well. Fails if the key is
-/// free after the holder's release has returned.
+/// A call that waits for one long section must not also wait for a pause. Fails if the key is free
+/// after the holder's release has returned.
 #[tokio::test]
 async fn a_long_section_makes_no_pause() {
     let server = Server::start();
@@ -169,9 +170,9 @@ async fn a_long_section_makes_no_pause() {
     held.release().await.expect("still held");
 }
 
-/// Lets calls of one process have `k` in turn, and then another process queue. The number and the
-/// duration of the calls exceed the limits for handing the key on without a break. Returns true if
-/// the key is free after the last release, or `None` if the machine was too slow.
+/// Lets calls of one process use `k` in turn, and then lets another process wait for it. The calls
+/// exceed the number and the time after which a key must be left free. Returns true if the key is
+/// free after the last release, or `None` if the machine was too slow.
 async fn left_free_by_one_process(server: &Server) -> Option<bool> {
     let after = Duration::from_secs(1);
     let pool = || {
@@ -192,7 +193,7 @@ async fn left_free_by_one_process(server: &Server) -> Option<bool> {
     let waiting = tokio::spawn(other.lock("k").ttl(TTL).wait(LONG).acquire());
     let queue = cmd("EXISTS").arg("lock:%leasehold:queue:lock:k").to_owned();
     wait::until_async("it waits", LONG, || probe.run::<u8>(&queue) == 1).await;
-    // The use must last this long.
+    // The use of the key must last this long before a pause.
     tokio::time::sleep(after).await;
     let began = Instant::now();
     held.release().await.expect("still held");
@@ -218,8 +219,8 @@ async fn a_process_that_used_it_alone_leaves_the_key_free() {
     panic!("the machine was too slow ten times");
 }
 
-/// Brings `server` into a pause: a lock has just been left free. Processes queue for it. All but
-/// one have had it, and the last one keeps it until `leaves` has a permit.
+/// Creates a pause on `server`: a lock has just been left free, and processes wait for it. All but
+/// one have had the lock, and the last one keeps it until `leaves` has a permit.
 async fn in_a_pause(
     server: &Server,
     leaves: &Arc<Semaphore>,
@@ -253,7 +254,8 @@ async fn in_a_pause(
     let all_wait = || probe.run::<usize>(&queue) == (OFTEN + 1) * 46;
     wait::until_async("all wait", LONG, all_wait).await;
     held.release().await.expect("still held");
-    // They have it one after the other, for longer than the key is handed on without a break.
+    // The processes use the key one after the other, for longer than the time after which it must
+    // be left free.
     for _ in 0..OFTEN {
         let one = wait::within("the next", LONG, calls.join_next()).await;
         one.expect("there is one").expect("no panic").expect("held");
@@ -261,8 +263,8 @@ async fn in_a_pause(
     (holder, calls)
 }
 
-/// A key is left free for clients without a queue. Fails if a call that does not queue takes it, or
-/// gets a `retry_after` longer than the pause.
+/// In a pause, a key is left free for clients without a queue. Fails if a call that does not queue
+/// takes it, or gets a `retry_after` longer than the pause.
 #[tokio::test]
 async fn a_single_try_in_a_pause() {
     let server = Server::start();
@@ -274,7 +276,7 @@ async fn a_single_try_in_a_pause() {
     let both = pool.lock_all(["k", "other"]).ttl(TTL).acquire().await;
     let free = probe.set_nx("lock:k", "another client", TTL);
     for refused in [ours, readers, both] {
-        // A machine that was delayed for that long has missed the pause.
+        // The call may find the next holder if the machine was delayed for longer than the pause.
         let refused = refused.expect_err("it is left free, or the next has it");
         let retry_after = refused.retry_after().expect("it says when");
         assert!(!free || retry_after <= PAUSE + Duration::from_millis(10));
@@ -289,7 +291,7 @@ async fn a_single_try_in_a_pause() {
         .expect("held");
 }
 
-/// Fails if the option accepts an unsound value, or refuses a sound one.
+/// Fails if the option accepts an invalid value, or refuses a valid one.
 #[tokio::test]
 async fn what_the_option_takes() {
     let with = |after| {

@@ -1,4 +1,4 @@
-//! Calls that wait for a held lock, in one process and in many.
+//! Tests of calls that wait for a held lock, in one process and in many.
 
 mod clients_without_a_queue;
 mod processes;

@@ -1,4 +1,5 @@
-//! Refused calls get a `retry_after` of the usual time that such locks are held, not of the lease.
+//! Tests of `retry_after`: refused calls get the usual time for which such locks are held, not the
+//! rest of the lease.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ const TTL: Duration = Duration::from_secs(20);
 const WORK: Duration = Duration::from_millis(120);
 /// Shortest `retry_after` of a refused call.
 const LEAST: Duration = Duration::from_millis(10);
-/// The `retry_after` while nothing is known of the holder's body.
+/// The `retry_after` if no earlier body of the holder's function is known.
 const UNKNOWN: Duration = Duration::from_secs(1);
 
 type Result<T = ()> = std::result::Result<T, LockError>;
@@ -54,12 +55,13 @@ async fn hold(request: LockRequest) -> LockGuard {
     request.acquire().await.expect("free")
 }
 
-/// Waits for the release. On a busy machine, it continues after the call that requested it.
+/// Waits for the release. On a busy machine, the release may continue after the call that requested
+/// it.
 async fn is_free(store: &Store, key: &str) {
     wait::until_async(key, TTL / 2, || !store.probe.exists(key)).await;
 }
 
-/// Fails if a call gets the rest of a lease that the watchdog renews, or a mean of another function
+/// Fails if a refused call gets the rest of a renewed lease, or the mean time of another function
 /// or pool.
 async fn told_by_function(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
@@ -88,14 +90,14 @@ async fn told_by_function(store: &Store) {
     held.release().await.expect("held");
     is_free(store, "order:1").await;
 
-    // The other pool has only seen locks taken by hand, in one place.
+    // The other pool only knows locks taken by hand, all in one place of the code.
     let held = hold(pool.lock("order:1")).await;
     assert_eq!(told(create(&other, 1).await), UNKNOWN);
     held.release().await.expect("held");
 }
 
-/// Fails if the mean of the holder's own function is not used where it is known. Also fails if
-/// locks taken by hand in two places share one mean.
+/// Fails if the mean of the holder's own function is known but not used. Also fails if locks that
+/// are taken by hand in two places of the code share one mean.
 async fn told_by_the_holder(store: &Store) {
     let pool = store.pool().await;
     let long = || pool.lock("order:2");
@@ -142,7 +144,7 @@ async fn hinted(hint: Duration) -> Result<LockPool> {
     pool.max_waiters(1).retry_hint(hint).connect().await
 }
 
-/// Fails if a call refused because of other calls does not get the pool's hint.
+/// Fails if a call refused because of other calls does not get the fixed `retry_after` of the pool.
 #[tokio::test]
 async fn a_hint_is_told_to_all() {
     let hint = Duration::from_millis(2_500);
@@ -155,7 +157,7 @@ async fn a_hint_is_told_to_all() {
     let outer = pool.lock("k").ttl(TTL).run(async {
         let inner = || pool.lock("k").ttl(TTL).reentrant();
         let first = inner().run(async {
-            // The other branch requests its turn meanwhile.
+            // During this yield, the other branch waits for its turn.
             tokio::task::yield_now().await;
         });
         let second = inner().wait(Duration::ZERO).acquire();
@@ -177,8 +179,8 @@ async fn a_hint_is_told_to_all() {
     }
 }
 
-/// Fails if a hint is accepted that cannot be reported to a client, or if a possible one is
-/// refused.
+/// Fails if the pool accepts a `retry_after` that cannot be reported to a client, or refuses a
+/// possible one.
 #[tokio::test]
 async fn a_hint_has_bounds() {
     let day = Duration::from_secs(24 * 60 * 60);

@@ -18,8 +18,8 @@ const SECTIONS: [(Duration, usize); 4] = [
     (Duration::from_secs(10), 3),
 ];
 
-/// Lets two processes take turns, so that one waits while the other is inside. Returns the times,
-/// sorted.
+/// Lets two processes take turns, so that one waits while the other is inside. Returns the sorted
+/// times.
 async fn measured(one: &LockPool, other: &LockPool, stay: Duration, count: usize) -> Vec<Duration> {
     let request = |pool: &LockPool| pool.lock("k").ttl(TTL).wait(LONG).watchdog();
     let mut held = request(one).acquire().await.expect("it is free");
@@ -46,8 +46,8 @@ fn at(times: &[Duration], hundredth: usize) -> Duration {
     times[(times.len() * hundredth / 100).min(times.len() - 1)]
 }
 
-/// Fails if a call that waits for one section also waits for a pause or a poll. Prints the table of
-/// `docs/performance/results.md`.
+/// Fails if a call that waits for one section also waits for a pause or for its next regular
+/// request. Prints the table of `docs/performance/results.md`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "measures for 7 minutes, alone: -- --ignored release_to_grant --nocapture"]
 async fn release_to_grant() {

@@ -1,4 +1,5 @@
-//! Queueing for a held lock: within the budget, first come first served, in both stores.
+//! Tests of waiting for a held lock, on both stores: the time limit is kept, and the first call
+//! gets the lock first.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -16,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::bodies::is_released;
 
 const TTL: Duration = Duration::from_secs(20);
-/// Allowance of a bound for the round trip. A busy machine has an additional excuse.
+/// Allowance for the round trip. On a busy machine, the machine's delays are added.
 const SLACK: Duration = Duration::from_millis(250);
 
 /// Both stores, with another holder for each.
@@ -49,7 +50,7 @@ async fn connect(url: &str, io_timeout: Duration) -> LockPool {
     wait::connected(pool.io_timeout(io_timeout)).await
 }
 
-/// Fails if the budget starts again with each try, or if the last try overshoots it.
+/// Fails if the time limit starts again with each try, or if the last try exceeds it.
 #[tokio::test]
 async fn the_budget_is_hard() {
     let stores = Stores::open("budget").await;
@@ -87,7 +88,7 @@ async fn the_budget_is_hard() {
     }
 }
 
-/// Fails if the time for I/O is not part of the budget.
+/// Fails if the time for I/O does not count towards the time limit.
 #[tokio::test]
 async fn the_budget_includes_a_store_that_does_not_answer() {
     let server = Server::start();
@@ -131,13 +132,13 @@ async fn without_a_budget_there_is_one_try() {
 
 type Acquire = Pin<Box<dyn Future<Output = Result<leasehold::LockGuard, LockError>> + Send>>;
 
-/// Starts waiting for `key` before it returns, so that the order of calls is the order of the
-/// queue.
+/// Starts to wait for `key` before this function returns, so that the order of calls is the order
+/// of the queue.
 async fn queue(pool: &LockPool, key: &str) -> Acquire {
     wait::started(pool.lock(key).ttl(TTL).wait(TTL).acquire()).await
 }
 
-/// Fails if waiters race for the lock.
+/// Fails if waiting calls race for the lock.
 async fn first_come_first_served(store: &Store) {
     let pool = store.pool().await;
     let held = pool.lock("queue").ttl(TTL).acquire().await.expect("free");
@@ -171,7 +172,7 @@ on_stores!(memory redis sentinel cluster redlock postgres etcd zookeeper: (
     first_come_first_served,
 ));
 
-/// Fails if a waiter is still given the lock after it has given up.
+/// Fails if a waiting call still gets the lock after it has given up.
 #[tokio::test]
 async fn a_waiter_that_gives_up_does_not_block_those_behind() {
     let stores = Stores::open("gives-up").await;
@@ -185,7 +186,7 @@ async fn a_waiter_that_gives_up_does_not_block_those_behind() {
         waiters.truncate(5);
         let (released, excuse) = (Instant::now(), Excuse::begin());
         drop(held);
-        // While the lock is on its way to one of them.
+        // The calls are dropped while the lock is being passed to one of them.
         drop(waiters);
         let guard = last.await.expect("it is the only one left");
         assert!(released.elapsed() < Duration::from_secs(2) + excuse.so_far());
@@ -195,7 +196,7 @@ async fn a_waiter_that_gives_up_does_not_block_those_behind() {
     }
 }
 
-/// Fails if a waiter only notices releases by its own pool.
+/// Fails if a waiting call notices only releases by its own pool.
 #[tokio::test]
 async fn a_release_or_an_expiry_elsewhere_is_found() {
     let stores = Stores::open("elsewhere").await;
@@ -213,7 +214,7 @@ async fn a_release_or_an_expiry_elsewhere_is_found() {
             .release()
             .await
             .expect("held");
-        // A poll comes at least once a second.
+        // A waiting call asks at least once a second.
         assert!(
             released.elapsed() < Duration::from_secs(1) + SLACK + excuse.so_far(),
             "{:?}",

@@ -1,4 +1,4 @@
-//! Inspects locks behind Sentinel, on a cluster and on a quorum.
+//! Tests of inspecting locks behind Sentinel, on a cluster and on a quorum.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use leasehold_tests::wait;
 
 use super::{LONG, TTL, holds, is_here, seen};
 
-/// The longest ttl on a quorum, whose nodes must be older than that.
+/// The longest ttl on a quorum. The nodes must have run for longer than this.
 const SHORT: Duration = Duration::from_secs(8);
 
 async fn connect(url: &str) -> LockPool {
@@ -28,7 +28,7 @@ async fn listed(pool: &LockPool, pattern: &str) -> Vec<LockInfo> {
     listed
 }
 
-/// Fails if a pool keeps looking at a master after another server has replaced it.
+/// Fails if a pool keeps asking a master after another server has replaced it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fail_over_is_followed() {
     let mut deployment = Deployment::start();
@@ -52,7 +52,7 @@ async fn a_fail_over_is_followed() {
     drop((guard, after, dead));
 }
 
-/// Fails if a pool looks at only one master of a cluster, or at none after a slot has moved.
+/// Fails if a pool asks only one master of a cluster, or none after a slot has moved.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_masters_of_a_cluster() {
     let cluster = Setup::new().start();
@@ -105,8 +105,8 @@ async fn no_lock_is_left(cluster: &Cluster, pool: &LockPool) {
     assert_eq!(listed(pool, "*").await, []);
 }
 
-/// Fails if a quorum's lock is shown without the number of its nodes, or if a minority counts as
-/// held.
+/// Fails if a quorum's lock is shown without the number of its nodes, or if a lock on a minority
+/// counts as held.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quorum_says_on_how_many_nodes() {
     let mut quorum = Quorum::older_than(3, SHORT);
@@ -135,7 +135,7 @@ async fn a_quorum_says_on_how_many_nodes() {
         .expect_err("held");
     is_here(error.holder(), "");
 
-    // One node is down, and another one has other data.
+    // One node is down, and another node has other data.
     quorum.servers[0].kill();
     let lock = other.inspect("q").await.expect("a majority answers");
     assert_eq!((lock.nodes, lock.holders[0].nodes), (Some(2), Some(2)));

@@ -1,4 +1,4 @@
-//! `LockPool::force_release`: the holder is notified, and no two bodies overlap.
+//! Tests of `LockPool::force_release`: the holder is notified, and no two bodies overlap.
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,14 @@ use tokio::sync::oneshot;
 
 use super::{LONG, TTL, seen};
 
-/// Maximum time that a lock stays taken after it was taken away.
+/// Maximum time for which a lock stays taken after it was taken away ("the grace").
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Time in which a process must take its turn before the next one gets it.
+/// Time for which a free lock stays reserved for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
 
-/// True if a lock taken away at `since` or later may be free without its holder.
+/// True if a lock that was taken away at `since` or later may be free although its holder has not
+/// left.
 fn is_over(since: Instant) -> bool {
     GRACE * 9 / 10 < since.elapsed()
 }
@@ -60,7 +61,7 @@ on_stores!(sentinel cluster redlock: (
     a_free_lock_stays_free,
 ));
 
-/// A lock of 20 s without a watchdog. Before its end, only the message can notify the holder.
+/// Takes a lock of 20 s without a watchdog. Before its end, only the message can notify the holder.
 #[distributed_lock(key = "k", ttl = "20s", pool = pool)]
 async fn long(pool: &LockPool, entered: oneshot::Sender<()>) -> Result<(), LockError> {
     entered.send(()).expect("the test waits");
@@ -84,7 +85,7 @@ async fn the_holder_is_told_at_once(store: &Store) {
     assert!(error.is_lost(), "{error}");
     let most = Duration::from_secs(1) + excuse.so_far();
     assert!(started.elapsed() < most, "{:?}", started.elapsed());
-    // The body has ended, so nothing waits for the end of the lease or of the grace.
+    // The body has ended, so the lock is free before the end of the lease and of the grace.
     seen(&operator, "k", |lock| !lock.is_taken()).await;
     let most = Duration::from_secs(2) + excuse.so_far();
     assert!(started.elapsed() < most, "{:?}", started.elapsed());
@@ -122,7 +123,7 @@ async fn the_body_is_dropped_before_the_next_begins(store: &Store) {
     pool.force_release("b").await.expect("it answers");
     let (began, guard) = waiting.await.expect("no panic");
     let ended = ended.await.expect("the body is dropped");
-    // A busy machine may drop it late, and the grace ends meanwhile.
+    // On a busy machine the body may be dropped late, so that the grace ends before.
     let was_over = forced + GRACE * 9 / 10 < began;
     let was_late = was_over && ended < forced + GRACE + excuse.so_far();
     assert!(
@@ -134,7 +135,7 @@ async fn the_body_is_dropped_before_the_next_begins(store: &Store) {
     guard.release().await.expect("held");
 }
 
-/// A guard that is not dropped keeps the lock for the grace, and not for its lease.
+/// A guard that is not dropped keeps the lock for the grace, but not for its whole lease.
 async fn a_holder_that_goes_on_has_seconds(store: &Store) {
     let (pool, next) = (store.pool().await, store.pool().await);
     let guard = pool.lock("g").ttl(TTL).acquire().await.expect("free");
@@ -210,7 +211,7 @@ async fn a_dead_holder_s_lock_comes_free_at_once() {
     }
 }
 
-/// The holder's engine has panicked, so nothing listens for the holder.
+/// The holder's engine has panicked, so nothing receives the message for the holder.
 async fn a_dead_holder_s_lock(store: &Store) {
     let (dead, operator) = (store.pool().await, store.pool().await);
     let guard = dead.lock("dead").ttl(TTL).acquire().await.expect("free");
@@ -227,7 +228,7 @@ async fn a_dead_holder_s_lock(store: &Store) {
     guard.expect("free at once").release().await.expect("held");
 }
 
-/// Fails if a second call lets the next holder in while the body may still run.
+/// Fails if a second call of `force_release` lets the next holder in while the body may still run.
 async fn done_twice(store: &Store) {
     let (pool, next) = (store.pool().await, store.pool().await);
     let guard = pool.lock("t").ttl(TTL).acquire().await.expect("free");
@@ -235,7 +236,7 @@ async fn done_twice(store: &Store) {
     for revoked in [false, true, true] {
         let was = next.force_release("t").await.expect("it answers");
         let again = next.lock("t").ttl(TTL).acquire().await;
-        // A busy machine may not complete all rounds within the grace.
+        // On a busy machine, not all rounds may be complete within the grace.
         if is_over(started) {
             break;
         }
@@ -248,7 +249,7 @@ async fn done_twice(store: &Store) {
     guard.expect("it comes free").release().await.expect("held");
 }
 
-/// Fails if waiting processes are forgotten, or served out of order.
+/// Fails if waiting processes do not get the lock, or get it out of order.
 async fn the_next_process_is_served(store: &Store) {
     let (pool, one, two) = (store.pool().await, store.pool().await, store.pool().await);
     let guard = pool.lock("n").ttl(TTL).acquire().await.expect("free");
@@ -283,7 +284,7 @@ async fn under_load(store: &Store) {
     const KEYS: u64 = 3;
     const FORCED: usize = 200;
     const ENOUGH: usize = 50;
-    /// A store without processor time takes a tenth of a second for each.
+    /// Time limit for all locks. A store without processor time takes a tenth of a second for each.
     const MOST: Duration = Duration::from_secs(120);
     let pools = [store.pool().await, store.pool().await];
     let operator = store.pool().await;

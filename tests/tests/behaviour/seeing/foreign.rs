@@ -1,4 +1,4 @@
-//! Locks of other clients, and data that is not a lock.
+//! Tests of locks of other clients, and of data that is not a lock.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn pool_of(url: &str) -> LockPool {
     wait::connected(pool).await
 }
 
-/// Fails if another client's lock cannot be inspected, or if its value is taken for an owner.
+/// Fails if another client's lock cannot be inspected, or if its value is shown as an owner.
 #[tokio::test]
 async fn a_lock_of_another_client_is_shown_without_an_owner() {
     let server = Server::start();
@@ -52,7 +52,7 @@ async fn a_lock_of_another_client_is_shown_without_an_owner() {
     }
 }
 
-/// Fails if a lock without an expiry is overlooked. Operators look for such locks.
+/// Fails if a lock without an expiry is not shown, because operators look for such locks.
 #[tokio::test]
 async fn a_lock_without_an_end_is_shown_and_can_be_taken_away() {
     let server = Server::start();
@@ -74,7 +74,8 @@ async fn a_lock_without_an_end_is_shown_and_can_be_taken_away() {
     guard.release().await.expect("held");
 }
 
-/// Fails if another client's lock stays although the pool reported that it was taken away.
+/// Fails if another client's lock stays although the pool reported that it was taken away. Its
+/// value begins like one of leasehold's.
 #[tokio::test]
 async fn a_value_that_begins_as_ours_is_taken_away() {
     let server = Server::start();
@@ -92,7 +93,7 @@ async fn a_value_that_begins_as_ours_is_taken_away() {
         assert!(was.expect("it was there").holders[0].foreign, "{value}");
         assert!(!probe.delete("lock:theirs"), "{value} stays");
     }
-    // The same among shares.
+    // The same for an entry among the shared holders.
     let guard = pool.lock("s").ttl(TTL).shared().acquire().await;
     drop(guard.expect("free").release().await);
     let shared = format!("{}:0", "f".repeat(32));
@@ -106,7 +107,8 @@ async fn a_value_that_begins_as_ours_is_taken_away() {
 
 const SHARES: &str = "lock:%leasehold:shares:lock:s";
 
-/// Fails if odd data of one lock hides the others, or prevents that lock from being taken away.
+/// Fails if odd data among the shared holders of one lock hides other locks, or prevents that lock
+/// from being taken away.
 #[tokio::test]
 async fn odd_shares_hide_no_other_lock() {
     let server = Server::start();
@@ -200,7 +202,7 @@ async fn other_data_is_a_foreign_lock() {
     guard.release().await.expect("held");
 }
 
-/// Fails if a look hangs, or reports a lock as free without an answer.
+/// Fails if an inspection hangs, or reports a lock as free without an answer.
 #[tokio::test]
 async fn a_store_that_is_away_is_told() {
     let mut server = Server::start();
@@ -252,8 +254,8 @@ async fn a_store_that_hangs_is_told_to_all_at_about_the_same_time() {
     server.resume();
 }
 
-/// Fails if looking at a lock needs a permission that locks do not need, or if a missing permission
-/// is not reported.
+/// Fails if an inspection needs a permission that locks do not need, or if a missing permission is
+/// not reported.
 #[tokio::test]
 async fn the_smallest_set_of_permissions_is_enough() {
     let server = Server::start();
@@ -299,7 +301,7 @@ async fn the_smallest_set_of_permissions_is_enough() {
     }
 }
 
-/// Fails if the shown data of a lock, or an error about it, contains its token.
+/// Fails if the information about a lock, or an error about it, contains the lock's token.
 #[tokio::test]
 async fn no_token_is_shown() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! `LockPool::inspect`: one lock, in each of its states.
+//! Tests of `LockPool::inspect`: one lock, in each of its states.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +10,7 @@ use leasehold_tests::{on_etcd, on_every_store_of_leases, on_stores, on_zookeeper
 
 use super::{BEYOND, HOLDER, LONG, TTL, holds, is_here, seen, shows, while_held};
 
-/// Time in which a process must take its turn before the next one gets it.
+/// Time for which a free lock stays reserved for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
 
 on_every_store_of_leases!(
@@ -74,7 +74,7 @@ async fn a_lock_that_one_call_has(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let begun = SystemTime::now();
     let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
-    // The result does not depend on the pool, and looking changes nothing.
+    // The result does not depend on the pool, and an inspection changes nothing.
     for pool in [&pool, &other, &pool] {
         let lock = look(pool, "k").await;
         assert_eq!(lock.state, LockState::Exclusive);
@@ -173,7 +173,8 @@ async fn a_lock_that_is_kept(store: &Store) {
     assert!(begun + TTL / 2 < until && until <= most, "{until:?}");
 }
 
-/// Fails if a waiting process is not named, or if its `since` changes each time that it asks.
+/// Fails if a waiting process is not shown, or if its `since` changes each time that it repeats its
+/// request.
 async fn processes_that_wait(store: &Store) {
     let (holder, one, two) = (store.pool().await, store.pool().await, store.pool().await);
     let guard = holder.lock("w").ttl(TTL).acquire().await.expect("free");
@@ -198,10 +199,11 @@ async fn processes_that_wait(store: &Store) {
             assert!(begun - super::ROUNDED <= since, "{since:?}");
         }
     }
-    // By now, the first process has asked again.
+    // After this sleep, the first process has repeated its request.
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     let lock = seen(&holder, "w", |lock| lock.waiting.len() == 2).await;
-    // A process that asks seconds late loses its place, and then gets a new `since`.
+    // A process that repeats its request seconds late loses its place in the queue, and then gets a
+    // new `since`.
     let kept = excuse.so_far() < CLAIM;
     let again = lock.waiting[0].since.filter(|_| kept);
     if let (Some(since), Some(again)) = (since, again) {

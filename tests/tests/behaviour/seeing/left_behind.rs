@@ -1,4 +1,4 @@
-//! Traces of locks on the server: the counter of the fences, and nothing else.
+//! Tests that locks leave only the fence counter on the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ const SHARE_A_KEY: u64 = 4;
 /// The only key that stays.
 const FENCES: &str = "lock:%leasehold:fence";
 
-/// Maximum time that anything but the counter of the fences stays.
+/// Maximum time after which only the fence counter may be left.
 const LAST: Duration = Duration::from_secs(4);
 
 /// Takes a lock of each kind in turn: alone, waiting, several keys, shared, permits, kept.
@@ -49,7 +49,7 @@ async fn one(pool: &LockPool, number: u64) -> Result<(), LockError> {
             guard.release_after(Duration::from_millis(20)).await
         }
         6 => {
-            // Refused, or abandoned while it waits.
+            // This call is refused, or abandoned while it waits.
             let request = pool.lock(&key).ttl(TTL).wait(Duration::from_millis(1));
             let ended = request.run(async {}).await;
             let given_up = |error: &LockError| error.is_contention() || error.is_unavailable();
@@ -59,7 +59,8 @@ async fn one(pool: &LockPool, number: u64) -> Result<(), LockError> {
     }
 }
 
-/// Fails if a lock leaves anything on the server that another lock does not need.
+/// Fails if a lock leaves anything on the server except for the fence counter, which other locks
+/// need too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_thousand_locks_leave_one_key() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! `LockPool::locks`: the locks that match a pattern.
+//! Tests of `LockPool::locks`: the locks that match a pattern.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use leasehold_tests::{on_etcd, on_every_store_of_leases, on_stores, on_zookeeper
 
 use super::seen;
 
-/// Longer than any of these tests, which hold hundreds of locks.
+/// A ttl longer than any of these tests, which hold hundreds of locks.
 const TTL: Duration = Duration::from_secs(60);
 
 on_every_store_of_leases!(
@@ -43,7 +43,7 @@ on_stores!(redlock: (
     locks_that_match,
 ));
 
-/// No key sorts behind one that begins with this.
+/// Beginning of a key that sorts after all other keys.
 const LAST: &str = "\u{10ffff}\u{10ffff}";
 
 async fn take(pool: &LockPool, key: &str) -> LockGuard {
@@ -127,7 +127,7 @@ async fn a_list_without_locks(store: &Store) {
     assert_eq!(keys(&pool, "*").await, Vec::<String>::new());
 }
 
-/// Fails if a slowly read list ends early, or contains free locks.
+/// Fails if a list that is read slowly ends early, or contains free locks.
 async fn locks_that_are_released_meanwhile(store: &Store) {
     let pool = store.pool().await;
     let mut held = Vec::new();

@@ -1,4 +1,4 @@
-//! Looking at locks, and taking them away by force.
+//! Tests of inspecting locks, and of taking them away by force.
 
 mod deployments;
 mod forced;
@@ -18,13 +18,13 @@ use tokio::sync::oneshot;
 
 const TTL: Duration = Duration::from_secs(20);
 
-/// Time limit for events that come far earlier.
+/// Time limit for events that should come far earlier.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Maximum difference between the clocks of this machine's processes, including rounding.
+/// Maximum difference between two processes' readings of this machine's clock, including rounding.
 const ROUNDED: Duration = Duration::from_millis(20);
 
-/// Looks at a lock until it meets the condition.
+/// Inspects a lock again and again until it meets the condition.
 async fn seen(pool: &LockPool, key: &str, is: impl Fn(&LockInfo) -> bool) -> LockInfo {
     let looking = async {
         loop {
@@ -39,7 +39,8 @@ async fn seen(pool: &LockPool, key: &str, is: impl Fn(&LockInfo) -> bool) -> Loc
     seen.unwrap_or_else(|_| panic!("`{key}` is never seen so"))
 }
 
-/// Asserts that the owner is this process, in `function`, which is empty for a lock taken by hand.
+/// Asserts that the owner is this process, in `function`. The function is empty for a lock taken by
+/// hand.
 #[track_caller]
 fn is_here(owner: Option<&Owner>, function: &str) {
     let owner = owner.expect("its owner is known");

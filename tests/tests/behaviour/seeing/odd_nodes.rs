@@ -1,4 +1,5 @@
-//! Odd nodes on servers with sessions. They hide no lock, and those that keep a lock are shown.
+//! Tests of odd nodes on servers with sessions. They must hide no lock, and a node that holds a
+//! lock must be shown.
 
 use leasehold::{LockPool, LockState};
 use leasehold_tests::etcd::Etcd;
@@ -14,7 +15,7 @@ async fn connect(url: &str) -> LockPool {
     wait::connected(pool).await
 }
 
-/// Returns the listed keys, each with true if another client has it.
+/// Returns the listed keys, each with true if the holder is another client.
 async fn listed(pool: &LockPool) -> Vec<(String, bool)> {
     let (mut locks, mut keys) = (pool.locks("*"), Vec::new());
     while let Some(lock) = locks.next().await {
@@ -37,8 +38,8 @@ async fn is_taken(pool: &LockPool, key: &str) {
     assert!(refused.is_contention(), "{key}: {refused}");
 }
 
-/// Fails if a key or a value of etcd that is not text hides a lock, including one that it holds
-/// itself.
+/// Fails if a key or a value of etcd that is not text hides a lock, including the lock that it
+/// holds itself.
 #[tokio::test]
 async fn bytes_that_are_no_text_hide_no_lock() {
     let server = Etcd::shared();
@@ -80,13 +81,13 @@ async fn bytes_that_are_no_text_hide_no_lock() {
     }
 }
 
-/// Fails if locks are hidden behind more keys than an answer has, none of which is text.
+/// Fails if locks are hidden behind more non-text keys than fit into one answer.
 #[tokio::test]
 async fn many_keys_that_are_no_text_hide_no_lock() {
     let server = Etcd::shared();
     let pool = connect(&server.url("many-odd")).await;
     let mut guards = Vec::new();
-    // In the order of their bytes, one is before the odd keys, and one is behind them.
+    // In the order of their bytes, one key is before the odd keys, and one after them.
     for key in ["a", "\u{10ffff}"] {
         guards.push(pool.lock(key).ttl(TTL).acquire().await.expect("free"));
     }
@@ -98,7 +99,7 @@ async fn many_keys_that_are_no_text_hide_no_lock() {
     drop(guards);
 }
 
-/// Fails if a znode that this client may not read, or one with an odd name, hides a lock.
+/// Fails if a znode that this client may not read, or a znode with an odd name, hides a lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn znodes_without_permission_hide_no_lock() {
     let server = Zookeeper::shared();
@@ -109,7 +110,7 @@ async fn znodes_without_permission_hide_no_lock() {
         "%FF/lock-",
         "lock:%zz/lock-",
         "lock:%2f/lock-",
-        // Other recipes below a key.
+        // Nodes of other recipes below a key.
         "lock:leases/leases",
         "lock:readers/x__READ__",
         "lock:named/lock-x",
@@ -139,7 +140,7 @@ async fn znodes_without_permission_hide_no_lock() {
     for key in ["binary", "hidden"] {
         is_taken(&pool, key).await;
     }
-    // Nothing is known of it, so it must not be shown as free.
+    // The client may not read this lock, so it must not be shown as free.
     let secret = pool.inspect("secret").await.map(drop);
     let secret = secret.expect_err("no permission").to_string();
     assert!(secret.contains("no permission"), "{secret}");

@@ -1,4 +1,5 @@
-//! A refused call gets the holder of the lock without asking for it.
+//! Tests that the error of a refused call contains the holder of the lock, without a further
+//! request.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use leasehold_tests::stores::Store;
 
 use super::{HOLDER, TTL, is_here, while_held};
 
-/// A budget that ends during a test. With most shorter budgets, a busy machine does not answer in
+/// A wait that ends during a test. With shorter waits, a busy machine would often not answer in
 /// time.
 const SHORT: Duration = Duration::from_secs(5);
 
@@ -57,9 +58,9 @@ async fn a_call_that_waited_names_the_holder(store: &Store) {
 
 async fn several_keys_name_the_holder(store: &Store) {
     while_held(store, async |pool, other| {
-        // No two calls share a free key. `pool` has `k` itself, so it requests its keys one after
-        // the other. A refused call gives back its first key in the background, and a call of
-        // `other` could find that key held.
+        // No two of these calls share a free key. A call of `pool`, which has `k` itself, requests
+        // its keys one after the other. If it is refused, it releases its first key in the
+        // background, so that a call of `other` could find that key held.
         let asked = [
             (pool, ["a", "k", "b"], Duration::ZERO),
             (pool, ["k", "c", "d"], SHORT),
@@ -76,7 +77,8 @@ async fn several_keys_name_the_holder(store: &Store) {
     .await;
 }
 
-/// Fails if one of many sharers is reported as the holder, or an earlier holder as the present one.
+/// Fails if one of many shared holders is reported as the holder, or if an earlier holder is
+/// reported as the current one.
 async fn sharers_are_not_named(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let alone = pool.lock("s").ttl(TTL).acquire().await.expect("free");

@@ -1,4 +1,5 @@
-//! Locks that belong to sessions, taken away from holders that are slow, dead or other clients.
+//! Tests of locks in sessions that are taken away from holders that are slow, dead or other
+//! clients.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use leasehold_tests::{on_etcd, on_zookeeper, wait};
 
 use super::{LONG, TTL, is_here, seen};
 
-/// Time that a lock stays taken if its holder does not give it back.
+/// Time for which a lock stays taken if its holder does not give it back ("the grace").
 const GRACE: Duration = Duration::from_secs(3);
 
 /// A ttl within the limit of a cluster's sessions.
@@ -25,7 +26,8 @@ async fn connect(url: &str) -> LockPool {
     wait::connected(pool).await
 }
 
-/// True if a lock asked back at `since` or later may be free without its holder.
+/// True if a lock that was taken away at `since` or later may be free although its holder has not
+/// left.
 fn is_over(since: Instant) -> bool {
     GRACE * 9 / 10 < since.elapsed()
 }
@@ -56,7 +58,7 @@ async fn takes_the_grace(pool: &LockPool, key: &str) {
     assert!(GRACE * 9 / 10 < took && took < most, "{took:?}");
 }
 
-/// A guard that is not dropped keeps the lock for the grace, and not for its lease.
+/// A guard that is not dropped keeps the lock for the grace, but not for its whole lease.
 async fn a_holder_that_goes_on_has_seconds(store: &Store) {
     let (pool, next) = (store.pool().await, store.pool().await);
     let guard = pool.lock("g").ttl(TTL).acquire().await.expect("free");
@@ -146,7 +148,7 @@ async fn a_revocation_leaves_nothing_on_zookeeper() {
     a_revocation_leaves_nothing::<Zookeeper>().await;
 }
 
-/// Fails if the slower of two calls takes the lock away from the next holder.
+/// Fails if the slower of two calls of `force_release` takes the lock away from the next holder.
 async fn taken_away_twice_at_once(store: &Store) {
     let (pool, one, two) = (store.pool().await, store.pool().await, store.pool().await);
     let guard = pool.lock("t").ttl(TTL).acquire().await.expect("free");
@@ -173,7 +175,8 @@ async fn two_locks_of_one_process(store: &Store) {
         let (started, excuse) = (Instant::now(), Excuse::begin());
         let told = async {
             well.lost().await;
-            // Its body ends a moment later, and nothing else may begin meanwhile.
+            // The holder of the second lock leaves a moment later, and the lock must not be free
+            // before that.
             tokio::time::sleep(GRACE / 3).await;
             let lock = two.inspect("well").await.expect("it answers");
             assert!(lock.is_taken() || is_over(started), "{lock:?}");
@@ -188,7 +191,7 @@ async fn two_locks_of_one_process(store: &Store) {
     drop(stuck);
 }
 
-/// Fails if a pool that waits for a holder does not answer other requests meanwhile.
+/// Fails if a pool that waits for a holder to leave does not answer other requests meanwhile.
 async fn looks_beside_a_lock_that_is_taken_away(store: &Store) {
     let (pool, operator) = (store.pool().await, store.pool().await);
     let guards = ["a", "b"].map(|key| pool.lock(key).ttl(TTL).acquire());
@@ -217,7 +220,8 @@ async fn looks_beside_a_lock_that_is_taken_away(store: &Store) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn told_while_heartbeats_are_under_way() {
     const ROUNDS: u32 = 10;
-    /// A longer lease has a longer session, with fewer heartbeats.
+    /// A lease of this length has a session with frequent heartbeats. A longer one would have
+    /// fewer.
     const LEASE: Duration = Duration::from_secs(7);
     let server = Settings::new().tick(Duration::from_secs(6)).start();
     let url = server.url("beating");
@@ -227,7 +231,7 @@ async fn told_while_heartbeats_are_under_way() {
     for round in 0..ROUNDS {
         let request = holder.lock("k").ttl(LEASE).watchdog().wait(LONG);
         let guard = request.acquire().await.expect("its turn comes");
-        // The test cannot wait for heartbeats, so only some of the rounds meet one.
+        // The test cannot detect heartbeats, so only some of the rounds coincide with one.
         tokio::time::sleep(random.duration(Duration::from_secs(4))).await;
         let (started, excuse) = (Instant::now(), Excuse::begin());
         let told = async {
@@ -243,7 +247,8 @@ async fn told_while_heartbeats_are_under_way() {
     }
 }
 
-/// Fails if another client's lock gets an owner, or is waited for. That client cannot be notified.
+/// Fails if another client's lock is shown with an owner, or if `force_release` waits for it,
+/// because that client cannot be notified.
 async fn a_lock_of_another_client(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("theirs", TTL));
@@ -268,8 +273,8 @@ async fn a_lock_of_another_client(store: &Store) {
     assert!(took < GRACE * 9 / 10 + excuse.so_far(), "{took:?}");
 }
 
-/// Fails if a process sees only the state that its own member knows, or receives only the notices
-/// sent there.
+/// Fails if a process sees only the state that its own member of the cluster knows, or receives
+/// only messages sent through that member.
 async fn over_another_member<S: SessionServer>() {
     let servers = tokio::task::spawn_blocking(|| S::cluster(3)).await;
     let servers = servers.expect("a cluster starts");

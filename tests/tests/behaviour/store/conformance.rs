@@ -1,4 +1,4 @@
-//! Every store does what the engine expects of a lock store.
+//! Tests that every store does what the engine expects of a lock store.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn memory() {
     conformance_of_queues("memory://conformance").await;
 }
 
-/// Fails if the suite does not detect a repeated request that keeps the rest of the old ttl.
+/// Fails if the suite does not detect that a repeated request keeps the rest of the old ttl.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_repeat_that_keeps_the_rest_of_its_ttl_is_found() {
@@ -36,7 +36,7 @@ fn a_kept_key_that_is_still_renewed_is_found() {
     fails_with("KeptTokenStays", "store::conformance::redis");
 }
 
-/// Fails if the suite does not detect a late renewal that lengthens a kept share.
+/// Fails if the suite does not detect a late renewal that lengthens a kept shared lock.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_kept_share_that_is_still_renewed_is_found() {
@@ -50,7 +50,7 @@ fn a_share_that_is_not_kept_is_found() {
     fails_with("ShareNotKept", "store::conformance::redis");
 }
 
-/// Fails if the suite does not detect a connection that counts as silent before it is read.
+/// Fails if the suite does not detect that a connection with an unread answer counts as silent.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_answer_that_is_left_lying_is_found() {
@@ -63,8 +63,8 @@ async fn redis() {
     let server = Server::start();
     conformance(&server.url()).await;
     let probe = server.probe();
-    // Ahead of the server's clock, as after a step back, so that only the counter keeps fences
-    // apart.
+    // The counter is ahead of the server's clock, as after the clock was set back. So only the
+    // counter makes fences grow.
     probe.overwrite(FENCES, "4000000000000000", Duration::from_secs(60));
     conformance(&server.url()).await;
     conformance_of_queues(&server.url()).await;
@@ -78,7 +78,7 @@ async fn sentinel() {
     conformance_of_queues(&store.url).await;
 }
 
-/// Query for the number of rows.
+/// SQL for the number of rows.
 const ROWS: &str = "SELECT (SELECT count(*) FROM leasehold.locks) + (SELECT count(*) FROM leasehold.shares) + (SELECT count(*) FROM leasehold.waiters)";
 
 #[tokio::test]
@@ -87,7 +87,8 @@ async fn postgres() {
     let url = database.url();
     let probe = database.probe("lock:");
     conformance(&url).await;
-    // Ahead of the server's clock, as after a step back, so that only the tables keep fences apart.
+    // The floor is ahead of the server's clock, as after the clock was set back. So only the tables
+    // make fences grow.
     probe.value("UPDATE leasehold.meta SET floor = 4000000000000000");
     conformance_of_queues(&url).await;
     let seed = Random::seeded("interleaved in PostgreSQL").next_u64();
@@ -96,7 +97,7 @@ async fn postgres() {
     probe.value("UPDATE leasehold.locks SET fence = 5000000000000000, expires_at = clock_timestamp() - interval '1 s'");
     probe.value("SELECT leasehold.sweep('0 s', 10000)");
     assert_eq!(probe.value(ROWS), "0", "nothing is left");
-    // The sweep has removed the keys' own counters.
+    // The sweep has removed the counters of idle keys, so the fence must come from elsewhere.
     assert!(probe.take("swept", Duration::from_secs(60)));
     let fence = "SELECT fence > 5000000000000000 FROM leasehold.locks WHERE key = 'lock:swept'";
     assert_eq!(probe.value(fence), "t", "its fence went back");
@@ -121,14 +122,14 @@ async fn zookeeper() {
     of_sessions::<Zookeeper>().await;
 }
 
-/// Fails if the suite does not detect a store that takes another session's znode for its own.
+/// Fails if the suite does not detect a store that treats another session's znode as its own.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_znode_of_another_session_is_found() {
     fails_with("NodesOfAnySession", "store::conformance::zookeeper");
 }
 
-/// Fails if the suite does not detect a store that takes another session's node for its own.
+/// Fails if the suite does not detect a store that treats another session's node as its own.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_node_of_another_session_is_found() {

@@ -1,4 +1,5 @@
-//! Keys on the server: the canonical Redis lock, and nothing else that stays.
+//! Tests of keys on the server: a lock has the form of the Redis convention, and nothing else
+//! stays.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,11 +13,11 @@ use leasehold_tests::wait;
 
 const TTL: Duration = Duration::from_secs(20);
 
-/// Prefix of our own keys.
+/// Prefix of leasehold's own keys.
 const OWN: &str = "lock:%leasehold";
 
-/// Returns the keys beside the locks, without the short-lived key on which a connecting pool tries
-/// its scripts.
+/// Returns leasehold's own keys, which are not locks. The short-lived key on which a connecting
+/// pool tries its scripts is left out.
 fn own_keys(probe: &RedisProbe) -> Vec<String> {
     let mut keys = probe.keys(&format!("{OWN}*"));
     keys.retain(|key| !key.starts_with(&format!("{OWN}:check:")));
@@ -67,7 +68,7 @@ async fn a_lock_is_a_string_that_expires_under_its_namespace() {
     }
 }
 
-/// Fails if tokens repeat, so that one holder could release another's lock.
+/// Fails if tokens repeat, because one holder could then release another holder's lock.
 #[tokio::test]
 async fn each_acquisition_has_its_own_token_and_a_greater_fence() {
     let server = Server::start();
@@ -85,7 +86,7 @@ async fn each_acquisition_has_its_own_token_and_a_greater_fence() {
     }
 }
 
-/// Fails if the fence is a counter that lives in the server's memory only.
+/// Fails if the fence is only a counter in the server's memory.
 #[tokio::test]
 async fn the_fence_grows_over_restarts_without_persistence() {
     let mut server = Server::start();
@@ -107,10 +108,10 @@ async fn the_fence_grows_over_restarts_without_persistence() {
     }
 }
 
-/// Fails if the fence is the server's clock alone: a clock can be set back.
+/// Fails if the fence is only the server's clock, because a clock can be set back.
 #[tokio::test]
 async fn the_fence_grows_while_the_clock_goes_back() {
-    // The year 2112 in microseconds: the time on the clock before it was corrected.
+    // The year 2112 in microseconds, which the clock showed before it was corrected.
     const AHEAD: u64 = 4_481_000_000_000_000;
     let server = Server::start();
     let probe = server.probe();
@@ -185,7 +186,7 @@ async fn expression(pool: &LockPool, id: &str, inside: impl FnOnce()) -> Result<
     Ok(())
 }
 
-/// Fails if a value can look like the key's own structure.
+/// Fails if an inserted value can look like a part of the key's structure.
 #[tokio::test]
 async fn values_are_encoded_and_literals_are_not() {
     let server = Server::start();

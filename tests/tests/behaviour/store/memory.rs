@@ -1,4 +1,4 @@
-//! `memory://`: the locks that pools of a process share, and their lifetime.
+//! Tests of `memory://`: which pools of a process share locks, and how long the locks live.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ async fn take(pool: &LockPool) -> Result<LockGuard, LockError> {
     pool.lock("k").ttl(TTL).acquire().await
 }
 
-/// True if a lock held by one of the pools keeps the other out, each way.
+/// True if a lock held by either of the two pools keeps the other pool out.
 async fn exclude_each_other(one: &LockPool, other: &LockPool) -> bool {
     let mut refused = Vec::new();
     for (first, second) in [(one, other), (other, one)] {
@@ -74,7 +74,7 @@ async fn a_name_lasts_as_long_as_its_locks() {
 
     let kept_since = Instant::now();
     held.release_after(HOLD).await.expect("it is held");
-    // Between two looks no pool has this name.
+    // Between two of these checks, no pool has this name.
     loop {
         let looked = Instant::now();
         match take(&connect(URL).await).await {
@@ -116,7 +116,8 @@ async fn pools_of_one_name_that_come_and_go() {
     }
 }
 
-/// Fails if a name is accepted with a runtime's own clock. Its pools would seem to share locks.
+/// Fails if a named store is accepted with the clock of one runtime, because its pools would only
+/// seem to share locks.
 #[tokio::test]
 async fn a_name_on_the_clock_of_one_runtime_is_refused() {
     for (url, taken) in [("memory://paused", false), ("memory://", true)] {

@@ -1,4 +1,4 @@
-//! Stores: their duties to the engine, their contents, and their readiness checks.
+//! Tests of stores: their conformance, their contents on the server, and their readiness checks.
 
 mod conformance;
 mod keys_on_the_server;

@@ -1,4 +1,4 @@
-//! `LockPool::check`: the report on the lock store for a readiness probe.
+//! Tests of `LockPool::check`: the report on the lock store for a readiness probe.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn expect(report: &CheckReport, code: &str, severity: Severity, says: &[&str]) {
     assert!(!report.to_string().contains(CANARY), "{report}");
 }
 
-/// Fails if a sound server has findings.
+/// Fails if a correctly configured server has findings.
 #[tokio::test]
 async fn a_sound_server_has_no_findings() {
     let server = ServerOptions::new()
@@ -140,8 +140,8 @@ async fn replicas_that_are_waited_for() {
     );
 }
 
-/// Fails if an unreadable part is taken for sound, or if the check needs more permissions than
-/// locks do.
+/// Fails if a part that cannot be read is reported as correct, or if the check needs more
+/// permissions than locks do.
 #[tokio::test]
 async fn what_may_not_be_looked_at_is_unknown() {
     let server = ServerOptions::new().append_only().start();
@@ -157,8 +157,8 @@ async fn what_may_not_be_looked_at_is_unknown() {
     );
 }
 
-/// Fails if a password may cross a network in plain text without a warning. `127.1` is this
-/// machine, under a name that does not look like it.
+/// Fails if a password may cross a network in plain text without a warning. `127.1` is an unusual
+/// name of this machine.
 #[tokio::test]
 async fn plain_text_to_another_host() {
     let server = ServerOptions::new().append_only().start();

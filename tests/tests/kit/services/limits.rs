@@ -1,4 +1,4 @@
-//! A provider that allows three calls at a time, and a cache that is refreshed once.
+//! Services: a provider that allows three calls at a time, and a cache that is refreshed once.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use leasehold::{LockError, distributed_lock};
 use super::{Table, finish, round_trip};
 use crate::{is_contended, secs};
 
-/// Number of present calls, and the maximum at one time.
+/// Number of current calls, and the largest number so far.
 #[derive(Default)]
 struct Provider(Table<(u32, u32)>);
 

@@ -1,6 +1,6 @@
-//! Thirty-five tests of typical services, as users write them. Together they take less than a
-//! second, and all runs are the same: `scripts/kit-runs` repeats them a thousand times and compares
-//! their histories.
+//! Thirty-five tests of typical services, as users write them. All tests together take less than a
+//! second, and each run has the same history. `scripts/kit-runs` repeats them a thousand times and
+//! compares the histories.
 
 mod jobs;
 mod limits;
@@ -20,8 +20,8 @@ use tokio::time::sleep;
 /// histories with those of the first run.
 const HISTORIES: &str = "LEASEHOLD_KIT_HISTORIES";
 
-/// Ends the test `test`: checks that its locks were exclusive, and that its history is the same as
-/// in the first run.
+/// Ends `test`. Checks that its locks were exclusive, and that its history is the same as in the
+/// first run.
 fn finish(kit: &Kit, test: &str) {
     let history = kit.history();
     assert!(history.is_exclusive(), "{history}");

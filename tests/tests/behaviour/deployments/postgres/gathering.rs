@@ -1,4 +1,4 @@
-//! Requests gather while the server is slow.
+//! Tests that the pool collects requests while the server is slow.
 
 use std::time::Duration;
 
@@ -12,10 +12,11 @@ use tokio::task::JoinSet;
 use super::{LONG, take, works};
 
 const CALLERS: u32 = 60;
-/// Longer than the engine itself waits for answers before it sends more.
+/// Longer than the engine waits for answers before it sends further requests.
 const APART: Duration = Duration::from_millis(25);
 
-/// Fails if each request is a separate call on a slow server, which would keep it slow.
+/// Fails if each request to a slow server is a separate call, because that would keep the server
+/// slow.
 #[tokio::test]
 async fn requests_share_calls_while_the_server_is_slow() {
     let server = Postgres::start();
@@ -32,8 +33,8 @@ async fn requests_share_calls_while_the_server_is_slow() {
     server.resume();
     callers.join_all().await;
     drop(pool);
-    // Runs in another database, so that these queries are not counted. The counts are sure to
-    // include a session only after it has ended.
+    // This query runs in another database, so that it is not counted itself. The server's counts
+    // are sure to include a session only after the session has ended.
     let left = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'leasehold:%'";
     let ended = || server.ask(left) == "0";
     wait::until_async("all connections end", LONG, ended).await;
@@ -50,15 +51,15 @@ fn calls_that_pile_up_are_found() {
     fails_with("CallsPileUp", test);
 }
 
-/// Fails if a renewal that waits for pending calls waits as long as those may take. Their
-/// connection is silent, and the lease would end before.
+/// Fails if a renewal behind pending calls waits for as long as these calls may take. Their
+/// connection is silent, so the lease would end before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_does_not_wait_for_patient_calls() {
     const KEPT: Duration = Duration::from_secs(9);
     let database = Postgres::shared().migrated();
     let proxy = Proxy::start_postgres(database.address());
     let pool = LockPool::builder().url(database.url_over(proxy.address()));
-    // A quarter of it is the limit for the answer to an acquire.
+    // A quarter of this timeout is the limit for the answer to an acquire.
     let pool = wait::connected(pool.io_timeout(LONG * 8)).await;
     let kept = pool.lock("kept").ttl(KEPT).watchdog().acquire().await;
     let kept = kept.expect("it is free");
@@ -67,7 +68,7 @@ async fn a_renewal_does_not_wait_for_patient_calls() {
     for call in ["first", "second"] {
         let pool = pool.clone();
         calls.spawn(async move { take(&pool, call).await });
-        // The engine combines requests made within 20 ms.
+        // The pause keeps the requests apart, since the engine combines requests made within 20 ms.
         tokio::time::sleep(APART).await;
     }
     tokio::time::sleep(KEPT + Duration::from_secs(2)).await;

@@ -1,5 +1,5 @@
-//! A role that may create functions and operators in `public`, as every role may up to PostgreSQL
-//! 14. None of them runs with the rights of a pool or of a person.
+//! Tests of a role that may create functions and operators in `public`, as every role may up to
+//! PostgreSQL 14. None of its functions may run with the rights of a pool or of a person.
 
 use leasehold::postgres::SCHEMA;
 use leasehold::{LockError, LockPool, distributed_lock};
@@ -12,10 +12,10 @@ use super::{LONG, TTL, is_kept_from, take, works};
 
 const TRAPS: &str = include_str!("hostile.sql");
 
-/// More requests than one call takes.
+/// More requests than one call of the store can carry.
 const MANY: u32 = 70;
 
-/// Every function that outside callers may call.
+/// Every function that a client may call.
 const CALLS: [&str; 11] = [
     "leasehold.light('00000000-0000-0000-0000-000000000001')",
     "leasehold.take('00000000-0000-0000-0000-000000000001', '{acquire,join,renew}', '{a,b,a}', '{00000000-0000-0000-0000-00000000000a,00000000-0000-0000-0000-00000000000b,00000000-0000-0000-0000-00000000000a}', '{60000,60000,60000}', '{0,2,0}', '{true,true,false}', '{f,f,f}')",
@@ -43,7 +43,8 @@ async fn safe_client(database: &Database) -> Client {
     client
 }
 
-/// Plants the traps as a role with few rights. Sessions that begin later find them first.
+/// Creates the hostile functions and operators as a role with few rights. Sessions that begin later
+/// find them first.
 async fn plant(database: &Database) {
     let client = safe_client(database).await;
     let name = "SELECT current_database()::text";
@@ -128,7 +129,7 @@ fn a_trusted_search_path_is_found() {
     rerun::fails_with("SearchPathTrusted", test);
 }
 
-/// Fails if a function runs another role's function for a person who calls it with another
+/// Fails if a leasehold function runs another role's function when a person calls it with another
 /// `search_path`.
 #[tokio::test]
 async fn functions_run_nothing_of_another_role() {

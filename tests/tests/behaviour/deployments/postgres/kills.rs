@@ -1,5 +1,5 @@
-//! Exact commits under load, while clients, sessions and servers are killed, and a standby takes
-//! over.
+//! Tests of exact commits under load. Meanwhile clients, sessions and servers are killed, and a
+//! standby takes over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,17 +19,17 @@ use tokio_postgres::{Client, Error, IsolationLevel};
 use super::LONG;
 use super::fail_over::{Pair, Replication, commits_beyond, connected};
 
-/// The shortest ttl; transactions last up to twice as long.
+/// The shortest ttl. Transactions last up to twice as long.
 const TTL: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_millis(200);
 const POOLS: u32 = 3;
 const TASKS: u32 = 4;
 const KEYS: u64 = 2;
-/// Time for which sessions are ended, before each kill of a server and after the fail-over.
+/// Time for which random sessions are ended, before each kill of a server and after the fail-over.
 const ROUND: Duration = Duration::from_millis(2_500);
 /// Longest pause between the ends of two sessions.
 const PAUSE: Duration = Duration::from_millis(150);
-/// Time that the standby misses.
+/// Duration before the fail-over for which the standby receives nothing.
 const LAG: Duration = Duration::from_millis(400);
 /// Number of kills and restarts of the primary.
 const RESTARTS: u32 = 2;
@@ -60,7 +60,7 @@ async fn no_update_is_lost() {
     }
 }
 
-/// The same load without `verify`. Fails if nothing is lost, because the test above would then
+/// The same load without `verify`. Fails if no update is lost, because the test above would then
 /// prove nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_verify_updates_are_lost() {
@@ -69,15 +69,16 @@ async fn without_verify_updates_are_lost() {
     assert!(0 < found.overlaps || found.lost != 0, "{found:?}");
 }
 
-/// Data of the new primary, and events of the clients and servers.
+/// Data on the new primary, and counts of events at the clients and servers.
 #[derive(Debug)]
 struct Found {
-    /// Commits before the fail-over that the new primary has, and commits after it.
+    /// Number of commits from before the fail-over that the new primary has, and of commits after
+    /// it.
     before: u64,
     after: u64,
-    /// Commits that read the same value as another one.
+    /// Commits that read the same value as another commit.
     overlaps: i64,
-    /// Commits minus the sum.
+    /// Number of commits minus the sum of the values.
     lost: i64,
     /// Commits after the end of their lease.
     late: u64,
@@ -96,7 +97,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Waits until each of them has happened: a busy machine takes longer.
+    /// Waits until each counted event has happened, which takes longer on a busy machine.
     async fn all_happen(&self) {
         let counts = [&self.late, &self.refused, &self.clients];
         let all = || counts.iter().all(|count| 0 < count.load(Ordering::Relaxed));
@@ -162,7 +163,7 @@ async fn load(replication: Replication, verifies: bool) -> Found {
 }
 
 /// Ends sessions, kills and restarts the primary, and lets the standby take over. Returns the
-/// number of commits that the new primary had then, and the number of ended sessions.
+/// number of commits that the new primary then had, and the number of ended sessions.
 fn strike(mut pair: Pair, mut random: Random) -> (Pair, u64, u64) {
     let mut sessions = 0;
     for _ in 0..RESTARTS {
@@ -214,7 +215,8 @@ impl Task {
             let key = self.random.below(KEYS);
             let request = self.pool.lock(format!("counter:{key}")).ttl(TTL);
             let request = request.wait(Duration::from_millis(500));
-            // A call without a lock or a server makes room for another.
+            // A call that gets no lock, or finds no server, ends its connection and lets another
+            // call try.
             let is_of_use = match request.acquire().await {
                 Ok(guard) => self.add(&mut client, &guard, key).await,
                 Err(_) => true,
@@ -236,7 +238,7 @@ impl Task {
     async fn add(&mut self, client: &mut Client, guard: &LockGuard, key: u64) -> bool {
         let dies = (self.random.below(MORTAL) == 0).then(|| self.random.duration(LONGEST));
         let transaction = self.transaction(client, guard, key);
-        // The other clients live on.
+        // A client that need not die lives until the end.
         let lives = dies.unwrap_or(Duration::MAX);
         let Ok(ended) = timeout(lives, transaction).await else {
             self.counts.clients.fetch_add(1, Ordering::Relaxed);
@@ -254,7 +256,8 @@ impl Task {
                 self.counts
                     .refused
                     .fetch_add(u64::from(refused), Ordering::Relaxed);
-                // A commit without an answer may have succeeded or not. Only the table shows it.
+                // A commit without an answer may or may not have succeeded, and only the table
+                // shows that.
                 refused
             }
         }
@@ -271,7 +274,8 @@ impl Task {
         let isolation = match self.random.below(3) {
             0 if self.verifies => IsolationLevel::RepeatableRead,
             1 if self.verifies => IsolationLevel::Serializable,
-            // At higher levels the database itself refuses lost updates.
+            // Only this level is used without `verify`, because at higher levels the database
+            // itself refuses lost updates.
             _ => IsolationLevel::ReadCommitted,
         };
         let builder = client.build_transaction().isolation_level(isolation);

@@ -1,4 +1,5 @@
-//! All calls get their answers, no matter which runtime reads them, as on Redis.
+//! Tests that all calls get their answers, no matter which runtime reads the answers. Similar tests
+//! exist for Redis.
 
 use std::time::Instant;
 
@@ -11,7 +12,7 @@ use crate::connections::listening_runtimes::{
     runtimes_at_once, small,
 };
 
-/// The session of the pool.
+/// Statement that returns the process id of the pool's session.
 const SESSION: &str = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%'";
 
 fn database() -> Database {
@@ -22,14 +23,14 @@ fn database() -> Database {
 /// blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_call_waits_for_a_runtime_that_is_blocked() {
-    /// A server without a free processor may take a second.
+    /// Bound for a call. A server without a free processor may take a second.
     const SLOW: Duration = Duration::from_secs(3);
     let database = database();
     let pool = pool_at(&database.url()).await;
     calls_go_on_beside_a_blocked_runtime(&pool, 2 * SLOW, SLOW).await;
 }
 
-/// Fails if runtimes that call at once keep each other waiting for ever, or get a lock together.
+/// Fails if concurrent runtimes keep each other waiting forever, or hold a lock together.
 #[test]
 fn runtimes_at_once_share_a_pool() {
     let database = database();
@@ -63,15 +64,15 @@ fn end_session(probe: &PostgresProbe) -> String {
 /// Fails if the pool does not notice the end of its connection before its next request.
 #[test]
 fn an_ended_connection_is_replaced_at_once() {
-    /// Long before the pool next shows that its connection works. That is at least 10 s after the
-    /// last time.
+    /// Less than the time until the pool next tests its connection, which is at least 10 s after
+    /// the last test.
     const SOON: Duration = Duration::from_secs(8);
     let database = database();
     let probe = database.probe("lock:");
     let runtime = small();
     let pool = runtime.block_on(pool_at(&database.url()));
     runtime.block_on(works(&pool, "key"));
-    // The machine may stall once.
+    // One late replacement is allowed, because the machine may stall once.
     let late = (0..2).all(|_| {
         let ended = end_session(&probe);
         let replaced = wait::try_until_async(SOON, || {
@@ -85,11 +86,11 @@ fn an_ended_connection_is_replaced_at_once() {
     assert!(!late, "each time");
 }
 
-/// Fails if a call waits for the end of a silence although its connection ended while its runtime
-/// was idle.
+/// Fails if a call waits until a silent connection times out, although the connection ended while
+/// the call's runtime was idle.
 #[test]
 fn an_end_that_was_not_heard_holds_up_no_call() {
-    /// The pool takes a silence of 40 s for the end of a connection.
+    /// Less than the 40 s after which a silent connection counts as ended.
     const SOON: Duration = Duration::from_secs(5);
     let database = database();
     let probe = database.probe("lock:");

@@ -1,4 +1,4 @@
-//! A row locked by somebody else costs only its own key the lease.
+//! Tests that a row locked by another client costs only its own key the lease.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use super::{LONG, connect, fresh, take};
 /// The ttl of leases that a watchdog keeps while a row is locked.
 const TTL: Duration = Duration::from_secs(2);
 const KEYS: u32 = 20;
-/// Fails if rows locked in a person's session cost other keys their leases, or block the acquiring
-/// and releasing of new locks.
+/// Fails if rows that a person's session has locked cost other keys their leases, or block calls
+/// that acquire and release new locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locked_rows_cost_no_other_lease() {
     let database = Postgres::shared().migrated();
     let pool = connect(&database).await;
-    // Every second row is locked, so that renewals of both kinds are sent together. Calls that wait
-    // for each locked row in turn take longer than a lease lasts.
+    // Every second row is locked, so that renewals of locked and free rows are sent together. A
+    // call that waits for all locked rows, one after the other, takes longer than a lease lasts.
     let (mut held, mut kept) = (Vec::new(), Vec::new());
     for (number, guard) in hold_all(&pool).await.into_iter().enumerate() {
         if number % 2 == 0 {
@@ -35,7 +35,7 @@ async fn locked_rows_cost_no_other_lease() {
     let lost = held.iter().map(LockGuard::lost);
     let lost = futures_util::future::join_all(lost);
     wait::within("their own leases end", LONG, lost).await;
-    // Longer than the leases, and longer than calls leave out locked rows.
+    // Longer than the leases, and longer than the store's functions skip locked rows.
     let ends = tokio::time::Instant::now() + TTL * 2;
     let mut taken = 0;
     while tokio::time::Instant::now() < ends {
@@ -54,7 +54,7 @@ async fn locked_rows_cost_no_other_lease() {
     take(&pool, "held-0").await.release().await.expect("free");
 }
 
-/// Fails if a call of a function needs all of its rows.
+/// Fails if a call of a function waits for all its rows instead of skipping locked ones.
 #[tokio::test]
 async fn a_call_leaves_locked_rows_out() {
     let (database, pool) = fresh().await;
@@ -90,7 +90,8 @@ async fn hold_all(pool: &LockPool) -> Vec<LockGuard> {
     taken.expect("they are free")
 }
 
-/// Fails if the first test does not detect locked rows that fail all requests beside them.
+/// Fails if the first test does not detect that locked rows make all requests in the same call
+/// fail.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn rows_that_fail_all_are_found() {

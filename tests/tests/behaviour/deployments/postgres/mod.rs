@@ -33,14 +33,16 @@ mod processes;
 mod tls;
 mod verifying;
 
-/// Outlasts a test, even on a busy machine.
+/// A ttl longer than a test, even on a busy machine.
 const TTL: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(60);
 
-/// The sessions that show that they listen, in the queried database.
+/// FROM clause for the sessions with beacons, which show that their process listens, in the queried
+/// database.
 const BEACONS: &str = "leasehold.beacons l JOIN pg_stat_activity a ON a.pid = l.pid AND a.backend_start = l.began WHERE true";
 
-/// Makes claims last an hour, and keeps every waiting process in its queue.
+/// Makes a free lock stay reserved for its next process for an hour, and keeps every waiting
+/// process in its queue.
 const WITHOUT_HASTE: &str = "
     CREATE FUNCTION public.stays_handed() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN NEW.expires_at := clock_timestamp() + interval '1 hour'; RETURN NEW; END $$;
@@ -55,13 +57,13 @@ async fn connect(database: &Database) -> LockPool {
     wait::connected(LockPool::builder().url(database.url())).await
 }
 
-/// Returns a pool that gives the server time to answer, for tests in which time-outs play no part.
+/// Returns a pool with a long timeout, for tests in which timeouts play no part.
 async fn patient(database: &Database) -> LockPool {
     let pool = LockPool::builder().url(database.url()).io_timeout(LONG);
     wait::connected(pool).await
 }
 
-/// Returns a fresh database with the tables, and a patient pool on it.
+/// Returns a new database with the tables, and a pool with a long timeout on it.
 async fn fresh() -> (Database, LockPool) {
     let database = Postgres::shared().migrated();
     let pool = patient(&database).await;
@@ -79,8 +81,8 @@ async fn works(pool: &LockPool, key: &str) {
     released.unwrap_or_else(|error| panic!("{key}: {error}"));
 }
 
-/// Fails unless the lock is refused. Tries again if the server has no free processor and answers
-/// late.
+/// Fails unless a call for the lock is refused. Tries again if the call times out, as may happen on
+/// a busy machine.
 async fn is_kept_from(pool: &LockPool, key: &str) {
     let refused = async {
         loop {
@@ -95,7 +97,8 @@ async fn is_kept_from(pool: &LockPool, key: &str) {
     assert!(matches!(error, LockError::Contended { .. }), "{error}");
 }
 
-/// Lets processes be as late for their turns as on a busy machine.
+/// Lets waiting processes be as late as on a busy machine, without losing the lock that is reserved
+/// for them.
 async fn without_haste(database: &Database) {
     let made = database.client().await.batch_execute(WITHOUT_HASTE).await;
     made.expect("an owner may");
@@ -108,8 +111,8 @@ async fn queued(probe: &PostgresProbe, key: &str, many: u32) {
     wait::until_async("they queue", LONG, queue).await;
 }
 
-/// Waits until the sessions of all pools have ended. The server's counts are sure to include a
-/// session only after it has ended.
+/// Waits until the sessions of all pools have ended. Only then are the server's counts sure to
+/// include these sessions.
 async fn pools_ended(client: &Client) {
     let left = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%'";
     let ended = async {
@@ -126,7 +129,7 @@ async fn pools_ended(client: &Client) {
     wait::within("all connections end", LONG, ended).await;
 }
 
-/// Returns the number of pool sessions that show that they listen, in the database of the probe.
+/// Returns the number of pool sessions with a beacon in the database of the probe.
 fn lit(probe: &PostgresProbe) -> u32 {
     let beacons = format!("SELECT count(*) FROM {BEACONS}");
     probe.value(&beacons).parse().expect("a number")

@@ -1,4 +1,5 @@
-//! Roles with few rights in the database of the locks can neither block nor forge nor free a lock.
+//! Tests that roles with few rights in the database of the locks cannot block, forge or free a
+//! lock.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,12 +14,12 @@ use tokio_postgres::{Client, Error};
 use super::beacons::{cut_off, prolong};
 use super::{LONG, TTL, fresh, take, works};
 
-/// Error code for a fence far beyond the clock.
+/// Error code for a fence that is far ahead of the server's clock.
 const OUT_OF_RANGE: &str = "22023";
 
 const HOUR: i64 = 3_600_000_000;
 
-/// Statements on the tables and functions of locks, one for each function that pools call.
+/// Statements on leasehold's tables and functions, one for each function that pools call.
 const FOREIGN: [&str; 13] = [
     "SELECT FROM leasehold.meta FOR UPDATE",
     "LOCK TABLE leasehold.locks; SELECT 1",
@@ -68,7 +69,7 @@ async fn take_advisory_locks(neighbour: &Client) {
     }
 }
 
-/// Fails if a role with only the right to connect holds up a sweep, a migration or a beacon.
+/// Fails if a role with only the right to connect delays a sweep, a migration or a beacon.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_role_that_may_connect_holds_nothing_up() {
     let empty = Postgres::shared().database();
@@ -111,11 +112,12 @@ async fn a_role_that_may_connect_holds_nothing_up() {
     assert_eq!(beacons, 2, "those of ended sessions are removed");
 }
 
-/// Fails if a beacon counts as lit because another session has the pid of its session.
+/// Fails if the beacon of an ended session still counts because a session of another role now has
+/// the same pid.
 #[tokio::test]
 async fn a_session_of_another_role_keeps_no_beacon_lit() {
     let (database, _pool) = fresh().await;
-    // Like a pool's role, it may not read the start times of other roles' sessions.
+    // As the pool's role does, this role may not read the start times of other roles' sessions.
     let rights =
         "GRANT USAGE ON SCHEMA leasehold TO <role>; GRANT SELECT ON leasehold.beacons TO <role>";
     let role = neighbour(&database, rights).await;
@@ -140,8 +142,7 @@ fn micros() -> i64 {
     i64::try_from(now.expect("after 1970").as_micros()).expect("a fence fits a bigint")
 }
 
-/// Fails if a role with USAGE can block a key for longer than an hour, or can do the work of a
-/// pool.
+/// Fails if a role with USAGE can block a key for longer than an hour, or can do what a pool does.
 #[tokio::test]
 async fn a_role_with_usage_spoils_no_key() {
     let (database, pool) = fresh().await;
@@ -164,7 +165,7 @@ async fn a_role_with_usage_spoils_no_key() {
     }
     let held = guard(&client, "lock:spoilt", fence).await;
     held.expect("the fence of a held lock");
-    // Within the hour it blocks holders, until the clock has passed this fence.
+    // A fence within the hour is accepted. It blocks holders until the clock has passed this fence.
     let ahead = guard(&hostile, "lock:spoilt", micros() + HOUR / 2).await;
     ahead.expect("as far as clocks may differ");
     assert_eq!(

@@ -1,4 +1,5 @@
-//! Networks with faults between a pool and PostgreSQL: lost answers, black holes, other bytes.
+//! Tests of networks with faults between a pool and PostgreSQL: lost answers, black holes, and
+//! invalid bytes.
 
 use std::time::{Duration, Instant};
 
@@ -23,8 +24,8 @@ async fn behind_a_proxy(io_timeout: Duration) -> (Database, Proxy, LockPool) {
     (database, proxy, wait::connected(pool).await)
 }
 
-/// Takes and releases a lock, and loses the answer to `verb`. The pool may give up on a late answer
-/// before it is lost. Then the next try begins.
+/// Takes and releases a lock, and loses the answer to `verb`. If the answer is late, the pool may
+/// give up on it before it is lost, so there are further tries.
 async fn loses(proxy: &Proxy, pool: &LockPool, verb: &str, after: After) {
     let key = format!("lost-{verb}");
     let before = proxy.counts().lost;
@@ -58,13 +59,14 @@ async fn a_lost_answer_is_asked_for_again() {
         for verb in ["acquire", "release", "join"] {
             loses(&proxy, &pool, verb, after).await;
             let gone = || !probe.exists(&format!("lost-{verb}"));
-            // The ttl is longer than this limit.
+            // A lock that is gone within this limit was removed, because the ttl is longer.
             wait::until_async("nothing is left", Duration::from_secs(40), gone).await;
         }
     }
 }
 
-/// Fails if a call blocks beyond its budget in a black hole, or if its abandoned lock stays.
+/// Fails if a call in a black hole blocks for longer than its `wait`, or if its abandoned lock
+/// stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_black_hole_costs_the_budget_and_no_more() {
     for mode in [Mode::BlackHole, Mode::SwallowReplies, Mode::SwallowRequests] {
@@ -87,11 +89,11 @@ async fn a_black_hole_costs_the_budget_and_no_more() {
     }
 }
 
-/// Fails if a lease is given up because of a short network fault, or still trusted after a long
-/// one.
+/// Fails if a lease is given up because of a short network fault, or still counts as held after a
+/// long one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_and_faults() {
-    // Each holder has one try for its lock.
+    // The pool has a long timeout, because each holder has only one try for its lock.
     let (_database, proxy, pool) = behind_a_proxy(IO_TIMEOUT * 3).await;
     for mode in [Mode::Stall, Mode::BlackHole, Mode::Garble] {
         let holder = Holder::enter(&pool, &format!("short-{mode:?}")).await;
@@ -113,8 +115,8 @@ async fn leases_and_faults() {
     works(&pool, "long").await;
 }
 
-/// Fails if a lost message costs more than the time until the next look, or if the pool waits for
-/// it in vain.
+/// Fails if a lost message delays a call beyond its next regular request, or if the pool waits for
+/// the message in vain.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_messages_cost_a_look() {
     let (database, proxy, pool) = behind_a_proxy(LONG).await;
@@ -125,7 +127,7 @@ async fn lost_messages_cost_a_look() {
     let next = wait::started(next).await;
     works(&pool, "settled").await;
     held.release().await.expect("still held");
-    // The lease would have lasted twice as long.
+    // The limit is half of the time that the lease would have lasted.
     let guard = wait::within("it looks", Duration::from_secs(30), next).await;
     drop(guard.expect("its turn comes"));
 }

@@ -17,7 +17,7 @@ use super::connect;
 const TASKS: u32 = 8;
 const TIMES: u32 = 60;
 
-/// The locks would last far longer than this.
+/// Limit for the removal. The locks would last far longer.
 const SOON: Duration = Duration::from_secs(60);
 
 #[distributed_lock(key = "<key>", ttl = "10m", wait = "5s", pool = pool)]
@@ -30,7 +30,7 @@ async fn never_read(pool: &LockPool, key: &str) -> Result<(), LockError> {
     std::future::pending().await
 }
 
-/// Returns the number of remaining locks and shares.
+/// Returns the number of remaining exclusive and shared locks.
 async fn left(database: &Database) -> i64 {
     let count = "SELECT (SELECT count(*) FROM leasehold.locks WHERE state <> 'free' AND expires_at > clock_timestamp())
         + (SELECT count(*) FROM leasehold.shares WHERE expires_at > clock_timestamp())";
@@ -38,13 +38,15 @@ async fn left(database: &Database) -> i64 {
     client.query_one(count, &[]).await.expect("a count").get(0)
 }
 
-/// Fails if a dropped acquire is forgotten, or if its release overtakes it.
+/// Fails if the lock of a dropped acquire is never removed, or if the removal overtakes the
+/// acquire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dropped_at_random_moments() {
     dropped(false).await;
 }
 
-/// Fails if an acquire counts as never made because its answer was lost with its connection.
+/// Fails if the pool assumes that an acquire was never executed because its answer was lost with
+/// its connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dropped_while_connections_end() {
     dropped(true).await;
@@ -99,11 +101,11 @@ async fn dropped(ends: bool) {
     wait::within("nothing is left", SOON, gone).await;
 }
 
-/// Time for which a handed lock waits for its next process.
+/// Time for which a free lock stays reserved for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
 
-/// Fails if a lock handed to a process without callers stays with it. Its row keeps the state
-/// `handed` until the next request for the key.
+/// Fails if a lock that is reserved for a process without callers stays reserved. Its row keeps the
+/// state `handed` until the next request for the key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_nobody_claims_is_free_after_a_second() {
     let database = Postgres::shared().migrated();
@@ -129,7 +131,7 @@ async fn a_lock_that_nobody_claims_is_free_after_a_second() {
         }
     };
     wait::within("the call waits", SOON, queued).await;
-    // The request to leave the queue is lost.
+    // The request that removes the process from the queue must be lost.
     pipe.set(Flow::BlackHole);
     call.abort();
     let _ = call.await;

@@ -1,5 +1,5 @@
-//! If a transaction outlives the call that verified the lock, no other call gets the lock before
-//! the transaction ends.
+//! Tests of transactions that outlive the call that verified the lock. No other call may get the
+//! lock before such a transaction ends.
 
 use std::pin::Pin;
 
@@ -12,7 +12,7 @@ use tokio_postgres::IsolationLevel;
 use super::verifying::{begin, code, fence, verify};
 use super::{LONG, TTL, fresh, patient, queued, take};
 
-/// End of the call that verified the lock.
+/// The way in which the call that verified the lock ends.
 #[derive(Debug, Clone, Copy)]
 enum Ends {
     Dropped,
@@ -21,8 +21,8 @@ enum Ends {
 
 type Next = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>>>>;
 
-/// Returns a call with the lock, and a waiting call of the same pool. The first one got the lock
-/// while the second waited, so it has fences in reserve for the second.
+/// Returns a call that has the lock, and a waiting call of the same pool. The first call got the
+/// lock while the second one waited, so the pool has reserved fences for the second.
 async fn two_calls(database: &Database, pool: &LockPool, key: &'static str) -> (LockGuard, Next) {
     let other = patient(database).await;
     let before = take(&other, key).await;
@@ -35,7 +35,7 @@ async fn two_calls(database: &Database, pool: &LockPool, key: &'static str) -> (
     (first.expect("it is free"), next)
 }
 
-/// Fails if a call gets the lock of an ended call of the same pool, and both commit.
+/// Fails if the lock passes from an ended call to the next call of the pool, and both commit.
 #[tokio::test]
 async fn the_next_call_of_the_process_waits_for_the_commit() {
     for ends in [Ends::Dropped, Ends::Released] {
@@ -84,8 +84,8 @@ async fn counts_both(ends: Ends, isolation: IsolationLevel) {
     assert_eq!(count, 1, "{ends:?}, {isolation:?}");
 }
 
-/// Fails if a handle that outlives its call shows a fence that verifies beside that of the next
-/// call.
+/// Fails if a handle that outlives its call shows a fence, and both this fence and the fence of the
+/// next call verify.
 #[tokio::test]
 async fn a_fence_that_is_read_too_late_is_withheld() {
     let (database, pool) = fresh().await;
@@ -97,7 +97,7 @@ async fn a_fence_that_is_read_too_late_is_withheld() {
     let next = next.expect("the lock is handed over");
     let late = handle.fence();
     assert!(late.is_none(), "{late:?} was handed over to {next:?}");
-    // Once read, a fence stays readable, and ends with its call.
+    // A fence that was read before stays readable. It no longer verifies after its call.
     let (handle, read) = (next.handle(), fence(&next));
     next.release().await.expect("still held");
     let again = handle.fence().expect("it was read").as_i64();
@@ -118,7 +118,7 @@ async fn an_adopter_waits_for_the_commit() {
     verified.expect("it holds it");
     let given = first.hand_over().expect("still held");
     let adopting = wait::started(other.adopt(given)).await;
-    // A second request means that the first one was refused.
+    // A second request of the adopter means that its first one was refused.
     let asked_twice = async {
         let begun = "SELECT max(query_start) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%' AND query LIKE '%leasehold.adopt%'";
         let probe = database.probe("lock:");
@@ -137,8 +137,8 @@ async fn an_adopter_waits_for_the_commit() {
     adopted.release().await.expect("still held");
 }
 
-/// Fails if the tests of this file do not detect a process that hands on a lock held by a
-/// transaction.
+/// Fails if the tests of this file do not detect that a process passes on a lock while a
+/// transaction still pins it.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_pin_that_is_not_minded_is_found() {

@@ -1,4 +1,5 @@
-//! A lock that only transactions keep from every call is shown with their sessions.
+//! Tests of pinned locks: locks that have no holder, and are blocked only by transactions. They are
+//! shown with the sessions of these transactions.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tokio_postgres::Client;
 use super::verifying::fence;
 use super::{LONG, TTL, fresh, patient, take, works};
 
-/// Ends during a test, but not before a transaction has verified the lock.
+/// A ttl that ends during a test, but not before a transaction has verified the lock.
 const SHORT: Duration = Duration::from_secs(5);
 
 /// Begins a subtransaction, which then verifies the lock.
@@ -67,7 +68,7 @@ async fn refusal(pool: &LockPool) -> LockError {
     refused.map(drop).expect_err("it is pinned")
 }
 
-/// Fails if a lock that no call can get is shown as free, or without the session to end.
+/// Fails if a lock that no call can get is shown as free, or without the session that must end.
 #[tokio::test]
 async fn a_pinned_lock_is_shown() {
     for (number, savepoint) in [(1, ""), (1, SAVEPOINT), (2, SAVEPOINT)] {
@@ -142,8 +143,8 @@ async fn a_prepared_transaction_is_shown() {
     }
 }
 
-/// Fails if a pin is shown, refused or checked only after its holder has released the lock. A dead
-/// holder never does.
+/// Fails if a pin is shown, causes a refusal or is checked only after the holder has released the
+/// lock, because a dead holder never does.
 #[tokio::test]
 async fn a_pin_of_a_lease_that_has_ended_is_shown() {
     let (database, pool) = fresh().await;
@@ -164,7 +165,7 @@ async fn a_pin_of_a_lease_that_has_ended_is_shown() {
     works(&other, "k").await;
 }
 
-/// Fails if a pin is not shown after the lock was handed to a process, which cannot take it.
+/// Fails if a pin is not shown after the lock was reserved for a process, which cannot take it.
 #[tokio::test]
 async fn a_pin_of_a_lock_that_was_handed_on_is_shown() {
     let (database, pool) = fresh().await;
@@ -193,7 +194,8 @@ async fn a_pin_of_a_lock_that_was_handed_on_is_shown() {
     works(&other, "k").await;
 }
 
-/// Fails if a pin is shown as that of a pool, whose call has locked the row at the same time.
+/// Fails if a pin is shown as belonging to a pool, because a call of that pool has locked the row
+/// at the same time.
 #[tokio::test]
 async fn a_pin_beside_a_call_of_a_pool_is_shown() {
     const CALL: &str = "SET application_name = 'leasehold:other:1'; BEGIN; \
@@ -220,7 +222,7 @@ async fn a_pin_beside_a_call_of_a_pool_is_shown() {
     }
 }
 
-/// Fails if a lock with a holder is shown as pinned by the transaction of its own call.
+/// Fails if a lock with a holder is shown as pinned because of a transaction of the holder itself.
 #[tokio::test]
 async fn a_transaction_beside_its_holder_is_no_pin() {
     let (database, pool) = fresh().await;

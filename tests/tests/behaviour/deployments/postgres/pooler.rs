@@ -1,4 +1,4 @@
-//! Pools behind pgbouncer, which gives each transaction to another session.
+//! Tests of pools behind pgbouncer, which may run each transaction on another session.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,13 +17,13 @@ async fn pooled(pooler: &PgBouncer, database: &Database, more: &str) -> LockPool
     wait::connected(LockPool::builder().url(url).io_timeout(LONG)).await
 }
 
-/// `&listen=` with the server's own URL.
+/// Returns the option `&listen=` with the server's own URL.
 fn listening(database: &Database) -> String {
     let url = database.url().replace(':', "%3A").replace('/', "%2F");
     format!("&listen={url}")
 }
 
-/// Fails if a pooler is detected only by the first lock, or by a lock that two calls hold.
+/// Fails if a pooler is detected only by the first lock, or only by a lock that two calls hold.
 #[tokio::test]
 async fn a_pooler_that_is_not_told_of_is_refused() {
     let (database, _pool) = fresh().await;
@@ -36,8 +36,8 @@ async fn a_pooler_that_is_not_told_of_is_refused() {
     }
 }
 
-/// Fails if a call that waits for the server behind its pooler ends because that server is away.
-/// Fails also if the error advises an option that the URL already has.
+/// Fails if a call does not wait while the server behind its pooler is away. Fails also if the
+/// error suggests an option that the URL already has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_away_is_waited_for() {
     let mut server = Postgres::start();
@@ -102,13 +102,13 @@ async fn every_kind_of_lock() {
     is_kept_from(&direct, "kept").await;
     kept.release().await.expect("still held");
     let leaked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
-    // A late call may be under way.
+    // The release of a late call may be under way, so the test waits.
     let probe = database.probe("lock:");
     let none = || probe.value(leaked) == "0";
     wait::until_async("no transaction is left open", LONG, none).await;
 }
 
-/// Fails if a pool that does not listen is served out of order, or not at all.
+/// Fails if a pool without messages gets its locks out of order, or not at all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_messages_processes_are_served_in_order() {
     let (database, direct) = fresh().await;
@@ -117,7 +117,7 @@ async fn without_messages_processes_are_served_in_order() {
     let (held, probe) = (take(&direct, "order").await, database.probe("lock:"));
     let mut pools = Vec::new();
     for number in 0..3 {
-        // Each of them is another way not to listen.
+        // Each of these URLs is another way to get no messages.
         pools.push(match number {
             0 => pooled(&pooler, &database, "").await,
             1 => pooled(&pooler, &database, "&listen=off").await,
@@ -167,15 +167,15 @@ async fn replace_listeners(probe: &PostgresProbe, direct: &LockPool) {
     let new = format!("SELECT count(*) FROM {BEACONS} AND l.pid NOT IN ({old})");
     let replaced = async {
         while probe.value(&new) != "3" {
-            // The direct pool connects only for a request.
+            // The direct pool connects only when it has a request.
             works(direct, "asked").await;
         }
     };
     wait::within("all listen again", LONG, replaced).await;
 }
 
-/// Fails if a pool with a separate listening connection is not notified, or is no longer notified
-/// after that connection was replaced.
+/// Fails if a pool with a separate connection for messages is not notified. Fails also if it is no
+/// longer notified after that connection was replaced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_connection_hears_of_turns() {
     let (database, direct) = fresh().await;
@@ -186,7 +186,7 @@ async fn a_second_connection_hears_of_turns() {
     let report = one.check().await.expect("the server answers");
     assert_eq!(report.find("turns"), None, "{report}");
     let probe = database.probe("lock:");
-    // The direct pool of `fresh` listens too.
+    // The direct pool of `fresh` has a beacon too.
     let all = || lit(&probe) == 3;
     wait::until_async("both listen", LONG, all).await;
     for replaced in [false, true] {
@@ -199,7 +199,8 @@ async fn a_second_connection_hears_of_turns() {
             let held = take(&one, "told").await;
             let next = two.lock("told").ttl(TTL).wait(LONG).acquire();
             let next = wait::started(next).await;
-            // Longer than the pauses between its first looks.
+            // Longer than the pauses between the first requests of the waiting call, so that only a
+            // message makes it ask soon.
             tokio::time::sleep(Duration::from_millis(300)).await;
             let released = Instant::now();
             held.release().await.expect("still held");

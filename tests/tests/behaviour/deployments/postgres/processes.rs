@@ -1,4 +1,5 @@
-//! Processes that share a database take turns in order, and pass over dead processes.
+//! Tests of processes that share a database: they get a lock in the order of their requests, and
+//! dead processes are skipped.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::{LONG, TTL, fresh, patient, queued, take, without_haste, works};
 
-/// Time for which the store reserves a key for the process to which it was handed.
+/// Time for which a free lock stays reserved for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
 
 fn job(url: String, key: &str, ttl: Duration, scenario: Scenario) -> Job {
@@ -44,7 +45,8 @@ fn connected(mut worker: Worker, job: &Job) -> Worker {
     panic!("no worker connects");
 }
 
-/// Fails if two processes are inside at the same time: an addition to the number would be lost.
+/// Fails if two processes are inside at the same time, because an addition to the number would then
+/// be lost.
 #[test]
 fn a_number_in_a_file() {
     const PROCESSES: u32 = 4;
@@ -58,7 +60,7 @@ fn a_number_in_a_file() {
         pause_us: 300,
     };
     let job = job(database.url(), "counted", TTL, scenario);
-    // All of them start before the first wait.
+    // All workers are started before the first wait.
     let workers: Vec<_> = (0..PROCESSES).map(|_| spawn(&job)).collect();
     let workers = workers.into_iter().map(|worker| connected(worker, &job));
     for mut worker in workers.collect::<Vec<_>>() {
@@ -71,7 +73,7 @@ fn a_number_in_a_file() {
     assert_eq!(number, (PROCESSES * TIMES).to_string());
 }
 
-/// Fails if a killed process keeps its lock for longer than its ttl, or its turn for good.
+/// Fails if a killed process keeps its lock for longer than its ttl, or blocks the queue.
 #[tokio::test]
 async fn killed_processes_are_passed_over() {
     /// The ttl of a lease that a watchdog keeps, even on a busy machine.
@@ -112,7 +114,7 @@ async fn first_come_first_served() {
             guard.release().await.expect("still held");
         });
     }
-    // Each of them repeats its request meanwhile.
+    // During this sleep, each waiting process repeats its request.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     let excuse = Excuse::begin();
     let released = Instant::now();
@@ -125,7 +127,8 @@ async fn first_come_first_served() {
     let names: Vec<_> = served.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, [0, 1, 2, 3, 4, 5]);
     assert!(served.is_sorted_by(|a, b| a.1 < b.1), "{served:?}");
-    // Without messages each process would look after a second or so. Each turn may be late.
+    // Without messages each process would ask again after about a second. Each of the six processes
+    // may be late.
     let most = Duration::from_secs(1) + excuse.so_far() * 6;
     assert!(took < most, "{took:?}");
 }

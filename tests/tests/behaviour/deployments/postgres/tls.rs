@@ -1,4 +1,4 @@
-//! `sslmode`: encryption, and the proofs that the server must give.
+//! Tests of `sslmode`: encryption, and what the server's certificate must prove.
 
 use leasehold::{LockPool, LockPoolBuilder};
 use leasehold_tests::certificates::Authority;
@@ -16,7 +16,7 @@ fn pool(database: &Database, sslmode: &str) -> LockPoolBuilder {
     LockPool::builder().url(url).io_timeout(LONG)
 }
 
-/// Fails if a mode proves less or more than for other clients of PostgreSQL.
+/// Fails if a mode verifies less or more than in other clients of PostgreSQL.
 #[tokio::test]
 async fn each_mode_proves_what_it_says() {
     let (authority, other) = (Authority::new(), Authority::new());

@@ -1,4 +1,4 @@
-//! Fences that `leasehold.verify` and `leasehold.guard` accept, and the time for which they do.
+//! Tests of `leasehold.verify` and `leasehold.guard`: which fences they accept, and for how long.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use super::{LONG, TTL, fresh, is_kept_from, patient, take};
 
 /// A ttl that ends during a test.
 const SHORT: Duration = Duration::from_millis(600);
-/// Longest time until a waiter gets in. It looks every 100 ms.
+/// Longest time until a waiting call gets a free lock. The call asks every 100 ms.
 const LOOKS: Duration = Duration::from_secs(3);
 /// The ttl of a lease that a watchdog keeps, even on a busy machine.
 const KEPT: Duration = Duration::from_secs(10);
@@ -89,7 +89,7 @@ async fn a_verified_lock_waits_for_the_transaction() {
             guard.release().await.expect("still held");
         } else {
             guard.lost().await;
-            // On the server's clock the lease ends a little later.
+            // The lease ends a little later on the server's clock than in the process.
             let over = || !probe.exists("pinned");
             wait::until_async("the lease ends", LONG, over).await;
         }
@@ -119,7 +119,7 @@ async fn a_verified_lock_waits_for_the_transaction() {
     }
 }
 
-/// Fails if a transaction holds up the renewals of a lock that it has verified.
+/// Fails if a transaction delays the renewals of a lock that it has verified.
 #[tokio::test]
 async fn a_pinned_lease_is_renewed() {
     let (database, pool) = fresh().await;
@@ -137,7 +137,8 @@ async fn a_pinned_lease_is_renewed() {
     guard.release().await.expect("still held");
 }
 
-/// Fails if renewals make a snapshot useless, or if a snapshot hides the next holder.
+/// Fails if a renewal makes a transaction's snapshot unusable, or if a snapshot hides the next
+/// holder.
 #[tokio::test]
 async fn snapshots() {
     for isolation in [IsolationLevel::RepeatableRead, IsolationLevel::Serializable] {
@@ -177,7 +178,7 @@ async fn readers_pin_against_writers_only() {
     let (database, pool) = fresh().await;
     let other = patient(&database).await;
     let (mut client, probe) = (database.client().await, database.probe("lock:"));
-    // Long enough for the following steps, even on a busy machine.
+    // The ttl is long enough for the following steps, even on a busy machine.
     let reader = pool.lock("read").ttl(Duration::from_secs(8)).shared();
     let reader = reader.acquire().await.expect("it is free");
     let transaction = begin(&mut client).await;
@@ -199,7 +200,7 @@ async fn readers_pin_against_writers_only() {
     take(&other, "read").await.release().await.expect("held");
 }
 
-/// Fails if a share kept after its release verifies a fence that no call has.
+/// Fails if a shared lock that is kept after its release lets a fence verify that no call has.
 #[tokio::test]
 async fn a_kept_share_verifies_no_fence() {
     let (database, pool) = fresh().await;
@@ -212,7 +213,7 @@ async fn a_kept_share_verifies_no_fence() {
     assert_eq!(code(verify(&transaction, &key, 0).await), LEASE_OVER);
 }
 
-/// Fails if readers let in by a downgrade see the state before the commit of the writer.
+/// Fails if readers that a downgrade lets in see the state before the writer's commit.
 #[tokio::test]
 async fn a_downgrade_lets_readers_in_after_the_commit() {
     let (database, pool) = fresh().await;
@@ -253,7 +254,7 @@ async fn an_application_needs_no_rights_on_the_tables() {
     assert_eq!(code(refused), SqlState::INSUFFICIENT_PRIVILEGE.code());
 }
 
-/// Fails if an earlier fence gets in after a later one, or if a fence gets in only once.
+/// Fails if `guard` accepts an earlier fence after a later one, or accepts a fence only once.
 #[tokio::test]
 async fn guard_lets_no_earlier_fence_in() {
     let (database, _pool) = fresh().await;

@@ -1,4 +1,4 @@
-//! A failed acquire leaves nothing behind.
+//! Tests that a failed acquire leaves nothing behind.
 
 use std::time::Duration;
 
@@ -13,12 +13,13 @@ use super::nodes::{LONG, TTL, count, left, nodes, pool, shared};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Fails if a loser leaves its minority behind, or if no call ever gets a majority.
+/// Fails if a call without a majority leaves its locks on the other nodes, or if no call ever gets
+/// a majority.
 async fn contend(of: usize) {
     let nodes = shared(of, SECOND * 10);
     let probes = nodes.probes();
     for round in 0..5 {
-        // A separate pool for each, so that the queue inside a process does not decide.
+        // Each contender has a separate pool. Otherwise the queue inside the process would decide.
         let mut contenders = Vec::new();
         for _ in 0..20 {
             contenders.push(pool(nodes).await);
@@ -82,7 +83,7 @@ async fn contenders_that_queue_all_come_through() {
     });
 }
 
-/// Fails if only the nodes that answered are cleaned.
+/// Fails if only the nodes that answered are cleaned up.
 #[tokio::test]
 async fn a_node_that_hung_during_a_failed_acquisition_is_cleaned() {
     let nodes = Quorum::older_than(3, SECOND * 10);
@@ -97,13 +98,13 @@ async fn a_node_that_hung_during_a_failed_acquisition_is_cleaned() {
     });
     nodes.servers[0].resume();
     nodes.servers[1].resume();
-    // Before the keys expire.
+    // The limit ends before the keys expire.
     wait::until("the nodes that hung are cleaned", SECOND * 8, || {
         count(&probes, "k") == 0
     });
 }
 
-/// Fails if a loser's lock on some nodes is released only after the next answer is read.
+/// Fails if a failed call's locks on some nodes are released only after the next answer is read.
 #[tokio::test]
 async fn what_was_given_in_vain_does_not_lie_behind_the_answer() {
     let nodes = Quorum::older_than(3, SECOND * 10);

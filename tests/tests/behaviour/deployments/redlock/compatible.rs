@@ -1,4 +1,4 @@
-//! On each node the lock is the canonical one.
+//! Tests that the lock on each node has the form of the Redlock convention.
 
 use std::time::Duration;
 
@@ -89,8 +89,8 @@ async fn we_exclude_another_client() {
     guard.release().await.expect("it is held");
 }
 
-/// A waiting call looks again and again, and so finds the release of a client that does not notify
-/// it.
+/// A waiting call asks again and again. So it finds the release of a client that sends no
+/// notification.
 #[tokio::test]
 async fn a_waiter_finds_another_clients_release() {
     let nodes = shared(3, TTL);

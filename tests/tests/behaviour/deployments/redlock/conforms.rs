@@ -1,4 +1,4 @@
-//! The requirements of every store.
+//! The tests that every store must pass, on a quorum.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Fewer than half of the nodes are away.
+//! Tests with fewer than half of the nodes away.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ async fn take(pool: &LockPool, name: &str, times: usize) -> Duration {
     slowest
 }
 
-/// Fails if one node's error is taken for the answer.
+/// Fails if the error of one node becomes the result of the call.
 async fn down(of: usize, away: usize) {
     let mut nodes = nodes(of);
     let pool = pool(&nodes).await;
@@ -56,8 +56,8 @@ async fn hung(of: usize, away: usize) {
     for node in 0..away {
         nodes.servers[node].resume();
     }
-    // Each pair would take a whole node timeout if it waited. The silence of a connection is
-    // detected only once.
+    // If the pairs waited for the silent nodes, each would take a whole node timeout. Only the
+    // first one waits, because the silence of a connection is detected once.
     assert!(slowest < most, "{slowest:?}");
     let probes = nodes.probes();
     wait::until("the hung nodes are cleaned", TTL * 2, || {
@@ -111,7 +111,7 @@ async fn without_a_majority_there_is_no_lock() {
         let took = started.elapsed();
         let budget = wait.max(Duration::from_millis(400));
         assert!(matches!(error, LockError::Unavailable { .. }), "{error}");
-        // On a late machine the third node may be silent too.
+        // On a delayed machine the third node may count as silent too.
         let is_late = Duration::from_millis(50) < excuse.so_far();
         let told = error.to_string().contains("2 of 3 nodes");
         assert!(told || is_late, "{error}");

@@ -1,4 +1,4 @@
-//! A release reports that the lock is gone from a majority.
+//! Tests that a release reports a lock that a majority has lost.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use leasehold_tests::wait;
 
 use super::nodes::LONG;
 
-/// A release waits a second for its answer: a tenth of this.
+/// The ttl of the locks. A release waits for its answer for a tenth of it, a second.
 const TTL: Duration = Duration::from_secs(10);
 
-/// Longest time that a node may take to answer.
+/// Longest time for which the pool waits for the answer of one node.
 const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Fails if the loss of a majority is not reported. Fails also if the loss on one node, or a silent
-/// node, counts as such a loss.
+/// Fails if a release does not report that a majority has lost the lock. Fails also if it reports
+/// this when one node has lost the lock or does not answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_no_majority_has_any_more_is_missed() {
     let nodes = Quorum::older_than(3, TTL);
@@ -44,14 +44,14 @@ async fn a_lock_that_no_majority_has_any_more_is_missed() {
             nodes.servers[node].resume();
         }
         let told = matches!(released, Err(LockError::Lost { .. }));
-        // Without timely answers a release reports nothing.
+        // A release without timely answers reports nothing.
         let is_late = NODE_TIMEOUT < excuse.so_far();
         let right = told == lost || is_late && released.is_ok();
         assert!(right, "{deleted:?} {silent:?}: {released:?}");
     }
 }
 
-/// Waits for every node, because the one beyond the majority may be late.
+/// Waits until every node has the lock, because the node beyond the majority may be late.
 fn wait_for_all(probes: &[leasehold_tests::redis_probe::RedisProbe]) {
     use leasehold_tests::probe::Probe;
     wait::until("all nodes have it", TTL / 2, || {

@@ -1,4 +1,4 @@
-//! Faults of the nodes are reported when the pool connects.
+//! Tests that faults of the nodes are reported when the pool connects.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use leasehold_tests::quorum::Quorum;
 use super::nodes::{LONG, TTL, builder};
 
 async fn refusal(url: &str) -> LockError {
-    // Long, because a time-out on a busy machine would hide the refusal.
+    // The timeout is long, because a timeout on a busy machine would hide the expected error.
     let builder = LockPool::builder().url(url).io_timeout(LONG);
     let connected = builder.connect().await;
     connected.map(drop).expect_err("it is refused")
@@ -103,10 +103,10 @@ async fn the_password_of_the_first_node_goes_for_all() {
     );
 }
 
-/// Young nodes are not yet trusted. A waiting call gets the lock when they are.
+/// Young nodes do not vote yet. A waiting call gets the lock when they do.
 #[tokio::test]
 async fn young_nodes_do_not_vote_until_they_are_older() {
-    // Longer than the first call takes on a busy machine.
+    // The ttl is longer than the first call takes on a busy machine.
     let ttl = TTL * 2;
     let nodes = Quorum::young(3);
     let pool = builder(&nodes).io_timeout(Duration::from_secs(2));

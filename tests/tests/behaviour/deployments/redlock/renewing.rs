@@ -1,4 +1,4 @@
-//! Keeping a lock needs a majority, like taking it.
+//! Tests that a renewal needs a majority, like an acquire.
 
 use std::time::{Duration, Instant};
 
@@ -38,8 +38,8 @@ async fn a_lock_that_a_minority_has_lost_is_still_held() {
     assert!(probes[0].untouched("k"));
 }
 
-/// If a majority denies having the lock, it is lost at the next renewal, long before the lease
-/// ends.
+/// If a majority answers that it no longer has the lock, the loss is reported at the next renewal,
+/// long before the lease ends.
 #[tokio::test]
 async fn a_lock_that_a_majority_has_lost_is_lost_at_once() {
     let ttl = TTL * 2;
@@ -60,8 +60,8 @@ async fn a_lock_that_a_majority_has_lost_is_lost_at_once() {
     assert!(matches!(guard.check(), Err(LockError::Lost { .. })));
 }
 
-/// Without a majority nothing is known. The lease runs on and is given up in time, but never before
-/// a third of it is over.
+/// Without a majority, the state of the lock is unknown. The lock is given up before the end of its
+/// lease, but never before a third of the lease is over.
 #[tokio::test]
 async fn a_lock_without_a_majority_is_lost_before_its_end() {
     let nodes = nodes(3);

@@ -1,4 +1,4 @@
-//! A restarted node has forgotten its votes.
+//! Tests of restarted nodes, which have forgotten their votes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use tokio::task::JoinSet;
 
 use super::nodes::{LONG, pool};
 
-/// Short, because a restarted node does not vote until such a lease and more is over.
+/// A short ttl, because a restarted node does not vote until such a lease and two more seconds are
+/// over.
 const TTL: Duration = Duration::from_secs(1);
 
 /// Takes the lock again and again, each time for about half a ttl.
@@ -45,8 +46,8 @@ async fn without_the_third(nodes: &Quorum) -> (LockPool, Vec<Proxy>) {
     (pool, proxies)
 }
 
-/// One node loses its lock by a restart, and another never had it. Two of three would vote for a
-/// second holder.
+/// One node loses its lock in a restart, and another node never had it. If the restarted node
+/// voted, two of three nodes would vote for a second holder.
 #[tokio::test]
 async fn a_node_that_was_restarted_empty_does_not_vote() {
     let ttl = TTL * 3;
@@ -55,7 +56,8 @@ async fn a_node_that_was_restarted_empty_does_not_vote() {
     let two = pool(&nodes).await;
     for round in 0..3 {
         let key = format!("k{round}");
-        // On a busy machine two of three may not answer at the first try.
+        // The call waits, because two of three nodes may not answer at the first try on a busy
+        // machine.
         let guard = one.lock(&key).ttl(ttl).wait(LONG).acquire().await;
         let guard = guard.expect("two of three vote");
         nodes.servers[1].restart();
@@ -66,12 +68,12 @@ async fn a_node_that_was_restarted_empty_does_not_vote() {
             "two hold one lock (round {round})"
         );
         drop(guard);
-        // Counted by the process that saw the restart, not by the node.
+        // The wait is counted by the process that saw the restart, not by the node.
         tokio::time::sleep(ttl + TTL * 3).await;
     }
 }
 
-/// The same beside a connection that breaks again and again, which must not restore the vote.
+/// The same with a connection that breaks again and again. That must not let the node vote earlier.
 #[tokio::test]
 async fn a_second_connection_is_no_second_chance() {
     let ttl = TTL * 6;
@@ -118,12 +120,12 @@ async fn restarts_under_load_let_nobody_overlap() {
             break;
         }
         tokio::task::block_in_place(|| nodes.servers[round % 3].restart());
-        // The next node restarts after this one votes again, and some locks later.
+        // The next node restarts only after this node votes again and has some new locks.
         tokio::time::sleep(TTL * 4).await;
     }
     working.join_all().await;
     assert!(recorder.len() > 5, "{} sections", recorder.len());
-    // A busy machine may let a body leave late, but that is not a second lease.
+    // On a busy machine a body may leave late, which is not a second lease.
     let mut violations = recorder.violations();
     violations.retain(
         |found| matches!(found, Violation::Overlap(one, two) if two.entered < one.deadline),

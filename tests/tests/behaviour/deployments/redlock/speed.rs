@@ -1,4 +1,5 @@
-//! The cost of a quorum. Only printed, because other tests run beside this one.
+//! Measures the cost of a quorum. The results are only printed, because other tests run at the same
+//! time.
 
 use std::time::{Duration, Instant};
 
@@ -26,8 +27,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// A pair costs one parallel round trip, not the sum of three. The two kinds of pairs alternate, so
-/// that both see the same machine.
+/// An acquire and a release cost one parallel round trip each, not one for each of the three nodes.
+/// Quorum and single server alternate, so that both run under the same load.
 #[tokio::test]
 async fn a_pair() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! The URL, unsupported features, and the findings of a check.
+//! Tests of the URL, of unsupported features, and of the findings of `check`.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
@@ -68,7 +68,7 @@ pub(crate) async fn refusals_name_the_holder<S: Times>() {
     let other = connect_patiently(&url).await;
     let held = pool.lock("k").ttl(HELD).acquire().await.expect("free");
     let refused = other.lock("k").ttl(S::TTL).acquire().await;
-    // Longer than it takes to open a session and to answer a request.
+    // The wait is longer than it takes to open a session and to answer a request.
     let waits = other.lock("k").ttl(S::TTL).wait(Duration::from_secs(5));
     let waited = waits.acquire().await;
     let several = other.lock_all(["j", "k"]).ttl(S::TTL).acquire().await;
@@ -100,7 +100,7 @@ pub(crate) async fn from_the_shortest_ttl_to_the_longest<S: SessionServer>() {
         let guard = pool.lock(&*key).ttl(ttl).wait(LONG).acquire().await;
         match guard {
             Ok(guard) if Duration::from_secs(2) < ttl => guard.release().await.expect("held"),
-            // On a busy machine such a lease may be over by now.
+            // On a busy machine such a short lease may be over at this point.
             Ok(guard) => drop(guard),
             Err(LockError::Lost { .. }) if ttl <= Duration::from_secs(2) => {}
             Err(error) => panic!("{ttl:?}: {error}"),
@@ -137,9 +137,9 @@ pub(crate) async fn keys_of_all_kinds<S: SessionServer>() {
     }
 }
 
-/// Fails if the check does not detect a missing member, two servers `apart`, or a single server.
-/// Fails also if it has a finding on three running members for which `counts` is true. Returns the
-/// report on the two servers, which contains `code`.
+/// Fails if `check` does not detect a missing member, two separate servers (`apart`), or a single
+/// server. Fails also if it has a finding on three running members for which `counts` is true.
+/// Returns the report on the two servers, which contains `code`.
 pub(crate) async fn findings<S: Times>(
     counts: impl Fn(&Finding) -> bool,
     apart: impl FnOnce() -> [S; 2],
@@ -150,7 +150,7 @@ pub(crate) async fn findings<S: Times>(
     let report = pool.check().await.expect("the cluster answers");
     assert!(!report.findings.iter().any(counts), "{report}");
     cluster[1].kill();
-    // The killed member may have been the leader.
+    // The killed member may have been the leader, so the test waits until locks can be taken again.
     works::<S>(&pool, "led-again").await;
     let report = pool.check().await.expect("two are enough");
     assert!(report.is_ready(), "{report}");

@@ -26,7 +26,7 @@ pub(crate) fn behind_a_pipe<S: SessionServer>(prefix: &str) -> (&'static S, Pipe
 pub(crate) async fn ended_connections_are_replaced<S: Times>() {
     let (_server, pipe, url) = behind_a_pipe::<S>("cut");
     let pool = connect_waiting(&url).await;
-    // Longer than the gaps between connections on a busy machine.
+    // The ttl is longer than the gaps between connections on a busy machine.
     let request = pool.lock("held").ttl(Duration::from_secs(15)).watchdog();
     let held = request.acquire().await;
     let held = held.expect("it is free");
@@ -37,7 +37,8 @@ pub(crate) async fn ended_connections_are_replaced<S: Times>() {
     held.release().await.expect("its lease was kept");
 }
 
-/// Fails if a new pool is needed after a crash of `server`, or if a lease of `ttl` is lost by it.
+/// Fails if a new pool is needed after a crash of `server`, or if a lease of `ttl` is lost in the
+/// crash.
 pub(crate) async fn a_restarted_server_is_found_again<S: Times>(mut server: S, ttl: Duration) {
     let pool = connect(&server.url("restarted")).await;
     let request = pool.lock("kept").ttl(ttl).watchdog();
@@ -59,8 +60,8 @@ pub(crate) async fn a_restarted_server_is_found_again<S: Times>(mut server: S, t
     works::<S>(&pool, "up-again").await;
 }
 
-/// Fails if a stopped server blocks callers beyond their budget, or keeps the locks of abandoned
-/// calls.
+/// Fails if a stopped server blocks callers for longer than their `wait`, or keeps the locks of
+/// abandoned calls.
 pub(crate) async fn a_stopped_server_costs_the_budget_and_no_more<S: Times>() {
     let server = S::start();
     let pool = connect(&server.url("stopped")).await;
@@ -78,13 +79,13 @@ pub(crate) async fn a_stopped_server_costs_the_budget_and_no_more<S: Times>() {
         let most = Duration::from_millis(850) + excuse.so_far();
         assert!(took < most, "{took:?}");
         works::<S>(&pool, &format!("after-{round}")).await;
-        // The session lasts as long as the pool.
+        // A lock that is gone was removed, because the session itself lasts as long as the pool.
         let gone = || !probe.exists("stopped");
         wait::until_async("nothing is left", Duration::from_secs(20), gone).await;
     }
 }
 
-/// Fails if a lease is given up because of a short stop, or still trusted after a long one.
+/// Fails if a short stop costs a lease, or if a lease still counts as held after a long stop.
 pub(crate) async fn leases_and_stops<S: Times>() {
     let server = S::start();
     let pool = connect_waiting(&server.url("stops")).await;
@@ -106,7 +107,7 @@ pub(crate) async fn leases_and_stops<S: Times>() {
     works::<S>(&pool, "long").await;
 }
 
-/// Fails if a lease is still trusted after a long silence, or if the pool waits for swallowed
+/// Fails if a lease still counts as held after a long silence, or if the pool waits for lost
 /// answers.
 pub(crate) async fn a_black_hole<S: Times>() {
     let (_server, pipe, url) = behind_a_pipe::<S>("black-hole");
@@ -117,7 +118,7 @@ pub(crate) async fn a_black_hole<S: Times>() {
     works::<S>(&pool, "held").await;
 }
 
-/// Waits until the holder is notified of the loss, and then ends the cause of it.
+/// Waits until the holder is notified of the loss, and then calls `end`, which ends the fault.
 async fn is_told_of_its_loss(holder: Holder, end: impl FnOnce()) {
     let (started, excuse) = (Instant::now(), Excuse::begin());
     let ended = wait::within("the loss is told", LONG, holder.task).await;

@@ -1,5 +1,5 @@
-//! Suites for servers whose locks belong to sessions. The modules `etcd` and `zookeeper` make tests
-//! from them, and add the tests for a single engine.
+//! Tests for servers whose locks belong to sessions, as generic functions. The modules `etcd` and
+//! `zookeeper` run them, and add tests for their own engine.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ pub(super) mod sessions;
 
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
-/// The ttl of a lock held over several steps of a test. The shared servers have a session for it.
-/// Servers of a single test may have none.
+/// The ttl of a lock that is held during several steps of a test. The shared servers allow a
+/// session for it. A server for a single test may not.
 pub(super) const HELD: Duration = Duration::from_secs(40);
 
 /// Durations of locks and sessions in the tests with one engine.

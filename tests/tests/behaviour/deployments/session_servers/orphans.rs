@@ -21,12 +21,14 @@ async fn never_ends(pool: &LockPool, key: &str) -> Result<(), LockError> {
     std::future::pending().await
 }
 
-/// Fails if a dropped acquire is forgotten, or if its release overtakes it.
+/// Fails if the node of a dropped acquire is never removed, or if the removal overtakes the
+/// acquire.
 pub(crate) async fn dropped_at_random_moments<S: SessionServer>() {
     dropped::<S>("dropped", false).await;
 }
 
-/// Fails if an acquire counts as never made because its answer was lost with its connection.
+/// Fails if the pool assumes that an acquire was never executed because its answer was lost with
+/// its connection.
 pub(crate) async fn dropped_while_connections_end<S: SessionServer>() {
     dropped::<S>("dropped-and-cut", true).await;
 }

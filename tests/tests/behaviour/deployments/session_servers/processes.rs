@@ -1,4 +1,5 @@
-//! Processes that share a cluster take turns in order, and pass over dead processes.
+//! Tests of processes that share a cluster: they get a lock in the order of their requests, and
+//! dead processes are skipped.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -51,12 +52,13 @@ fn counts(url: &str, ttl: Duration, times: u32, disturb: impl FnOnce(&mut [Worke
     assert_eq!(number, (PROCESSES * times).to_string());
 }
 
-/// Fails if two processes are inside at the same time: an addition to the number would be lost.
+/// Fails if two processes are inside at the same time, because an addition to the number would then
+/// be lost.
 pub(crate) fn a_number_in_a_file<S: SessionServer>() {
     counts(&S::shared().url("counted"), HELD, 60, |_| {});
 }
 
-/// Fails if a killed process keeps its lock for longer than its session, or its turn for good.
+/// Fails if a killed process keeps its lock for longer than its session, or blocks the queue.
 pub(crate) async fn killed_processes_are_passed_over<S: Times>() {
     let server = S::shared();
     let (url, probe) = (server.url("killed"), server.probe("killed", "lock:"));
@@ -81,7 +83,7 @@ pub(crate) async fn killed_processes_are_passed_over<S: Times>() {
     assert!(took < most, "{took:?}");
 }
 
-/// Fails if a stopped process continues in its lock after another process has had the lock.
+/// Fails if the body of a stopped process continues after another process has had the lock.
 pub(crate) async fn a_stopped_holder_is_passed_over_and_stops<S: Times>() {
     let server = S::shared();
     let url = server.url("stopped-holder");
@@ -99,10 +101,11 @@ pub(crate) async fn a_stopped_holder_is_passed_over_and_stops<S: Times>() {
     guard.release().await.expect("held");
 }
 
-/// Fails if processes race for a free lock, if a repeated request costs a place, or if they are not
-/// notified of their turns.
+/// Fails if processes race for a free lock, if a repeated request costs a process its place in the
+/// queue, or if waiting processes are not notified.
 pub(crate) async fn first_come_first_served<S: SessionServer>() {
-    // Without messages each of the six processes would look after half a second or so.
+    // Bound for six processes. Without messages each would ask again only after about half a
+    // second.
     const TOLD: Duration = Duration::from_millis(1_500);
     let mut took = [Duration::MAX; 3];
     for (round, took) in took.iter_mut().enumerate() {
@@ -115,7 +118,7 @@ pub(crate) async fn first_come_first_served<S: SessionServer>() {
     panic!("{took:?}");
 }
 
-/// Lets six processes queue for a lock. Returns the time that it took to serve them.
+/// Lets six processes queue for a lock. Returns the time until all of them have had it.
 async fn serve_six<S: SessionServer>(key: &str) -> Duration {
     let of_all = S::shared();
     let (url, probe) = (of_all.url("order"), of_all.probe("order", "lock:"));
@@ -137,7 +140,7 @@ async fn serve_six<S: SessionServer>(key: &str) -> Duration {
             guard.release().await.expect("still held");
         });
     }
-    // Each of them repeats its request meanwhile.
+    // During this sleep, each waiting process repeats its request.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     let released = Instant::now();
     held.release().await.expect("still held");
@@ -152,9 +155,9 @@ async fn serve_six<S: SessionServer>(key: &str) -> Duration {
     took
 }
 
-/// Fails if two processes are inside at the same time while a cluster loses its leaders. `begin`
-/// returns when the first leader may go. Locks last `ttl`, which is longer than a change of
-/// leaders.
+/// Fails if two processes are inside at the same time while a cluster loses its leaders. When
+/// `begin` returns, the first leader may be killed. Locks last `ttl`, which is longer than a change
+/// of leaders takes.
 pub(crate) fn a_number_in_a_file_while_leaders_go<S: SessionServer>(
     mut cluster: Vec<S>,
     ttl: Duration,

@@ -1,4 +1,4 @@
-//! Locks whose session or node is gone.
+//! Tests of locks whose session or node no longer exists.
 
 use std::time::Duration;
 
@@ -8,15 +8,14 @@ use leasehold_tests::wait;
 
 use super::{LONG, Times, connect_patiently, works};
 
-/// Longest time until the holders are notified of the end of their session, once the server has
-/// reported it.
+/// Longest time from the server's report that a session has ended until the holders are notified.
 pub(crate) const TOLD: Duration = Duration::from_secs(30);
 
 pub(crate) fn is_lost(guard: &LockGuard) -> bool {
     matches!(guard.check(), Err(LockError::Lost { .. }))
 }
 
-/// Takes five locks in one session. Returns the session too.
+/// Takes five locks in one session. Returns the locks and the session.
 pub(crate) async fn five_in_one_session<S: SessionServer>(
     probe: &S::Probe,
     ask: impl Fn(String) -> LockRequest,

@@ -1,4 +1,5 @@
-//! A user with the fewest permissions can do everything. Missing permissions are named.
+//! Tests of permissions: the smallest set is enough for everything, and a missing permission is
+//! named.
 
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ fn smallest() -> (&'static [&'static str], String) {
     leasehold::__test::permissions()
 }
 
-/// Fails if the documented set is not enough for locks, for turns, or for the check.
+/// Fails if the documented set of permissions is not enough for locks, for notifications, or for
+/// `check`.
 #[tokio::test]
 async fn the_smallest_set_can_do_everything() {
     let server = ServerOptions::new().append_only().start();
@@ -32,7 +34,8 @@ async fn the_smallest_set_can_do_everything() {
     works(&pool, "k").await.expect("it works");
     let report = pool.check().await.expect("it answers");
     assert_eq!(report.findings, [], "{report}");
-    // A waiting process is notified of its turn, although the holder has a long ttl.
+    // A waiting process is notified when the lock is free, so it need not wait for the holder's
+    // long ttl.
     let other = connect(&url).await;
     let guard = pool
         .lock("turn")
@@ -87,8 +90,8 @@ async fn without_a_name_everything_works() {
     assert!(report.is_ready(), "{report}");
 }
 
-/// Fails if a forbidden key keeps other calls from their keys. Simultaneous calls are sent in one
-/// script, which the server refuses as a whole.
+/// Fails if a forbidden key prevents other calls from taking their keys. Simultaneous calls are
+/// sent in one script, which the server refuses as a whole.
 #[tokio::test]
 async fn a_key_that_is_forbidden_concerns_nobody_else() {
     let server = Server::start();
@@ -119,9 +122,9 @@ async fn a_key_that_is_forbidden_concerns_nobody_else() {
     }
 }
 
-/// Fails if a share blocks its lock although the user lacks a permission for it. The server aborts
-/// the script, and by then it may have stored the share if the forbidden command is one of the
-/// last.
+/// Fails if a shared lock blocks its key although the user lacks a permission for it. The server
+/// aborts the script at the forbidden command. By then the script may already have stored the
+/// shared lock.
 #[tokio::test]
 async fn a_share_that_is_refused_blocks_nobody() {
     let server = Server::start();
@@ -177,15 +180,15 @@ async fn a_password_that_is_refused_for_a_moment_ends_no_lease() {
     held.release().await.expect("its lease was kept");
 }
 
-/// Effect of one missing permission of the set.
+/// The effect of a permission that is missing from the set.
 #[derive(Debug, PartialEq, Eq)]
 enum Without {
     /// The pool does not connect.
     NoPool,
     /// The pool connects, logs the missing permission, and its locks fail.
     NoLocks,
-    /// The check reports that locks can be taken, but then not kept, or not released before their
-    /// ttl is over.
+    /// `check` reports that locks can be taken. However, they cannot be kept, or not released
+    /// before their ttl is over.
     HalfLocks,
     /// Everything works for a single caller, with or without a warning.
     Nothing,
@@ -201,7 +204,7 @@ fn without(command: &str) -> Without {
 }
 
 /// Fails if the set has a permission that no request needs. Fails also if the error for a missing
-/// permission does not name the set that contains it.
+/// permission does not show the complete set.
 #[tokio::test]
 async fn each_missing_permission_is_named() {
     let server = ServerOptions::new().append_only().start();
@@ -249,8 +252,8 @@ fn lacks(missing: &str, error: &LockError, rule: &str) {
     assert!(source.to_string().contains(rule), "{missing}: {error}");
 }
 
-/// Fails if a process without permission for notifications never gets its turn, or if the check
-/// does not report that.
+/// Fails if a process without permission for notifications never gets its lock, or if `check` does
+/// not report the missing permission.
 #[tokio::test]
 async fn without_channels_a_process_looks_by_itself() {
     let server = ServerOptions::new().append_only().start();

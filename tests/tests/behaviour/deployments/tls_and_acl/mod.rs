@@ -20,7 +20,8 @@ use redis::cmd;
 const TTL: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Limit for an answer: a busy machine wakes each thread of a call up to two seconds late.
+/// Time limit for an answer. It is long, because a busy machine wakes each thread of a call up to
+/// two seconds late.
 const IO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Creates a user whose password is its name, and returns its URL.

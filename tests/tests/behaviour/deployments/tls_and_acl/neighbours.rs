@@ -1,4 +1,5 @@
-//! Users of the same server without rights to a pool's keys can neither free nor forge a lock.
+//! Tests that users of the same server without rights to a pool's keys can neither free nor forge a
+//! lock.
 
 use leasehold::LockGuard;
 use leasehold_tests::redis_probe::RedisProbe;
@@ -11,7 +12,7 @@ use crate::deployments::all_are_renewed;
 /// Permissions that a careful operator gives to every service.
 const USUAL: [&str; 4] = ["+@all", "-@dangerous", "-@admin", "-@scripting"];
 
-/// Takes a lock, a share and a permit, each with a watchdog.
+/// Takes an exclusive lock, a shared lock and a permit, each with a watchdog.
 async fn held(server: &Server) -> Vec<LockGuard> {
     let pool = connect(&server.url()).await;
     let request = |key| {
@@ -89,7 +90,8 @@ async fn who_reads_tokens_can_do_nothing() {
         assert!(refused(&client, &words(command)), "{command}");
     }
     let mut call = cmd("EVALSHA");
-    // The server checks the rights before it looks for the script.
+    // The script need not exist, because the server checks the rights before it looks for the
+    // script.
     call.arg("0".repeat(40))
         .arg(1)
         .arg("lock:k")

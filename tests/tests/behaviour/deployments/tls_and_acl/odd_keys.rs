@@ -1,5 +1,5 @@
-//! A key that another client has spoilt, or to which a user has lost the right, ends no other
-//! lease. Renewals of many keys are sent in one request.
+//! Tests of keys that another client has overwritten, or to which a user has lost the right. Such a
+//! key must end no other lease, although renewals of many keys are sent in one request.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use redis::{Cmd, cmd};
 use super::{IO_TIMEOUT, PATIENCE, connect, user};
 use crate::deployments::all_are_renewed;
 
-/// Long enough for a busy machine to renew it, and short enough to wait for its end.
+/// A ttl long enough for a busy machine to renew it, and short enough to wait for its end.
 const LEASE: Duration = Duration::from_secs(8);
 const OTHERS: usize = 20;
 
@@ -29,12 +29,12 @@ async fn held(
     };
     let keys = (0..OTHERS).map(|number| format!("mine:{number}"));
     let keys = keys.chain(["theirs".to_owned()]);
-    // Taken together, so that they are renewed together.
+    // The locks are taken together, so that they are renewed together.
     let mut guards = join_all(keys.map(take)).await;
     (guards.pop().expect("the last"), guards)
 }
 
-/// Fails if the end of `theirs` also ends another lease, or does not come.
+/// Fails if the lease of `theirs` does not end, or if another lease ends too.
 async fn only_one_ends(theirs: LockGuard, others: Vec<LockGuard>) {
     wait::within("the end of the lease", PATIENCE, theirs.lost()).await;
     all_are_renewed(&others).await;
@@ -69,7 +69,7 @@ async fn a_right_to_a_shared_lock() {
     a_lost_right_ends_one_lease(LockRequest::shared).await;
 }
 
-/// Fails if these tests do not detect renewals retried together with the refused one.
+/// Fails if these tests do not detect that renewals are retried together with a refused renewal.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn leases_that_stay_together_are_found() {
@@ -96,8 +96,8 @@ const ODD: [&[&str]; 6] = [
     &["ZADD", "+inf", "x"],
 ];
 
-/// Fails if another client's data in a key, its queue or its shares ends another key's lease, or
-/// keeps another call from its lock.
+/// Fails if data of another client ends another key's lease or keeps another call from its lock.
+/// The data is in a key, its queue or its shared holders.
 async fn odd_data_ends_one_lease(part: &str, kind: fn(LockRequest) -> LockRequest) {
     let server = Server::start();
     let pool = LockPool::builder().url(server.url()).io_timeout(IO_TIMEOUT);
@@ -140,7 +140,8 @@ async fn odd_values_of_shared_locks() {
     odd_data_ends_one_lease("theirs", LockRequest::shared).await;
 }
 
-/// Fails if a counter spoilt by another client keeps calls from their locks, or lets fences repeat.
+/// Fails if a fence counter that another client has overwritten keeps calls from their locks, or
+/// lets fences repeat.
 #[tokio::test]
 async fn odd_counters() {
     let server = Server::start();
@@ -167,7 +168,8 @@ async fn odd_counters() {
     }
 }
 
-/// Fails if these tests do not detect a spoilt counter that stays, or fences that repeat.
+/// Fails if these tests do not detect an overwritten counter that is never corrected, or fences
+/// that repeat.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn counters_that_are_believed_are_found() {

@@ -11,7 +11,8 @@ use leasehold_tests::tls::TlsServer;
 use super::{PATIENCE, TTL};
 use crate::deployments::refused;
 
-/// Limit for an answer: seven processes that start together make a small machine slow.
+/// Time limit for an answer. It is long, because seven processes that start together make a small
+/// machine slow.
 const IO_TIMEOUT: Duration = Duration::from_secs(10);
 const HOST: &str = "127.0.0.1";
 
@@ -27,7 +28,7 @@ fn builder(url: &str) -> LockPoolBuilder {
     LockPool::builder().url(url).io_timeout(IO_TIMEOUT)
 }
 
-/// Takes and releases a lock on the present master.
+/// Takes and releases a lock on the current master.
 async fn works(pool: &LockPool, deployment: &Deployment) {
     let taken = pool.lock("k").ttl(TTL).wait(PATIENCE).acquire().await;
     let guard = taken.unwrap_or_else(|error| panic!("{error}"));
@@ -93,7 +94,8 @@ async fn sentinels_and_servers_speak_tls() {
     drop(dead);
 }
 
-/// Fails if a master is trusted only because the Sentinel that names it is.
+/// Fails if the pool trusts a master without a valid certificate because it trusts the Sentinel
+/// that names the master.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_nobody_vouches_for_is_refused() {
     let (authority, other) = (Authority::new(), Authority::new());

@@ -24,8 +24,8 @@ fn patient(url: impl Into<String>) -> LockPoolBuilder {
     LockPool::builder().url(url).io_timeout(IO_TIMEOUT)
 }
 
-/// Fails if TLS does not work, or if the checks take it for plain text. Fails also if the pool
-/// chooses the TLS provider of the process, which is up to the program.
+/// Fails if TLS does not work, or if `check` reports plain text. Fails also if the pool sets the
+/// TLS provider of the whole process, because the program must choose it.
 #[tokio::test]
 async fn a_server_of_a_known_authority_is_trusted() {
     let authority = Authority::new();
@@ -44,7 +44,8 @@ async fn a_server_of_a_known_authority_is_trusted() {
     assert!(CryptoProvider::get_default().is_none());
 }
 
-/// Fails if only plain text is checked: an endless line kept a caller for minutes.
+/// Fails if only plain-text answers are limited: an endless line over TLS once kept a caller for
+/// minutes.
 #[tokio::test]
 async fn a_server_that_does_not_end_its_answer_is_refused() {
     let authority = Authority::new();
@@ -84,13 +85,13 @@ fn endless(identity: &Identity) -> u16 {
     port
 }
 
-/// Fails if the pool uses plain text with a node that another node has named, or the port for plain
-/// text.
+/// Fails if the pool uses plain text, or a plain-text port, with a node that another node has
+/// named.
 #[tokio::test]
 async fn the_nodes_of_a_cluster_speak_tls() {
     let authority = Authority::new();
     let (options, _bus) = ServerOptions::new().append_only().cluster_node();
-    // Without this the nodes announce their ports for plain text.
+    // Without this option the nodes announce their plain-text ports.
     let options = options.option("tls-cluster", &["yes"]);
     let node = TlsServer::start_with(&authority, HOST, options);
     let probe = node.server.probe();
@@ -116,8 +117,8 @@ async fn the_nodes_of_a_cluster_speak_tls() {
     assert_eq!(code, "tls", "{text}");
 }
 
-/// Fails if anything is sent to a server without a valid certificate: no authority, another one, or
-/// another name.
+/// Fails if anything is sent to a server without a valid certificate. Its certificate has no
+/// authority, another authority, or another name.
 #[tokio::test]
 async fn a_server_that_nobody_vouches_for_is_refused() {
     let (authority, other) = (Authority::new(), Authority::new());

@@ -1,4 +1,4 @@
-//! The URL, users, unsupported features, and the findings of a check.
+//! Tests of the URL, of users, of unsupported features, and of the findings of `check`.
 
 use std::time::Duration;
 
@@ -65,8 +65,8 @@ async fn a_ttl_beyond_all_sessions_is_refused() {
     longest.release().await.expect("held");
 }
 
-/// Fails if a call succeeds in the directory of another recipe, or if its znode stays there while it
-/// waits, because the users of that recipe would wait behind it.
+/// Fails if a call succeeds in the directory of another recipe. Fails also if the call's znode
+/// stays there while it waits, because clients of that recipe would wait behind it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_of_another_recipe_is_refused() {
     const WAIT: Duration = Duration::from_secs(3);
@@ -102,7 +102,8 @@ async fn a_directory_of_another_recipe_is_refused() {
     .await;
 }
 
-/// Fails if a single server, a missing server, or one with other sessions is not detected.
+/// Fails if `check` does not detect a single server, a missing server, or a server with other
+/// limits for sessions.
 #[tokio::test]
 async fn findings() {
     let apart = || {
@@ -126,7 +127,7 @@ async fn users_and_rights() {
     let pool = connect_patiently(&url("service:hunter2")).await;
     may_take_locks::<Zookeeper>(&pool, "hunter2").await;
 
-    // The server accepts any name, and then checks its rights.
+    // The server accepts any user name, and then checks the rights of that user.
     for elsewhere in [url("service:Hunter3"), server.url("shop")] {
         let elsewhere = connect_patiently(&elsewhere).await;
         let told = may_take_no_locks::<Zookeeper>(&elsewhere).await;

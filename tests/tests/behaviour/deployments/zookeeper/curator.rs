@@ -1,4 +1,5 @@
-//! Curator's locks: Java services and ours exclude each other on one path, and queue together.
+//! Tests with Curator's locks: Java services and leasehold exclude each other on one path, and wait
+//! in one queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +16,8 @@ use tokio::task::JoinSet;
 
 use crate::deployments::session_servers::{LONG, connect};
 
-/// Longer than a busy machine suspends a thread, because Curator's sections do not observe the end
-/// of a lease.
+/// Longer than a busy machine suspends a thread, because a section of Curator continues after the
+/// end of its session.
 const SESSION: Duration = Duration::from_secs(5);
 const TTL: Duration = Duration::from_secs(5);
 const STAY: Duration = Duration::from_millis(5);
@@ -32,7 +33,7 @@ fn errand(servers: &[Zookeeper], path: String, time: Duration) -> Errand {
     }
 }
 
-/// Takes the lock again and again until `end`, and records each section under `path`.
+/// Takes the lock in leasehold again and again until `end`, and records each section under `path`.
 async fn ours(pool: LockPool, path: String, recorder: Arc<Recorder>, end: u64) {
     while clock::now() < end {
         let acquired = pool
@@ -59,7 +60,7 @@ async fn ours(pool: LockPool, path: String, recorder: Arc<Recorder>, end: u64) {
     }
 }
 
-/// Kills a process of ours inside of the lock. Returns its section.
+/// Kills a process of leasehold inside the lock. Returns the section of that process.
 fn one_of_ours_is_killed(url: &str, path: &str) -> Vec<Section> {
     let job = Job {
         url: url.to_owned(),
@@ -77,14 +78,15 @@ fn one_of_ours_is_killed(url: &str, path: &str) -> Vec<Section> {
     let mut sections = worker.sections(path);
     for section in &mut sections {
         section.left = Some(killed);
-        // The last recorded deadline dates from the beginning of the section.
+        // The process may have renewed its lease after it reported the deadline, at the beginning
+        // of the section.
         section.deadline = section.deadline.max(killed);
     }
     sections
 }
 
-/// Runs two processes of Curator and two pools of ours on one path. Meanwhile one process of each
-/// is killed, and `disturb` runs.
+/// Runs two processes of Curator and two pools of leasehold on one path. Meanwhile one process of
+/// each kind is killed, and `disturb` runs.
 async fn together(
     servers: &mut [Zookeeper],
     chroot: &str,
@@ -142,7 +144,8 @@ async fn together(
     wait::until("no node is left", LONG, || !probe.exists("k"));
 }
 
-/// Fails if ours and Curator's are inside together, or if one of them is not served.
+/// Fails if a process of leasehold and one of Curator are inside together, or if one of them never
+/// gets the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn curator_and_leasehold_exclude_each_other() {
     let mut servers = [Zookeeper::start()];
@@ -151,7 +154,7 @@ async fn curator_and_leasehold_exclude_each_other() {
     together(&mut servers, "curator", time, async |_| ()).await;
 }
 
-/// Fails if they are inside together when the leader of their ensemble dies.
+/// Fails if both are inside together when the leader of the ensemble dies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn also_while_leaders_are_killed() {
     let mut servers = Zookeeper::cluster(3);
@@ -171,7 +174,7 @@ async fn also_while_leaders_are_killed() {
     .await;
 }
 
-/// Fails if a waiting client is passed over for a later one.
+/// Fails if a waiting client gets the lock after a client that came later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn they_queue_together() {
     let servers = [Zookeeper::start()];

@@ -23,7 +23,7 @@ on_two_workers! { Zookeeper, faults:
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restarted_server_is_found_again() {
-    // Longer than a server takes to start on a busy machine.
+    // The ttl is longer than a server takes to start on a busy machine.
     const KEPT: Duration = Duration::from_secs(100);
     let server = Settings::new().longest_session(KEPT * 2).start();
     faults::a_restarted_server_is_found_again(server, KEPT).await;
@@ -46,7 +46,7 @@ async fn lost_answers() {
     let mut random = Random::seeded("lost answers of ZooKeeper");
     let mut lost = 0;
     for round in 0..400 {
-        // Opens a new session if the old one has ended.
+        // This call opens a new session if the old one has ended.
         works::<Zookeeper>(&pool, "before").await;
         let request = pool.lock("lost").ttl(TTL).wait(LONG);
         let request = tokio::spawn(request.acquire());

@@ -15,11 +15,11 @@ mod processes;
 mod reconnecting;
 mod sessions;
 
-/// The longest sessions of a server with a tick of half a second cover this ttl.
+/// A ttl that the longest sessions cover on a server with a tick of half a second.
 const TTL: Duration = Duration::from_secs(5);
 
-/// Longer than the other members take to miss a stopped leader and to choose another. On a busy
-/// machine that takes several seconds.
+/// A ttl longer than the other members need to notice a stopped leader and to elect another one. On
+/// a busy machine that takes several seconds.
 const LEADERLESS: Duration = Duration::from_secs(20);
 
 impl Times for Zookeeper {

@@ -1,4 +1,4 @@
-//! Other clients of the same ensemble, where the pool has a user.
+//! Tests of other clients of the same ensemble, while the pool logs in as a user.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use super::TTL;
 use crate::deployments::all_are_renewed;
 use crate::deployments::session_servers::{LONG, connect_patiently};
 
-/// Fails if a client without the pool's user can remove a holder's znode, or put one before it.
+/// Fails if a client without the pool's user can remove a holder's znode, or create one that is
+/// ahead of it in the queue.
 #[tokio::test]
 async fn who_is_another_user_cannot_touch_a_lock() {
     let server = Zookeeper::start();

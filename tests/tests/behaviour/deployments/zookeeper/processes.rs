@@ -1,4 +1,5 @@
-//! Processes that share an ensemble take turns in order, and pass over dead processes.
+//! Tests of processes that share an ensemble: they get a lock in the order of their requests, and
+//! dead processes are skipped.
 
 use leasehold_tests::worker::Event;
 use leasehold_tests::zookeeper::{Settings, Zookeeper};
@@ -19,7 +20,7 @@ fn a_number_in_a_file() {
 
 #[test]
 fn a_number_in_a_file_while_leaders_go() {
-    // No server grants a session while the ensemble has no leader.
+    // Sessions must be long, because no server grants a session while the ensemble has no leader.
     let ensemble = Settings::new().longest_session(LONG).ensemble(3);
     processes::a_number_in_a_file_while_leaders_go(ensemble, LEADERLESS, |workers| {
         for worker in workers {

@@ -1,4 +1,5 @@
-//! Reconnections: the server may grant less than before, and many calls may be waiting.
+//! Tests of reconnections: the server may grant a shorter session than before, and many calls may
+//! be waiting.
 
 use std::time::Duration;
 
@@ -13,14 +14,14 @@ use leasehold_tests::zookeeper::{Settings, Zookeeper};
 
 use crate::deployments::session_servers::{LONG, connect, connect_patiently};
 
-/// A lease longer than a restart takes, and a session that covers it.
+/// A ttl longer than a restart takes. A session covers it.
 const KEPT: Duration = Duration::from_secs(9);
 const SERVES_KEPT: Duration = Duration::from_secs(16);
 
 /// The longest session after the restart.
 const SHORTER: Duration = Duration::from_secs(1);
 
-/// A ttl that such a session covers.
+/// A ttl that a session of `SHORTER` covers.
 const SHORT: Duration = Duration::from_millis(100);
 
 /// Restarts the server with shorter sessions, cuts the holder off while `flow` passes, and fails if
@@ -42,7 +43,7 @@ async fn a_shorter_session_is_over(flow: Flow) {
         let connections = server.word("cons");
         connections.is_some_and(|connections| connections.contains(&name))
     };
-    // The pool must not resume the session, so it gets time to try.
+    // The pool must not resume the session. This wait gives it time to try.
     wait::try_until_async(KEPT / 3, || held.check().is_err() || attached()).await;
     pipe.set(Flow::BlackHole);
     wait::until_async("the lock is free, or its lease is over", LONG, || {
@@ -68,7 +69,7 @@ async fn a_session_that_became_shorter_is_over() {
     a_shorter_session_is_over(Flow::Pass).await;
 }
 
-/// Fails if a server can shorten a session by a lost answer.
+/// Fails if a lost answer of a server can shorten a session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_lost_answer_shortens_a_session() {
     a_shorter_session_is_over(Flow::LoseAnswers).await;
@@ -84,7 +85,7 @@ fn a_granted_time_that_is_read_once_is_found() {
 /// More paths than one request to a server can name.
 const CALLS: usize = 1_000;
 
-/// The ttl of these calls, which even a busy machine can keep.
+/// The ttl of the waiting calls, which even a busy machine can keep.
 const WAITING: Duration = Duration::from_secs(20);
 
 /// Highest number of keys in a call.
@@ -101,11 +102,12 @@ async fn hold_all(pool: &LockPool) -> Vec<leasehold::LockGuard> {
         let held = pool.lock_all(keys.iter().cloned()).ttl(LONG * 4).wait(LONG);
         async move { held.acquire().await.expect("they are free") }
     });
-    // A few at once, because requests that gather for longer than their time limit are given up.
+    // Only a few acquires run at once, because requests that wait for longer than their time limit
+    // are given up.
     stream::iter(held).buffered(8).collect().await
 }
 
-/// Fails if waiting calls cost the session when its connection ends, or wait for ever afterwards.
+/// Fails if waiting calls cost the session when its connection ends, or wait forever afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_waiting_calls_survive_a_cut() {
     let _room = room::alone();
@@ -140,7 +142,8 @@ async fn many_waiting_calls_survive_a_cut() {
     own.release().await.expect("held");
 }
 
-/// Waits until each call watches the znode before its own. Each look costs the server a connection.
+/// Waits until each call watches the znode before its own. Each check opens a connection to the
+/// server.
 async fn all_watch(server: &Zookeeper) {
     const STEP: Duration = Duration::from_millis(100);
     let all = async {

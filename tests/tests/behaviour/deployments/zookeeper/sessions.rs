@@ -1,4 +1,4 @@
-//! Sessions outlast the leases in them, and all of their locks are notified of their end.
+//! Tests of sessions: a session outlasts its leases, and all its locks are notified of its end.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ fn lasts(server: &Zookeeper, session: i64) -> Option<Duration> {
     Some(Duration::from_millis(timeout.parse().expect("a number")))
 }
 
-/// Fails if locks of one session end separately, or if those of another session end with them.
+/// Fails if locks of one session end separately, or if the locks of another session end with them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_session_is_told_to_all() {
     let server = Settings::new().longest_session(LONG * 2).start();
@@ -81,7 +81,7 @@ async fn a_session_is_longer_than_its_leases() {
             .await;
         let guard = guard.unwrap_or_else(|error| panic!("{ttl:?}: {error}"));
         wait::until_async("its session is seen", LONG, || {
-            // On a busy machine a short lease may be over by now.
+            // On a busy machine a short lease may be over at this point.
             let nodes = probe.nodes("k");
             let Some(node) = nodes.first() else {
                 return true;
@@ -98,7 +98,7 @@ async fn a_session_is_longer_than_its_leases() {
     }
 }
 
-/// Fails if a lock is trusted although its node is gone. Its server still answers, but has been
+/// Fails if a lock counts as held although its node is gone. The server that answers has been
 /// replaced as the leader. The new leader has counted the session from its own election.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replaced_leader_confirms_nothing() {
@@ -127,7 +127,7 @@ async fn a_replaced_leader_confirms_nothing() {
 }
 
 /// Fails if a heartbeat counts before the leader has received it. The client's server informs the
-/// leader half a tick later, so a heartbeat is three writes.
+/// leader up to half a tick later, so a heartbeat consists of three writes.
 #[tokio::test]
 async fn a_heartbeat_counts_when_the_leader_has_heard_of_it() {
     let server = Zookeeper::start();
@@ -145,7 +145,7 @@ async fn a_heartbeat_counts_when_the_leader_has_heard_of_it() {
     wait::until_async("a heartbeat begins", LONG, || before < writes()).await;
     let (begun, excuse) = (Instant::now(), Excuse::begin());
     wait::until_async("it is over", LONG, || before + 3 <= writes()).await;
-    // The next heartbeat is sent a third of the session later, after three seconds.
+    // Less than the three seconds, a third of the session, after which the next heartbeat is sent.
     let most = Duration::from_millis(1_500) + excuse.so_far();
     assert!(begun.elapsed() < most, "{:?}", begun.elapsed());
     held.release().await.expect("held");
@@ -183,7 +183,8 @@ async fn a_lease_that_is_not_renewed_is_ended() {
     works::<Zookeeper>(&pool, "k").await;
 }
 
-/// Fails if a directory with a foreign name in it is taken for a free lock, or breaks the pool.
+/// Fails if a directory that contains a foreign name is treated as a free lock, or makes the pool
+/// unusable.
 #[tokio::test]
 async fn a_foreign_node_is_told() {
     let server = Zookeeper::shared();

@@ -1,4 +1,4 @@
-//! Locks that stay for a while after their work is done.
+//! Tests of locks that stay for a while after the work is done.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use super::sides::{As, LONG, in_four_directions};
 
 const KEEP: Duration = Duration::from_millis(800);
-/// The server counts whole milliseconds, from its first look at the clock.
+/// Tolerance for rounding, since the server counts in whole milliseconds from its first reading of
+/// the clock.
 const ROUNDED: Duration = Duration::from_millis(3);
 
-/// Fails if a process of either version takes a lock that the other keeps for a while, or is not
-/// served afterwards.
+/// Fails if a process of either version takes a lock that the other version keeps for a while, or
+/// does not get it afterwards.
 #[test]
 fn a_lock_that_stays_is_had_when_its_time_is_over() {
     in_four_directions(|stage, holder, waiter| {
@@ -33,7 +34,7 @@ fn a_lock_that_stays_is_had_when_its_time_is_over() {
     });
 }
 
-/// Fails if a single try of either version takes a lock that the other keeps.
+/// Fails if a single try of either version takes a lock that the other version keeps.
 #[test]
 fn a_lock_that_stays_refuses_single_tries() {
     in_four_directions(|stage, holder, other| {

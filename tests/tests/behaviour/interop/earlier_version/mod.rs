@@ -1,8 +1,8 @@
-//! The version before this one, together with this one on one server. Both exclude each other,
-//! queue, serve, keep and share.
+//! Tests of the previous version together with this version on one server. Processes of both
+//! versions exclude each other, wait in one queue, notify each other, keep locks and share locks.
 //!
 //! Each scene runs with all four pairs of versions. The pair of two earlier processes shows that
-//! the test's client of the earlier version is sound.
+//! the test's client of the earlier version is correct.
 
 mod keeping;
 mod peer;

@@ -1,4 +1,4 @@
-//! The earlier version in the tests for every other client of the convention.
+//! The earlier version as the other client in the tests for clients of the convention.
 
 use std::time::Duration;
 

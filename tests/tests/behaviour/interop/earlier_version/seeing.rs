@@ -1,4 +1,4 @@
-//! Inspecting locks of the earlier version, and taking them away.
+//! Tests that locks of the earlier version can be inspected and taken away.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use super::sides::{As, LONG, Stage, TTL, want};
 /// Longest time for which a lock stays locked after it was taken away.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Fails if a holder, a sharer or a waiting process of the earlier version is not shown, or is
-/// taken for another client.
+/// Fails if a holder, a shared holder or a waiting process of the earlier version is not shown, or
+/// is shown as another client.
 #[test]
 fn the_earlier_version_is_seen() {
     let stage = Stage::new();
@@ -32,7 +32,7 @@ fn the_earlier_version_is_seen() {
     assert_eq!(error.holder(), Some(owner));
     let token = "0123456789abcdef0123456789abcdef";
     let mut lock = inspected("k");
-    // A process that does not repeat its request within three seconds is forgotten.
+    // A process leaves the queue if it does not repeat its request within three seconds.
     wait::until("it is seen to wait", LONG, || {
         let queued = second.ask(&want("k", As::Alone), token, true);
         assert!(format!("{queued:?}").contains("queued: true"), "{queued:?}");
@@ -59,8 +59,8 @@ fn the_earlier_version_is_seen() {
     stage.runtime.block_on(ours.release()).expect("still held");
 }
 
-/// Fails if a holder of the earlier version keeps a lock taken away from it, or if a waiting
-/// process does not get that lock.
+/// Fails if a holder of the earlier version keeps a lock that was taken away from it, or if a
+/// waiting process does not get that lock.
 #[test]
 fn the_earlier_version_loses_what_is_taken_away() {
     let stage = Stage::new();

@@ -1,11 +1,12 @@
-//! Several keys, all or none.
+//! Tests of calls for several keys, which get all or none.
 
 use leasehold_tests::earlier_version::random_hex;
 use leasehold_tests::wait;
 
 use super::sides::{As, LONG, Stage, TTL, want};
 
-/// Fails if one version takes some of several keys although the other has one of them.
+/// Fails if a call of one version takes some of its keys although the other version has one of
+/// them.
 #[test]
 fn several_keys_are_taken_all_or_none() {
     let stage = Stage::new();

@@ -1,4 +1,4 @@
-//! Readers and writers, and the places of permits.
+//! Tests of readers and writers, and of permits.
 
 use std::thread;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use super::sides::{As, Held, LONG, Side, Stage, TTL, in_four_directions, want};
 
 const NOW: Duration = Duration::ZERO;
 
-/// Fails if readers of the two versions exclude each other, or a writer of either gets in beside a
-/// reader of the other.
+/// Fails if readers of the two versions exclude each other, or if a writer of one version gets the
+/// lock beside a reader of the other.
 #[test]
 fn readers_of_both_versions_go_together_and_keep_writers_out() {
     in_four_directions(|stage, one, other| {
@@ -27,7 +27,7 @@ fn readers_of_both_versions_go_together_and_keep_writers_out() {
     });
 }
 
-/// Queues a writer, which must be served after `give_back`.
+/// Lets a writer wait in the queue. It must get the lock after `give_back`.
 fn writes_after(stage: &Stage, side: &mut Side, give_back: impl FnOnce()) -> Held {
     thread::scope(|scope| {
         let writer = scope.spawn(|| side.take("k", As::Alone, LONG));
@@ -38,7 +38,7 @@ fn writes_after(stage: &Stage, side: &mut Side, give_back: impl FnOnce()) -> Hel
     })
 }
 
-/// Fails if a reader of either version passes a waiting writer of the other.
+/// Fails if a reader of one version overtakes a waiting writer of the other.
 #[test]
 fn a_reader_does_not_pass_a_writer_that_waits() {
     in_four_directions(|stage, readers, other| {
@@ -55,7 +55,7 @@ fn a_reader_does_not_pass_a_writer_that_waits() {
     });
 }
 
-/// Fails if each version counts only its own places.
+/// Fails if each version counts only its own permits.
 #[test]
 fn places_are_counted_over_both_versions() {
     in_four_directions(|stage, one, other| {
@@ -75,7 +75,7 @@ fn places_are_counted_over_both_versions() {
     });
 }
 
-/// Fails if a writer of either version lets in only readers of the same version.
+/// Fails if a writer of one version, when it leaves, lets in only readers of the same version.
 #[test]
 fn a_writer_lets_readers_of_the_other_version_in() {
     let stage = Stage::new();
@@ -101,7 +101,7 @@ fn a_writer_lets_readers_of_the_other_version_in() {
     stage.runtime.block_on(ours.release()).expect("still held");
 }
 
-/// Fails if one version does not learn the number of places from the other.
+/// Fails if one version does not learn the number of permits from the other.
 #[test]
 fn the_number_of_places_is_known_to_the_other_version() {
     let stage = Stage::new();

@@ -12,7 +12,7 @@ use redis::cmd;
 use tokio::runtime::{Handle, Runtime};
 
 pub(super) const TTL: Duration = Duration::from_secs(20);
-/// Limit for events that come much sooner.
+/// Time limit for events that should come much sooner.
 pub(super) const LONG: Duration = Duration::from_secs(30);
 
 /// Mode in which a lock is taken.
@@ -36,7 +36,7 @@ pub(super) enum Held {
 }
 
 impl Side {
-    /// Takes `key`. Queues for at most `patience`.
+    /// Takes `key`, and waits for it for at most `patience`.
     pub(super) fn take(&mut self, key: &str, how: As, patience: Duration) -> Option<Held> {
         match self {
             Self::Earlier(process) => {
@@ -64,7 +64,7 @@ impl Side {
         }
     }
 
-    /// Releases the lock, or lets it stay for `keep`.
+    /// Releases the lock, or keeps it locked for `keep`.
     pub(super) fn release(&mut self, held: Held, keep: Option<Duration>) {
         match (self, held) {
             (Self::Earlier(process), Held::Earlier(want, lease)) => {
@@ -136,12 +136,12 @@ impl Stage {
         }
     }
 
-    /// Waits until `count` processes queue for `key`.
+    /// Waits until `count` processes are in the queue of `key`.
     pub(super) fn await_queued(&self, key: &str, count: usize) {
         wait::until("they queue", LONG, || self.are_queued(key, count));
     }
 
-    /// True if `count` processes queue for `key`.
+    /// True if `count` processes are in the queue of `key`.
     pub(super) fn are_queued(&self, key: &str, count: usize) -> bool {
         const RECORD: usize = 46;
         let queue = format!("lock:%leasehold:queue:lock:{key}");
@@ -149,7 +149,7 @@ impl Stage {
     }
 }
 
-/// Runs `scene` with each version in each part. The output names the versions.
+/// Runs `scene` for each of the four pairs of versions. The output names the versions.
 pub(super) fn in_four_directions(scene: fn(&Stage, &mut Side, &mut Side)) {
     for (first, second) in [(true, true), (true, false), (false, true), (false, false)] {
         eprintln!("the first is earlier: {first}; the second is earlier: {second}");

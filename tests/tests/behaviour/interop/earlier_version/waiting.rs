@@ -1,4 +1,5 @@
-//! Queueing: a lock goes from one version to the other, with the messages of the queue.
+//! Tests of the queue: a lock passes from one version to the other, and both understand the
+//! messages of the queue.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,10 +9,10 @@ use leasehold_tests::wait;
 
 use super::sides::{As, LONG, Side, Stage, TTL, in_four_directions, want};
 
-/// Time for which a handed key waits for its process.
+/// Time for which a free lock stays reserved for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
 
-/// Fails if a release of either version leaves a process of the other waiting, or if fences do not
+/// Fails if a release of one version leaves a process of the other waiting, or if fences do not
 /// grow.
 #[test]
 fn a_release_serves_the_next_of_either_version() {
@@ -23,7 +24,7 @@ fn a_release_serves_the_next_of_either_version() {
     });
 }
 
-/// Lets `holder` take the lock, and `waiter` queue for it and get it. Returns the fence of
+/// Lets `holder` take the lock, and lets `waiter` wait for it and get it. Returns the fence of
 /// `waiter`.
 fn hand_over(stage: &Stage, holder: &mut Side, waiter: &mut Side, last: u64) -> u64 {
     let held = holder.take("k", As::Alone, LONG).expect("it is free");
@@ -44,8 +45,8 @@ fn hand_over(stage: &Stage, holder: &mut Side, waiter: &mut Side, last: u64) -> 
     fence
 }
 
-/// Fails if this version hands a key on with a value that the earlier one does not recognize as its
-/// own. Fails also if the message to it has another form.
+/// Fails if this version reserves a key with a value that the earlier process does not recognise as
+/// its own. Fails also if the message to that process has another form.
 #[test]
 fn our_release_hands_the_key_to_an_earlier_process() {
     let stage = Stage::new();
@@ -74,8 +75,8 @@ fn our_release_hands_the_key_to_an_earlier_process() {
     assert!(earlier.release(&want, &token, None));
 }
 
-/// Fails if the earlier version passes over this version's place in the queue, or if the earlier
-/// holder is not notified of the waiting process.
+/// Fails if the earlier version ignores this version's place in the queue, or if the earlier holder
+/// is not notified of the waiting process.
 #[test]
 fn an_earlier_turn_hands_the_key_to_ours() {
     let stage = Stage::new();
@@ -90,7 +91,7 @@ fn an_earlier_turn_hands_the_key_to_ours() {
     let token = random_hex();
     let (found, answer) = earlier.turn(&want, &lease.token, &token);
     assert!(found);
-    // Handed on at once, for the duration of a claim.
+    // At once the lock is reserved for the next process, for the duration of `CLAIM`.
     let handed = Answer::Held {
         left: Some(Duration::from_secs(1)),
         queued: true,
@@ -110,7 +111,7 @@ fn an_earlier_turn_hands_the_key_to_ours() {
     ));
 }
 
-/// Fails if calls of this version pass a lock on among themselves for ever while an earlier process
+/// Fails if calls of this version pass a lock from one to the next forever while an earlier process
 /// waits.
 #[test]
 fn busy_calls_of_ours_let_an_earlier_process_in() {
@@ -145,7 +146,7 @@ fn busy_calls_of_ours_let_an_earlier_process_in() {
     }
 }
 
-/// Fails if a process that gives up its place keeps the other version from the lock.
+/// Fails if a process that gives up its place in the queue keeps the other version from the lock.
 #[test]
 fn a_place_that_is_given_up_keeps_nobody_waiting() {
     let stage = Stage::new();
@@ -164,18 +165,18 @@ fn a_place_that_is_given_up_keeps_nobody_waiting() {
     stage.await_queued("k", 2);
     ours.abort();
     stage.await_queued("k", 1);
-    // A sign of life, like that of a process that continues to wait.
+    // The repeated request keeps the place in the queue, as for a process that continues to wait.
     assert!(matches!(
         earlier.ask(&want, &token, true),
         Answer::Held { .. }
     ));
     assert!(last.release(&want, &held.token, None));
     assert_eq!(heard(&mut earlier), Message::Turn(want.key.clone()));
-    // The lock was handed to the earlier process, which no longer wants it.
+    // The lock is reserved for the earlier process, which no longer waits for it.
     let next = stage
         .runtime
         .spawn(pool.lock("k").ttl(TTL).wait(LONG).acquire());
-    // The handed lock becomes free automatically after a second.
+    // The reservation ends automatically after a second.
     wait::until("it queues, or has it", LONG, || {
         stage.are_queued("k", 1) || next.is_finished()
     });
@@ -187,7 +188,8 @@ fn a_place_that_is_given_up_keeps_nobody_waiting() {
     stage.runtime.block_on(next.release()).expect("still held");
 }
 
-/// Fails if a renewal by the earlier version does not keep ours out, or renews a lock of ours.
+/// Fails if a lock that the earlier version renews is given to this version, or if the earlier
+/// version renews a lock of this version.
 #[test]
 fn renewals_keep_a_waiting_process_of_the_other_version_out() {
     const SHORT: Duration = Duration::from_secs(6);

@@ -1,5 +1,5 @@
-//! The server's clock is set forward and back while processes queue. No call waits longer because
-//! of this, and fences grow.
+//! Tests in which the server's clock is set forward and back while processes queue. No call may
+//! wait longer because of it, and fences must grow.
 
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,8 @@ fn start() -> (ServerClock, Server, RedisProbe) {
     (clock, server, probe)
 }
 
-/// Fails if a process that stopped while it waited counts as alive until the time that the clock
-/// showed before.
+/// Fails if a waiting process that was stopped counts as alive until the time that the clock showed
+/// before it was set back.
 #[tokio::test]
 async fn stopped_processes_in_the_future() {
     let (clock, server, probe) = start();
@@ -41,7 +41,7 @@ async fn stopped_processes_in_the_future() {
     assert!(took < SOON, "{took:?}");
 }
 
-/// The same for readers that come while a reader is inside, and a stopped writer is first in the
+/// The same for readers that come while another reader is inside. A stopped writer is first in the
 /// queue.
 #[tokio::test]
 async fn readers_behind_a_stopped_writer_in_the_future() {
@@ -63,8 +63,8 @@ async fn readers_behind_a_stopped_writer_in_the_future() {
     }
 }
 
-/// A lock was handed to a process, and its key contains the end of this claim. Then the clock is
-/// set back. Fails if the lock is kept that long.
+/// A lock is reserved for a process, and its key contains the end of this reservation. Then the
+/// clock is set back. Fails if the lock stays reserved until that time.
 #[tokio::test]
 async fn a_claim_from_the_future() {
     let (clock, server, probe) = start();
@@ -74,7 +74,7 @@ async fn a_claim_from_the_future() {
     let released = Instant::now();
     held.release().await.expect("still held");
     let handed = probe.get("lock:dead");
-    // A busy machine may look after the claim has ended.
+    // On a busy machine, the waiting call may ask only after the reservation has ended.
     let over = CLAIM <= released.elapsed();
     clock.set(-HOUR);
     assert!(over || handed.is_some_and(|value| value.ends_with(":claim")));
@@ -95,7 +95,8 @@ async fn a_claim_from_the_future() {
     all.expect("free").release().await.expect("still held");
 }
 
-/// Fails if a call waits for records of processes that never existed, with impossible times.
+/// Fails if a call waits because of queue records with impossible times, of processes that never
+/// existed.
 #[tokio::test]
 async fn records_of_no_process() {
     let (_clock, server, probe) = start();
@@ -125,8 +126,8 @@ async fn records_of_no_process() {
     wait::until_async("nothing is left of them", SOON, clean).await;
 }
 
-/// Fails if a dead reader keeps a writer out until the time that the clock showed before. The
-/// reader is inside when the clock is set, and dies later.
+/// Fails if a dead reader keeps a writer out until the time that the clock showed before it was set
+/// back. The reader is inside when the clock is set, and dies later.
 #[tokio::test]
 async fn a_share_that_is_renewed_after_it() {
     let (clock, server, probe) = start();
@@ -147,8 +148,8 @@ async fn a_share_that_is_renewed_after_it() {
     writer.expect("free").release().await.expect("still held");
 }
 
-/// Fails if a fence does not grow, or if a waiting process is not served, when the clock moves back
-/// or forward by an hour.
+/// Fails if a fence does not grow, or if a waiting process does not get the lock, when the clock
+/// moves back or forward by an hour.
 #[tokio::test]
 async fn fences_grow_and_those_that_wait_are_served() {
     let (clock, server, probe) = start();

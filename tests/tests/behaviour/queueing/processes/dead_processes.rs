@@ -1,4 +1,4 @@
-//! A waiting process that dies or stands still costs the other processes little.
+//! Tests that a waiting process that dies or is stopped delays the other processes only a little.
 
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,7 @@ fn connected(job: &Job) -> Worker {
     panic!("no worker connects");
 }
 
-/// Returns the time that the next live process waits after a release, without the delays of a busy
+/// Returns the time that the next live process waits after a release, minus the delays of a busy
 /// machine.
 async fn next_after(server: &Server, held: LockGuard) -> Duration {
     let mut line = Line::new("dead");
@@ -56,8 +56,8 @@ async fn next_after(server: &Server, held: LockGuard) -> Duration {
     served_after(held, line).await
 }
 
-/// Returns the time from the release until all have been served, without the delays of a busy
-/// machine.
+/// Returns the time from the release until all processes have had the lock, minus the delays of a
+/// busy machine.
 async fn served_after(held: LockGuard, line: Line) -> Duration {
     let (released, excuse) = (Instant::now(), Excuse::begin());
     held.release().await.expect("still held");
@@ -65,7 +65,7 @@ async fn served_after(held: LockGuard, line: Line) -> Duration {
     released.elapsed().saturating_sub(excuse.so_far())
 }
 
-/// Fails if the lock is handed to a process known to be gone.
+/// Fails if the lock is reserved for a process that is known to be gone.
 #[tokio::test]
 async fn killed_processes_cost_nothing() {
     let (server, probe, held) = held("dead").await;
@@ -83,8 +83,8 @@ async fn killed_processes_cost_nothing() {
     assert!(took < CLAIM, "{took:?}");
 }
 
-/// Fails if a lock handed to a stopped process is kept for it, or if that process is forgotten when
-/// it continues.
+/// Fails if a lock stays reserved for a stopped process. Fails also if that process gets no lock
+/// after it resumes.
 #[tokio::test]
 async fn a_stopped_process_costs_a_claim() {
     let (server, probe, held) = held("dead").await;
@@ -98,7 +98,7 @@ async fn a_stopped_process_costs_a_claim() {
     assert_eq!(workers[0].wait_end(LONG), Event::Done);
 }
 
-/// Fails if readers wait for a stopped writer longer than a writer does.
+/// Fails if readers behind a stopped writer wait longer than a writer in the same place.
 #[tokio::test]
 async fn a_stopped_writer_costs_readers_a_claim() {
     let server = Server::start();
@@ -121,7 +121,7 @@ async fn a_stopped_writer_costs_readers_a_claim() {
     assert_eq!(workers[0].wait_end(LONG), Event::Done);
 }
 
-/// Requirement 24. Fails if each dead process costs more than the one before.
+/// Requirement 24. Fails if each further dead process delays the others more than the one before.
 #[tokio::test]
 async fn five_stopped_processes_cost_six_seconds_at_most() {
     let (server, probe, held) = held("dead").await;
@@ -133,7 +133,7 @@ async fn five_stopped_processes_cost_six_seconds_at_most() {
     assert!(took < Duration::from_secs(6), "{took:?}");
 }
 
-/// Fails if a long stopped process is still handed the lock.
+/// Fails if the lock is still reserved for a process that was stopped long ago.
 #[tokio::test]
 async fn long_dead_processes_cost_nothing() {
     let (server, probe, held) = held("dead").await;
@@ -141,7 +141,7 @@ async fn long_dead_processes_cost_nothing() {
     for worker in &mut workers {
         worker.process().pause();
     }
-    // One process must keep waiting, or the queue ends with its last sign of life.
+    // One process must keep waiting, because the queue expires after its last request.
     let mut line = Line::new("dead");
     line.join(&connect(&server.url()).await, "next").await;
     tokio::time::sleep(FORGOTTEN + Duration::from_millis(500)).await;

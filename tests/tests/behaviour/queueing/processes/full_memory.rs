@@ -1,4 +1,5 @@
-//! A lock can be released even if its queue cannot work.
+//! Tests that a lock can be released even if its queue cannot work because the server's memory is
+//! full.
 
 use futures_util::future::join_all;
 use leasehold::LockError;
@@ -9,8 +10,8 @@ use redis::cmd;
 
 use super::{LONG, Line, SOON, TTL, connect, held, queued, take};
 
-/// Waits until the value of `key` does not begin with `token`, or until there is no value if
-/// `token` is empty. On a busy machine, a release continues after its call.
+/// Waits until the value of `key` no longer begins with `token`. If `token` is empty, waits until
+/// there is no value. On a busy machine, a release may continue after its call.
 async fn is_released(probe: &RedisProbe, key: &str, token: &str) {
     let released = || {
         let left = probe.get(key);
@@ -26,7 +27,7 @@ fn max_memory(probe: &RedisProbe, bytes: u64) {
     probe.run::<()>(&set);
 }
 
-/// Requirement 17. Fails if a release that must hand the lock on needs memory.
+/// Requirement 17. Fails if a release with a waiting process needs memory.
 #[tokio::test]
 async fn a_release_with_a_process_waiting() {
     let (server, probe, held) = held("full").await;
@@ -39,7 +40,7 @@ async fn a_release_with_a_process_waiting() {
     max_memory(&probe, 1);
     held.release().await.expect("still held");
     is_released(&probe, "lock:full", &token).await;
-    // A waiting call gets the true reason.
+    // The waiting call gets full memory as the reason of its refusal.
     let refused = wait::within("it is refused", LONG, waiting).await;
     let error = refused
         .expect("no panic")
@@ -59,9 +60,10 @@ async fn a_release_with_a_process_waiting() {
         .expect("held");
 }
 
-/// Fails if a release is refused when it leaves together with the next call of its process. That
-/// call has another ttl, so the lock is not handed over to it. A server checks its memory before
-/// the first write of a script. This write is the removal, so the call is served.
+/// Fails if a release is refused when it is sent together with the next call of its process. That
+/// call has another ttl, so the lock is not passed to it directly. A server checks its memory
+/// before the first write of a script. Here this write is the removal of the lock, so the call gets
+/// the lock.
 #[tokio::test]
 async fn a_release_with_a_call_of_the_same_process_waiting() {
     let server = Server::start();
@@ -81,8 +83,8 @@ async fn a_release_with_a_call_of_the_same_process_waiting() {
     is_released(&probe, "lock:turn", "").await;
 }
 
-/// Fails if such a release is refused, or a call is kept waiting, while another process queues as
-/// well.
+/// Fails if such a release is refused, or if its next call is kept waiting, while another process
+/// queues as well.
 #[tokio::test]
 async fn a_release_with_a_call_of_the_same_process_and_another_waiting() {
     let server = Server::start();
@@ -100,7 +102,7 @@ async fn a_release_with_a_call_of_the_same_process_and_another_waiting() {
     max_memory(&probe, 1);
     held.release().await.expect("still held");
     is_released(&probe, "lock:turn", &token).await;
-    // Each call is served or refused, and each served call gives the lock back.
+    // Each call gets the lock or is refused, and each call with the lock releases it.
     for call in waiting {
         let got = wait::within("it is told", LONG, call).await;
         match got.expect("no panic") {
@@ -119,7 +121,7 @@ async fn a_release_with_a_call_of_the_same_process_and_another_waiting() {
         .expect("held");
 }
 
-/// Fails if a call is refused because the release that leaves together with it is refused.
+/// Fails if a call is refused because the release that is sent together with it is refused.
 #[tokio::test]
 async fn a_release_that_is_refused_with_a_call_of_the_same_process_waiting() {
     let server = Server::start();
@@ -135,7 +137,7 @@ async fn a_release_that_is_refused_with_a_call_of_the_same_process_waiting() {
     let waiting = tokio::spawn(wait::started(request.acquire()).await);
 
     replicas(1);
-    // The release is tried again in the background, independent of its result.
+    // The release is tried again in the background, so its result does not matter here.
     let _ = held.release().await;
     replicas(0);
     let next = wait::within("the release is repeated", LONG, waiting).await;
@@ -143,8 +145,8 @@ async fn a_release_that_is_refused_with_a_call_of_the_same_process_waiting() {
     next.release().await.expect("still held");
 }
 
-/// Fails if calls that need memory cause the refusal of calls that need none. Calls that come
-/// together leave in one script.
+/// Fails if calls that need memory cause the refusal of calls that need none. Simultaneous calls
+/// are sent in one script.
 #[tokio::test]
 async fn calls_that_need_no_memory_are_told_the_truth() {
     let (server, probe, held) = held("taken").await;
@@ -171,7 +173,8 @@ async fn calls_that_need_no_memory_are_told_the_truth() {
 /// Fails if other data under the key of the queue prevents the release of a lock.
 #[tokio::test]
 async fn other_data_in_the_place_of_the_queue() {
-    // As long as a record. Some languages read the part at the place of the time as a number.
+    // The data are as long as a queue record. Some languages can read the part where the time
+    // should be as a number.
     let number = format!("{}+12345e+173224", "0".repeat(32));
     let spoil: [(&str, &[&str]); 4] = [
         ("SET", &[number.as_str()]),

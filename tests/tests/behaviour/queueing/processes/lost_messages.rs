@@ -1,4 +1,4 @@
-//! A lost message costs a slow poll, not a turn.
+//! Tests that a lost message makes a waiting process ask later, but does not cost it the lock.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ use super::{CLAIM, Line, connect, connect_with, held, queued, take};
 /// Allowance for a busy machine.
 const SLACK: Duration = Duration::from_millis(500);
 
-/// Fails if a process waits for a message, or polls only after the lock was given to the next
-/// process.
+/// Fails if a process only waits for a message, or asks again only after the lock was given to the
+/// next process.
 #[tokio::test]
 async fn a_turn_that_was_not_told() {
     let (server, _probe, held) = held("lost").await;
@@ -29,8 +29,8 @@ async fn a_turn_that_was_not_told() {
     assert!(took < CLAIM + SLACK + excuse.so_far(), "{took:?}");
 }
 
-/// Fails if a process whose connection breaks at its turn waits for the end of a lease that no
-/// process has.
+/// Fails if a process whose connection breaks when the lock is reserved for it waits for a lease
+/// that no process has.
 #[tokio::test]
 async fn a_connection_that_breaks_at_the_moment() {
     for all in [false, true] {
@@ -56,8 +56,8 @@ async fn a_connection_that_breaks_at_the_moment() {
     }
 }
 
-/// Fails if a process that missed the message about a waiting process keeps the lock among its own
-/// calls as long as it has any.
+/// Fails if a process that missed the message about a waiting process passes the lock from call to
+/// call for as long as it has any.
 #[tokio::test]
 async fn a_holder_that_was_not_told() {
     const CALLS: usize = 60;

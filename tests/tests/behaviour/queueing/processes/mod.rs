@@ -1,5 +1,5 @@
-//! Processes queue for a lock: in order, in turns, and even if one of them fails. Each pool is a
-//! separate process to the store.
+//! Tests of processes that queue for a lock. They get it in order and in turns, even if one of them
+//! fails. Each pool is a separate process for the store.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -25,13 +25,13 @@ mod turns;
 /// Longer than any test.
 const TTL: Duration = Duration::from_secs(120);
 const LONG: Duration = Duration::from_secs(60);
-/// Time for which the store keeps a key for the process that it was handed to.
+/// Time for which the store reserves a free key for the next process.
 const CLAIM: Duration = Duration::from_secs(1);
-/// A process without a sign of life for this time no longer has a place.
+/// A process without a request for this time loses its place in the queue.
 const FORGOTTEN: Duration = Duration::from_secs(3);
-/// Earlier than the expiry of a lock left behind.
+/// Limit for a removal. A lock left behind would expire later.
 const SOON: Duration = Duration::from_secs(20);
-/// The only key left on the server in the end.
+/// The only key that may be left on the server at the end.
 const FENCES: &str = "lock:%leasehold:fence";
 
 async fn connect(url: &str) -> LockPool {
@@ -48,7 +48,7 @@ async fn take(pool: &LockPool, key: &str) -> LockGuard {
     guard.expect("it is free")
 }
 
-/// Returns after the store has carried out the pool's earlier requests, and the pool has received
+/// Returns after the store has executed all earlier requests of the pool, and the pool has received
 /// the answers.
 async fn settle(pool: &LockPool) {
     for _ in 0..2 {
@@ -67,7 +67,7 @@ fn queued(probe: &RedisProbe, key: &str) -> usize {
     queue.len() / RECORD - usize::from(marked)
 }
 
-/// A served call.
+/// A call that has had the lock.
 #[derive(Debug)]
 struct Served {
     who: &'static str,
@@ -75,10 +75,10 @@ struct Served {
     at: Instant,
 }
 
-/// Calls that wait for one key, and the order in which they were served.
+/// Calls that wait for one key, and the order in which they have had the lock.
 struct Line {
     key: &'static str,
-    /// Time that each stays inside.
+    /// Time for which each call stays inside.
     stay: Duration,
     served: Arc<Mutex<Vec<Served>>>,
     calls: JoinSet<()>,
@@ -96,7 +96,7 @@ impl Line {
         }
     }
 
-    /// Begins to wait. The store has the request when this returns.
+    /// Lets a call wait. When this function returns, the store has the request.
     async fn join(&mut self, pool: &LockPool, who: &'static str) {
         self.join_all(pool, who, 1).await;
     }
@@ -119,16 +119,17 @@ impl Line {
         settle(pool).await;
     }
 
-    /// Returns the served processes in order. Fails if their fences do not grow.
+    /// Returns the processes in the order in which they had the lock. Fails if their fences do not
+    /// grow.
     async fn served(self) -> Vec<&'static str> {
         let (order, _) = self.served_since(Instant::now()).await;
         order
     }
 
     /// Like `served`, after a release at `released`. Also returns true if a process may have missed
-    /// its turn, which the store gives to the next process after a claim. A process that the
-    /// machine wakes later than that has lost its turn. One that is not woken for long has lost its
-    /// place.
+    /// the lock reserved for it, because the machine woke the process too late. The store then
+    /// reserves the lock for the next process. A process that is woken much later has also lost its
+    /// place in the queue.
     async fn served_since(mut self, released: Instant) -> (Vec<&'static str>, bool) {
         while let Some(call) = wait::within("all are served", LONG, self.calls.join_next()).await {
             call.expect("no panic");
@@ -144,8 +145,8 @@ impl Line {
         (served.iter().map(|one| one.who).collect(), missed)
     }
 
-    /// Fails if the processes are not served in this order after a release at `released`. A process
-    /// that missed its turn must still be served.
+    /// Fails if the processes do not get the lock in this order after a release at `released`. A
+    /// process that missed its reservation must still get the lock later.
     async fn served_as(self, released: Instant, expected: &[&'static str]) {
         let (mut order, missed) = self.served_since(released).await;
         let mut expected = expected.to_vec();

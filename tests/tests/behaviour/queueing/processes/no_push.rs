@@ -1,5 +1,5 @@
-//! Servers that send no messages: an old one, and one that does not permit them. Processes are
-//! served more slowly, but in order and in turns.
+//! Tests of servers that send no messages: an old server, and a server that does not permit them.
+//! Processes get a lock later, but still in order and in turns.
 
 use std::time::{Duration, Instant};
 
@@ -24,8 +24,8 @@ fn restricted(more: &str) -> (Server, String) {
     (server, url)
 }
 
-/// Processes are served in order. A process with many calls lets in another one that comes later,
-/// although it cannot be notified.
+/// Fails unless processes get the lock in order. A process with many calls must also let in another
+/// process that comes later, although it cannot be notified of it.
 async fn serves(url: &str) {
     let held = take(&connect(url).await, "order").await;
     let mut line = Line::new("order");

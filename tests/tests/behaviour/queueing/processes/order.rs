@@ -1,4 +1,4 @@
-//! First come, first served.
+//! Tests of the order in which waiting calls get a lock: first come, first served.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::{LONG, Line, TTL, connect, connect_with, queued, settle, take};
 
-/// Fails if processes race for a free lock, or if a queue is served from its end.
+/// Fails if processes race for a free lock, or if the last process in the queue gets it first.
 async fn processes_are_served_in_the_order_in_which_they_began_to_wait(store: &Store) {
     const KEY: &str = "queue-of-processes";
     let held = take(&connect(&store.url).await, KEY).await;
@@ -37,7 +37,7 @@ on_stores!(memory redis sentinel cluster postgres: (
 async fn who_asks_again_keeps_its_place() {
     let (server, _probe, held) = super::held("again").await;
     let mut line = Line::new("again");
-    // Lets the first process keep its turn on a busy machine.
+    // This option lets the first process keep the lock for its own calls, even on a busy machine.
     let first = connect_with(&server.url(), |pool| pool.make_way_after(Duration::ZERO)).await;
     let second = connect(&server.url()).await;
     line.join(&first, "first").await;
@@ -53,8 +53,8 @@ async fn who_asks_again_keeps_its_place() {
     line.served_as(released, &expected).await;
 }
 
-/// Fails if the queue only works behind holders that use leasehold. Another client that releases
-/// its lock notifies no process.
+/// Fails if the queue works only behind holders that use leasehold. When another client releases
+/// its lock, it notifies no process.
 #[tokio::test]
 async fn behind_a_holder_that_knows_no_queue() {
     let server = Server::start();
@@ -71,8 +71,8 @@ async fn behind_a_holder_that_knows_no_queue() {
         assert!(probe.untouched("foreign"));
         let released = Instant::now();
         probe.give_back("foreign");
-        // A process that comes now and tries once would be the first to see the key free. On a busy
-        // machine, it may come after all the others.
+        // A process that comes now and tries once would be the first to find the key free. On a
+        // busy machine, it may come after all other processes.
         match late.lock("foreign").ttl(TTL).acquire().await {
             Ok(guard) => {
                 let before = line.served.lock().expect("no panic").len();
@@ -85,7 +85,7 @@ async fn behind_a_holder_that_knows_no_queue() {
     }
 }
 
-/// Fails if a call that tries once takes the turn of a waiting process.
+/// Fails if a call that tries once gets a lock before a process that waits for it.
 #[tokio::test]
 async fn a_single_try_does_not_overtake() {
     let (server, probe, held) = super::held("single").await;
@@ -113,13 +113,15 @@ async fn a_single_try_does_not_overtake() {
     let released = Instant::now();
     held.release().await.expect("still held");
     line.served_as(released, &["a", "b", "c", "d"]).await;
-    // The last of them may have released the lock before this check. No call queues then.
+    // The last of the waiting calls may have released the lock before this check. No call is in the
+    // queue then.
     let refused = tokio::time::timeout(LONG, tries).await.expect("it is free");
     assert!(refused.expect("no panic") > 0, "it never met another");
     assert_eq!(queued(&probe, "single"), 0);
 }
 
-/// Fails if fences that one process reserves for its own calls are given to another, or given late.
+/// Fails if fences that one process has reserved for its own calls are used by another process, or
+/// used out of order.
 #[tokio::test]
 async fn fences_grow_under_contention() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! In the end, nothing of leasehold is left on the server but the fence counter.
+//! Tests that, at the end, leasehold leaves nothing on the server except for the fence counter.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::{CLAIM, FENCES, LONG, Line, TTL, connect, held, queued, settle};
 
-/// Earlier than the expiry of anything left behind.
+/// Limit for removals. Anything left behind would expire later.
 const SOON: Duration = Duration::from_secs(2);
 
 /// Waits until `condition` holds, for at most [`SOON`] and the delay of a busy machine.
@@ -57,7 +57,7 @@ async fn of_calls_that_give_up() {
     nothing_is_left(&server).await;
 }
 
-/// Fails if a call that gives up exactly at its turn keeps the lock from the next.
+/// Fails if a call that gives up exactly when it gets the lock keeps the lock from the next call.
 #[tokio::test]
 async fn of_calls_that_give_up_when_their_turn_comes() {
     let server = Server::start();
@@ -92,7 +92,7 @@ async fn of_calls_that_give_up_when_their_turn_comes() {
     nothing_is_left(&server).await;
 }
 
-/// Fails if a pool keeps its places after its shutdown.
+/// Fails if a pool keeps its places in queues after its shutdown.
 #[tokio::test]
 async fn of_a_shutdown() {
     let (server, probe, held) = held("shutdown").await;
@@ -119,7 +119,7 @@ async fn of_contention() {
             let pool = pool.clone();
             calls.spawn(async move {
                 for time in 0..20 {
-                    // Some of them end before their turn.
+                    // With this wait, some calls end before they get the lock.
                     let wait = Duration::from_millis(1 + (call * 7 + time) % 40);
                     let key = format!("many-{}", (call + time) % 3);
                     let request = pool.lock(&*key).ttl(TTL).wait(wait);
@@ -137,7 +137,8 @@ async fn of_contention() {
     nothing_is_left(&server).await;
 }
 
-/// Fails if the tests above do not detect a process that keeps the places of its dropped calls.
+/// Fails if the tests above do not detect a process that keeps its place in a queue after its calls
+/// were dropped.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_kept_place_is_found() {

@@ -1,4 +1,4 @@
-//! The cost of a lock for the server while no other process waits for it.
+//! Tests of the requests that a lock costs while no other process waits for it.
 
 use leasehold_tests::server::Server;
 use redis::cmd;

@@ -1,5 +1,5 @@
-//! A process passes a lock on among its own calls for a turn. The turn is limited while other
-//! processes wait.
+//! Tests of turns. In its turn, a process passes a lock from one of its calls to the next. The turn
+//! is limited while other processes wait.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,8 @@ use super::{LONG, Line, connect, connect_with, settle, take};
 const CALLS: u32 = 20;
 
 /// Lets one process make many calls, and another process wait behind them. Returns the number of
-/// calls served before the other process, and true if a turn may have been missed.
+/// calls that had the lock before the other process. Also returns true if the other process may
+/// have missed a reservation.
 async fn before_the_other(url: &str, many: LockPool, stay: Duration) -> (usize, bool) {
     let held = take(&connect(url).await, "turns").await;
     let mut line = Line::new("turns");
@@ -26,12 +27,12 @@ async fn before_the_other(url: &str, many: LockPool, stay: Duration) -> (usize, 
     (other.expect("it is served"), missed)
 }
 
-/// No other limit ends a turn, even on a slow machine.
+/// Removes the other limits, so that they end no turn even on a slow machine.
 fn endless(pool: LockPoolBuilder) -> LockPoolBuilder {
     pool.longest_turn(LONG).make_way_after(Duration::ZERO)
 }
 
-/// Fails if a turn has no end, or another end than configured.
+/// Fails if a turn has no end, or ends after another number of calls than configured.
 #[tokio::test]
 async fn a_turn_ends_after_so_many_passes() {
     let server = Server::start();
@@ -56,15 +57,15 @@ async fn a_turn_ends_after_so_long() {
             pool.longest_turn(Duration::from_millis(30))
         };
         let pool = connect_with(url, short).await;
-        // The first is over at 20 ms, the second at 40 ms, at the earliest.
+        // At the earliest, the first call ends after 20 ms and the second after 40 ms.
         let (first, missed) = before_the_other(url, pool, Duration::from_millis(20)).await;
         let ends = (1..=2).contains(&first);
         assert!(ends || missed, "{first} sections of 20 ms, {url}");
     }
 }
 
-/// Fails if a process that has its turn does not notice another one that comes, or counts the
-/// passes before that.
+/// Fails if a process in its turn does not notice another process that comes, or counts the calls
+/// before that.
 #[tokio::test]
 async fn one_that_comes_in_the_middle_of_a_turn() {
     let server = Server::start();
@@ -85,7 +86,7 @@ async fn one_that_comes_in_the_middle_of_a_turn() {
         let first = got.iter().position(|who| *who == "other");
         let first = first.expect("it is served");
         assert!(inside <= first, "it was not served before it came");
-        // One may have begun while the message was under way.
+        // One more call may have begun while the message was in flight.
         assert!(
             missed || first <= inside + 5 + 1,
             "{first} with {inside} before it, {url}"
