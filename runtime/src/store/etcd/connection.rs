@@ -53,7 +53,8 @@ pub(super) struct Connection {
 #[derive(Default)]
 struct Unanswered {
     count: u32,
-    /// Start of the time in which requests wait and none was answered.
+    /// Start of the present silence: the last answer, or the sending of the first waiting request.
+    /// None while no request waits.
     since: Option<Instant>,
 }
 

@@ -344,7 +344,7 @@ fn node(scheme: &str, host: &str, credentials: &str) -> Result<Server, LockError
 }
 
 fn misread() -> LockError {
-    // The crate's text may quote a part of the URL, and with it the password.
+    // The parser's error is left out: it may quote a part of the URL, and with it the password.
     LockError::config(
         "the lock store's URL is not understood; write redis-sentinel://[user:password@]host[:port],…/master[?db=0], or \
          rediss-sentinel://… for TLS, with special characters percent-encoded; the credentials are the data server's, those of the Sentinels go behind the `?` as \

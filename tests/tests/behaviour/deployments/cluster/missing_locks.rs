@@ -11,7 +11,7 @@ use super::{SHARED, connect, take};
 /// missing lock.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// Fails if the answer of a cluster's node is dropped.
+/// Fails if a release does not report that its key is missing on its node.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_its_node_has_lost_is_missed() {
     let pool = connect(&SHARED.url()).await;

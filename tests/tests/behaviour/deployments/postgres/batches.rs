@@ -115,7 +115,7 @@ impl<'a> Copy<'a> {
         format!("{}{key}", self.prefix)
     }
 
-    /// Creates the rows. Returns the keys to pin.
+    /// Creates the rows. Returns the keys whose rows an open transaction must lock.
     async fn make(&self, kinds: &[usize]) -> Vec<String> {
         let (mut sql, mut pinned) = (String::new(), Vec::new());
         for (number, kind) in (0..).zip(kinds) {
