@@ -33,7 +33,7 @@ async fn cancel_order(id: u64) -> Result<(), &'static str> {
 }
 
 /// 3. No `Result` at all: `on_error` creates the value here, too. The constructor of a variant is a
-/// function.
+///    function.
 #[derive(Debug)]
 enum Reminder {
     Sent,
