@@ -153,10 +153,10 @@ fn every_function_in_the_table_is_one_of_these() {
 
 #[test]
 fn the_promise_stands_word_for_word() {
-    let promise = "if the store loses no acknowledged write and its clock neither steps nor runs more than 1 % fast \
-        against ours, then no two holders' leases overlap, and an async body is not polled at or after its \
-        deadline. A poll already running, blocking code, spawned tasks and requests already sent can act later; only \
-        checking the fence at the resource excludes those. No lock service can.";
+    let promise = "if the store loses no acknowledged write, and its clock neither steps nor runs more than 1 % faster \
+        than this machine's, then no two holders' leases overlap, and an async body is not polled at or after its \
+        deadline. A poll that is already running, blocking code, spawned tasks and requests already sent can still act \
+        after the deadline. No lock service can prevent that; only a check of the fence at the resource can.";
     let readme = in_one_line(README).to_lowercase();
     assert!(readme.contains(&in_one_line(promise).to_lowercase()));
 }
