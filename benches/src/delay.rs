@@ -33,7 +33,7 @@ pub(crate) fn main(target: SocketAddr, delay: Duration) -> Result<(), Fault> {
         while let Some((client, _)) = unless_blocked(listener.accept())? {
             pipes.extend(connect(client, target, clock::nanos(delay))?);
         }
-        // When one direction of a connection ends, both of its pipes end.
+        // The end of one direction of a connection ends both of its pipes.
         pipes.retain_mut(|pipe| pipe.step(&mut buffer).is_ok());
     }
 }

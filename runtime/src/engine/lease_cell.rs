@@ -264,8 +264,8 @@ impl LeaseCell {
         Poll::Ready(found)
     }
 
-    /// Stores this task's waker. It is cloned and dropped outside of the mutex: that runs code of the
-    /// program, which may call into this pool.
+    /// Stores this task's waker. It is cloned and dropped outside of the mutex, because that runs
+    /// code of the program, which may call into this pool.
     fn remember(&self, waker: &Waker) {
         let lock = || self.waker.lock().unwrap_or_else(PoisonError::into_inner);
         if lock().as_ref().is_some_and(|known| known.will_wake(waker)) {

@@ -127,7 +127,7 @@ impl LockPoolBuilder {
     /// | `redis-cluster://[user:pass@]h1[:port],h2[:port]` | a Redis Cluster |
     /// | `rediss-cluster://…` | the same over TLS (feature `tls`) |
     /// | `redlock://[user:pass@]host[:port],…[/db][?max_ttl=10s&node_timeout=50ms]` | a quorum |
-    /// | `postgres://[user:pass@]host[:port][,…]/database[?sslmode=…]` | PostgreSQL (feature `postgres`) |
+    /// | `postgres://[user:pass@]host[:port]/database` | PostgreSQL (feature `postgres`) |
     /// | `etcd://[user:pass@]host[:port][,…][/prefix]` | an etcd cluster (feature `etcd`) |
     /// | `etcds://…` | the same over TLS (features `etcd` and `tls`) |
     /// | `zookeeper://host[:port][,…][/chroot]` | a ZooKeeper ensemble (feature `zookeeper`) |

@@ -103,7 +103,7 @@ fn undisturbed(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     };
     let all = u64::try_from(takes.len()).unwrap_or(u64::MAX);
     sheet.reached("locks taken away", all, TAKEN);
-    // When an operator's command arrives, a short body is often done, and a long body hardly ever.
+    // A short body is often done before an operator's command arrives, and a long body hardly ever.
     let [lost, done] = [Told::Lost, Told::Done].map(|how| count(how, true));
     sheet.check(done < lost, || "hardly a holder was told".to_owned());
     let [short_lost, short_done] = [Told::Lost, Told::Done].map(|how| count(how, false));

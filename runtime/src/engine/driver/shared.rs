@@ -101,7 +101,7 @@ impl Shared {
     /// Executes the deferred commands, and then does the due work. Only the keeper calls this.
     /// `called` is true if the store may have events.
     pub(super) fn do_what_is_due(&self, state: &mut EngineState, called: bool) {
-        // When the keeper ends, it refuses the commands deferred to a stopped engine.
+        // The keeper refuses the commands deferred to a stopped engine when it ends.
         if state.is_stopped() {
             return;
         }

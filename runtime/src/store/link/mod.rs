@@ -1,4 +1,4 @@
-//! What the stores on one connection share: its replacement, and its timer.
+//! Shared code of stores on one connection: the connection's replacement, and the timer.
 
 use std::future::Future as _;
 use std::pin::Pin;

@@ -151,7 +151,7 @@ async fn a_kept_lock_is_not_passed_on(store: &Store) {
         guard.release_after(hold).await?;
         Ok::<_, LockError>(at)
     };
-    // When the second and the third call get the lock, other calls already wait.
+    // Other calls already wait before the second and the third call get the lock.
     let all = async { tokio::try_join!(waits(), waits(), waits()) };
     let (first, second, third) = wait::within("all", HANG, all).await.expect("all get in");
     let mut times = [first, second, third];

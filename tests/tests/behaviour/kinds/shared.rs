@@ -134,7 +134,7 @@ async fn a_waiting_writer_stops_new_readers(store: &Store) {
     let excuse = Excuse::begin();
     let reader = read(&one, "k").acquire().await.expect("free");
     let writer = tokio::spawn(write(&two, "k").wait(LONG).acquire());
-    // When the writer is in the queue, a reader with a single try is refused.
+    // A reader with a single try is refused once the writer is in the queue.
     let started = Instant::now();
     while let Ok(guard) = read(&one, "k").acquire().await {
         guard.release().await.expect("still held");

@@ -66,7 +66,7 @@ async fn it_is_not_handed_over_early(store: &Store) {
         Ok::<_, LockError>(at)
     };
     for drops in [false, true] {
-        // When the second and the third call get the lock, other calls already wait.
+        // Other calls already wait before the second and the third call get the lock.
         let all = async { tokio::try_join!(waits(drops), waits(drops), waits(drops)) };
         let (first, second, third) = wait::within("all", HANG, all).await.expect("all get in");
         let mut times = [first, second, third];

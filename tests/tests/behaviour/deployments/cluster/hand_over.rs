@@ -33,7 +33,7 @@ async fn a_turn_is_told_on_every_node() {
         for round in 0..ROUNDS {
             let next = &pools[usize::from(round % 2 == 0)];
             let waiting = wait::started(next.lock(&key).ttl(TTL).wait(LONG).acquire()).await;
-            // When the node has answered this call, the waiting call is in the queue.
+            // The waiting call is in the queue once the node has answered this call.
             take(next, "turns:settle")
                 .await
                 .release()

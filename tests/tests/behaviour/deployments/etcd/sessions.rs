@@ -104,7 +104,7 @@ async fn a_replaced_leader_confirms_nothing() {
         let works = pool.lock("before").ttl(ttl).wait(LONG).acquire().await;
         works.expect("it is free").release().await.expect("held");
         replace(&cluster, old);
-        // When the old leader answers, the new leader has already counted 7 s of the lease.
+        // The new leader has counted 7 s of the lease before the old leader answers.
         tokio::time::sleep(Duration::from_secs(7)).await;
         cluster[old].resume();
         let asked = Instant::now();
