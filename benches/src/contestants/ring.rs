@@ -1,7 +1,8 @@
 //! No lock: the cost of passing a turn from process to process in a ring, with the crate redis.
 //!
-//! After a bounded number of sections, a process publishes a message for the next process. One request to the server confirms the message. There is no lease, no ttl, no detection
-//! of a loss and no fence. If a process ends, there is no guarantee.
+//! After a bounded number of sections, a process publishes a message for the next process. One
+//! request to the server confirms the message. There is no lease, no ttl, no detection of a loss
+//! and no fence. If a process ends, there is no guarantee.
 //!
 //! This is a reference for locks that do keep those promises, but not a lower bound: a client that
 //! reads its socket itself may need less time.
