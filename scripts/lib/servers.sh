@@ -11,6 +11,8 @@ need_servers() {
     need pgbouncer 'pgbouncer --version || /usr/sbin/pgbouncer --version' \
         pgbouncer pgbouncer pgbouncer pgbouncer
     need 'etcd 3.4 or later' 'etcd --version' etcd-server etcd etcd etcd
+    # Sets the clock of a single server.
+    need faketime 'faketime --version' faketime libfaketime libfaketime libfaketime
     need 'Python 3' 'python3 --version' python3 python3 python3 python3
     install_redis_py "$1"
     install_zookeeper "$1"
