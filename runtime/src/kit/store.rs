@@ -15,7 +15,9 @@ use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::token::Token;
 use crate::error::LockError;
 use crate::store::memory::space::Space;
-use crate::store::{Failure, LockStore, Op, OpId, Request, Retry, Socket, StoreEvent};
+use crate::store::{
+    Failure, Give, GiveKind, LockStore, Op, OpId, Request, Retry, Socket, StoreEvent, Take,
+};
 
 /// Time that the store may take to answer one of the kit's requests.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -59,25 +61,22 @@ impl KitStore {
     /// locks that the test wants to lose just before this request.
     fn look_at(&mut self, op: &Op) {
         match op {
-            Op::Acquire { key, token, .. }
-            | Op::Join { key, token, .. }
-            | Op::Recall { key, token, .. }
-            | Op::Adopt { key, token, .. } => self.holds(key, *token),
-            Op::AcquireAll { keys, .. } => {
+            Op::Take(Take { key, token, .. }) | Op::Adopt { key, token, .. } => {
+                self.holds(key, *token);
+            }
+            Op::TakeAll { keys, .. } => {
                 for (key, token) in keys {
                     self.holds(key, *token);
                 }
             }
-            Op::Renew(renewals) | Op::Stay(renewals) => {
+            Op::Keep { renewals, .. } => {
                 for renewal in renewals {
                     if self.line.loses(&renewal.key, Point::NextRenewal) {
                         self.remove(&renewal.key, renewal.token);
                     }
                 }
             }
-            Op::Release { key, token, .. }
-            | Op::Part { key, token, .. }
-            | Op::Record { key, token, .. } => {
+            Op::Give(Give { key, token, .. }) => {
                 if self.line.loses(key, Point::BeforeRelease) {
                     self.remove(key, *token);
                 }
@@ -106,12 +105,7 @@ impl KitStore {
     fn remove(&mut self, key: &FullKey, token: Token) {
         let id = OpId(LAST_OP - self.own_requests);
         self.own_requests += 1;
-        let op = Op::Part {
-            key: key.clone(),
-            token,
-            keep: None,
-            after: Vec::new(),
-        };
+        let op = Op::Give(Give::now(key.clone(), token, GiveKind::Share));
         let patience = PATIENCE;
         self.inner.submit(&mut vec![Request { id, op, patience }]);
     }

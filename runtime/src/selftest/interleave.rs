@@ -8,7 +8,9 @@ use crate::base::clock::Clock;
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
-use crate::store::{LockStore, Op, OpId, Renewal, Reply, Request, StoreEvent};
+use crate::store::{
+    Give, GiveKind, LockStore, Op, OpId, Renewal, Reply, Request, StoreEvent, Take,
+};
 
 /// Long enough that no lock expires during a run.
 const TTL: Duration = Duration::from_secs(3600);
@@ -107,26 +109,16 @@ impl Model {
     fn op(&mut self, key: usize, client: usize) -> Op {
         let (key, token) = (self.keys[key].clone(), self.clients[client]);
         match self.below(3) {
-            0 => Op::Acquire {
-                key,
-                token,
-                ttl: TTL,
-                function: "interleaved",
-                queue: false,
-                reserved_fences: 0,
+            0 => Op::Take(Take::lock(key, token, TTL, "interleaved")),
+            1 => Op::Keep {
+                renewals: vec![Renewal {
+                    key,
+                    token,
+                    ttl: TTL,
+                }],
+                shares: false,
             },
-            1 => Op::Renew(vec![Renewal {
-                key,
-                token,
-                ttl: TTL,
-            }]),
-            _ => Op::Release {
-                keep: None,
-                makes_way: false,
-                key,
-                token,
-                after: Vec::new(),
-            },
+            _ => Op::Give(Give::now(key, token, GiveKind::Lock)),
         }
     }
 
@@ -137,13 +129,13 @@ impl Model {
         let mine = owner.is_some_and(|(owner, _)| owner == client);
         self.counts.foreign += u64::from(owner.is_some() && !mine);
         match (op, reply) {
-            (Op::Acquire { .. }, Reply::Acquired { fence, .. }) => {
+            (Op::Take(_), Reply::Acquired { fence, .. }) => {
                 let (_, known) = *self.owners.entry(key).or_insert((client, *fence));
                 (mine || owner.is_none()) && known == *fence
             }
-            (Op::Acquire { .. }, Reply::Held { .. }) => owner.is_some() && !mine,
-            (Op::Renew(_), Reply::Renewed(kept)) => *kept == [mine],
-            (Op::Release { .. }, Reply::Released { found, .. }) => {
+            (Op::Take(_), Reply::Held { .. }) => owner.is_some() && !mine,
+            (Op::Keep { .. }, Reply::Renewed(kept)) => *kept == [mine],
+            (Op::Give(_), Reply::Released { found, .. }) => {
                 if mine {
                     self.owners.remove(&key);
                 }

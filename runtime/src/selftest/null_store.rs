@@ -55,10 +55,10 @@ const GRANTED: Reply = Reply::Acquired {
 
 fn answer(op: &Op) -> Reply {
     match op {
-        Op::Acquire { .. } | Op::Join { .. } | Op::Recall { .. } | Op::Adopt { .. } => GRANTED,
-        Op::AcquireAll { keys, .. } => Reply::AcquiredAll(vec![GRANTED; keys.len()]),
-        Op::Renew(renewals) | Op::Stay(renewals) => Reply::Renewed(vec![true; renewals.len()]),
-        Op::Release { .. } | Op::Part { .. } | Op::Record { .. } => Reply::Released {
+        Op::Take(_) | Op::Adopt { .. } => GRANTED,
+        Op::TakeAll { keys, .. } => Reply::AcquiredAll(vec![GRANTED; keys.len()]),
+        Op::Keep { renewals, .. } => Reply::Renewed(vec![true; renewals.len()]),
+        Op::Give(_) => Reply::Released {
             found: true,
             ordered: true,
         },

@@ -20,8 +20,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use self::kept::{Kept, Record};
+use self::kept::Kept;
+pub(crate) use self::request::{Give, GiveKind, Op, OpId, Renewal, Request, Take, TakeKind};
 use crate::base::full_key::FullKey;
+#[cfg(feature = "__session")]
 use crate::base::token::Token;
 use crate::error::LockError;
 use crate::fence::Fence;
@@ -45,6 +47,7 @@ pub(crate) mod postgres;
 pub(crate) mod redis;
 #[cfg(feature = "redis")]
 pub(crate) mod redlock;
+mod request;
 mod schemes;
 #[cfg(feature = "__session")]
 pub(crate) mod session;
@@ -68,15 +71,15 @@ pub(crate) mod zookeeper;
 /// - *Order.* Requests reach the server in the order of submission while one connection lasts.
 /// - *Idempotence.* An acquire that finds its own token succeeds again, with the same fence and the
 ///   full ttl.
-/// - *All or none.* [`Op::AcquireAll`] takes all of its keys or none. It takes them in one step, so
+/// - *All or none.* [`Op::TakeAll`] takes all of its keys or none. It takes them in one step, so
 ///   that no client sees only some of them taken.
 /// - *Ownership.* Renew and release touch a key only if it carries the token. Renewal never creates
 ///   a key.
 /// - *Fences* grow with every new acquisition of a key. The store never gives a reserved fence to
 ///   another acquisition.
-/// - *Results.* [`Op::Record`] stores its result and releases in one step, and only if the key
-///   carries the token. After that, [`Op::Recall`] answers with that result and takes nothing,
-///   until the result expires or [`Op::Forget`] removes it.
+/// - *Results.* [`GiveKind::Record`] stores its result and releases in one step, and only if the
+///   key carries the token. After that, [`TakeKind::Recall`] answers with that result and takes
+///   nothing, until the result expires or [`Op::Forget`] removes it.
 ///
 /// A store may offer a queue of processes for each key, first come first served. The store then
 /// answers [`Reply::Held`] with `queued`. It *hands* a freed key to the first process: for a short
@@ -144,162 +147,6 @@ pub(crate) trait Listen: Send {
     fn poll_heard(&mut self, cx: &mut Context<'_>, read: &mut dyn FnMut()) -> Poll<io::Result<()>>;
 }
 
-/// Identifies a request, to match its reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct OpId(pub(crate) u64);
-
-/// A request to the store.
-#[derive(Debug, Clone)]
-pub(crate) struct Request {
-    pub(crate) id: OpId,
-    pub(crate) op: Op,
-    /// The engine tries again after this long without an answer. The store should then replace the
-    /// connection if it has answered nothing since.
-    pub(crate) patience: Duration,
-}
-
-/// The operation of a request.
-#[derive(Debug, Clone)]
-pub(crate) enum Op {
-    /// Takes `key` if it is free, was handed to this process, or carries `token`.
-    Acquire {
-        key: FullKey,
-        token: Token,
-        ttl: Duration,
-        /// Annotated function of the call. The store writes it into the key's value, for operators.
-        function: &'static str,
-        /// True if the store queues this process when another process has the key.
-        queue: bool,
-        /// Number of fences that the store reserves after the first. With them, this process can
-        /// give the key to its next calls without a request.
-        reserved_fences: u32,
-    },
-    /// Takes all of these keys or none, each like [`Op::Acquire`] but without a queue and without
-    /// reserved fences. The answer is [`Reply::AcquiredAll`], [`Reply::HeldAmong`] or
-    /// [`Reply::Apart`].
-    AcquireAll {
-        /// Each key once, with its token.
-        keys: Vec<(FullKey, Token)>,
-        ttl: Duration,
-        function: &'static str,
-    },
-    /// Sets the time to live of each key that carries its token to its full ttl.
-    Renew(Vec<Renewal>),
-    /// Removes `key` if it carries `token`, or lets it expire.
-    Release {
-        key: FullKey,
-        token: Token,
-        /// Keeps the key for this long instead of removing it. The store does not give it to the
-        /// first process in the queue, but notifies that process to ask again.
-        keep: Option<Duration>,
-        /// True if the key must stay free for [`PAUSE`] although processes queue for it, so that
-        /// clients that know no queue can take it.
-        makes_way: bool,
-        /// Acquires with this token whose outcome is unknown; see [`Reply::Released::ordered`].
-        after: Vec<OpId>,
-    },
-    /// Takes a share of `key`, or succeeds again if `token` has one. A share is available if the
-    /// key is free, was handed to this process, or is shared and has room.
-    Join {
-        key: FullKey,
-        token: Token,
-        ttl: Duration,
-        /// See [`Op::Acquire`].
-        function: &'static str,
-        /// Maximum number of shares, including this one; 0 for no bound. Calls with other bounds
-        /// share the key too. Bounded and unbounded shares exclude each other.
-        limit: u32,
-        /// See [`Op::Acquire`].
-        queue: bool,
-    },
-    /// Lets each share live its full ttl from now, if its token has an unexpired share. If the
-    /// token has the whole lock, the lock becomes an unbounded share.
-    Stay(Vec<Renewal>),
-    /// Gives up the share of `key` that `token` has, or the whole lock.
-    Part {
-        key: FullKey,
-        token: Token,
-        /// Lets the share, or the whole lock, end after this long instead of now, regardless of its
-        /// remaining lease. The token no longer has it.
-        keep: Option<Duration>,
-        /// Joins with this token whose outcome is unknown; see [`Reply::Released::ordered`].
-        after: Vec<OpId>,
-    },
-    /// Removes this process from the queue of `key`. If the key was handed to this process, the
-    /// store gives it to the next process in the queue.
-    Leave { key: FullKey },
-    /// Answers with the result kept for `key` and `function`. If there is none, takes `key` like
-    /// [`Op::Acquire`], without reserved fences. The result is the answer even if the key is held,
-    /// or was handed to this process. That answer changes nothing.
-    Recall {
-        key: FullKey,
-        token: Token,
-        ttl: Duration,
-        function: &'static str,
-        queue: bool,
-    },
-    /// Like [`Op::Release`], but if `key` carries `token`, the store keeps the record in the same
-    /// step.
-    Record {
-        key: FullKey,
-        token: Token,
-        keep: Option<Duration>,
-        makes_way: bool,
-        after: Vec<OpId>,
-        record: Arc<Record>,
-    },
-    /// Removes all results kept for `key`, of every function.
-    Forget { key: FullKey },
-    /// Replaces the token `from` of `key` by `token`, and renews the full ttl, if the key carries
-    /// either token. The fence stays the same. The answer is [`Reply::Acquired`] or
-    /// [`Reply::Gone`], or [`Reply::Held`] while a transaction pins the lock.
-    Adopt {
-        key: FullKey,
-        from: Token,
-        token: Token,
-        ttl: Duration,
-        function: &'static str,
-    },
-}
-
-impl Op {
-    /// Returns the parameters of an acquire or a release other than key and token. A script names
-    /// them once for all requests that share them.
-    #[cfg(feature = "redis")]
-    pub(crate) fn conditions(&self) -> Conditions {
-        let (time, function, flag, reserved_fences) = match self {
-            Self::Acquire {
-                ttl,
-                function,
-                queue,
-                reserved_fences,
-                ..
-            } => (Some(*ttl), *function, *queue, *reserved_fences),
-            Self::Release {
-                keep, makes_way, ..
-            } => (*keep, "", *makes_way, 0),
-            _ => (None, "", false, 0),
-        };
-        Conditions {
-            time,
-            function,
-            flag,
-            reserved_fences,
-        }
-    }
-}
-
-/// Parameters of a request other than key and token; see [`Op::conditions`].
-#[cfg(feature = "redis")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Conditions {
-    time: Option<Duration>,
-    function: &'static str,
-    /// True if an acquire queues, or a release makes way.
-    flag: bool,
-    reserved_fences: u32,
-}
-
 /// Time for which the store leaves a key free for clients that know no queue. A client that tries
 /// every 250 ms finds the key free, with 50 ms to spare for the network.
 pub(crate) const PAUSE: Duration = Duration::from_millis(300);
@@ -313,14 +160,6 @@ pub(crate) const FORGOTTEN: Duration = Duration::from_secs(3);
 /// Longest time that a lock taken away by force stays unavailable, so that the holder's body can
 /// end before another body begins.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
-
-/// One key of a batch of renewals.
-#[derive(Debug, Clone)]
-pub(crate) struct Renewal {
-    pub(crate) key: FullKey,
-    pub(crate) token: Token,
-    pub(crate) ttl: Duration,
-}
 
 /// A store's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

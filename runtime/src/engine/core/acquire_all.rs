@@ -50,7 +50,7 @@ impl Core {
             return;
         };
         let (io_timeout, ttl) = (self.limits.io_timeout, first.terms.ttl());
-        let request = Op::AcquireAll {
+        let request = Op::TakeAll {
             keys: acquires
                 .iter()
                 .map(|(_, acquire)| (acquire.key.clone(), acquire.token))

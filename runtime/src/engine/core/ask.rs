@@ -6,7 +6,7 @@ use super::ticket::TicketId;
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
-use crate::store::Op;
+use crate::store::{Op, Take, TakeKind};
 
 /// Maximum number of calls that ask for one shared lock at the same time.
 const MOST_SHARES_AT_ONCE: usize = 64;
@@ -127,32 +127,21 @@ impl Core {
         let queue = acquire.waits();
         let local = self.queues.get_mut(&acquire.key);
         let reserved_fences = local.map_or(0, |local| local.asked(queue));
-        let (key, token, ttl) = (acquire.key.clone(), acquire.token, acquire.terms.ttl());
-        let op = match acquire.share {
-            None if acquire.replay.is_some() => Op::Recall {
-                key,
-                token,
-                ttl,
-                function: acquire.function,
-                queue,
+        let kind = match acquire.share {
+            Some(share) => TakeKind::Share {
+                limit: share.limit(),
             },
-            Some(kind) => Op::Join {
-                key,
-                token,
-                ttl,
-                function: acquire.function,
-                limit: kind.limit(),
-                queue,
-            },
-            None => Op::Acquire {
-                key,
-                token,
-                ttl,
-                function: acquire.function,
-                queue,
-                reserved_fences,
-            },
+            None if acquire.replay.is_some() => TakeKind::Recall,
+            None => TakeKind::Lock { reserved_fences },
         };
+        let op = Op::Take(Take {
+            key: acquire.key.clone(),
+            token: acquire.token,
+            ttl: acquire.terms.ttl(),
+            function: acquire.function,
+            queue,
+            kind,
+        });
         let flight = Flight::Acquire {
             ticket: id,
             sent: now,

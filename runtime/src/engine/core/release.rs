@@ -23,7 +23,7 @@ use crate::base::reporter;
 use crate::base::seeded::seeded;
 use crate::fence::Fence;
 use crate::store::kept::Record;
-use crate::store::{Failure, Op, Reply};
+use crate::store::{Failure, Give, GiveKind, Op, Reply};
 
 impl Core {
     /// Releases a held lock, at once or after `keep`. The answer is `Released`.
@@ -142,29 +142,19 @@ impl Core {
         } else {
             ticket.open().to_vec()
         };
-        let op = match (acquire.share, ticket.recorded()) {
-            (Some(_), _) => Op::Part {
-                key,
-                token,
-                keep,
-                after,
-            },
-            (None, Some(record)) => Op::Record {
-                key,
-                token,
-                keep,
-                makes_way,
-                after,
-                record: Arc::clone(record),
-            },
-            (None, _) => Op::Release {
-                key,
-                token,
-                keep,
-                makes_way,
-                after,
-            },
+        let kind = match (acquire.share, ticket.recorded()) {
+            (Some(_), _) => GiveKind::Share,
+            (None, Some(record)) => GiveKind::Record(Arc::clone(record)),
+            (None, None) => GiveKind::Lock,
         };
+        let op = Op::Give(Give {
+            key,
+            token,
+            keep,
+            makes_way,
+            after,
+            kind,
+        });
         let flight = Flight::Release {
             ticket: id,
             certain,

@@ -112,8 +112,8 @@ impl Core {
                     sent: now,
                     due: first,
                 };
-                let op = if shares { Op::Stay } else { Op::Renew };
-                let op = self.requests.send(op(renewals), patience, flight);
+                let op = Op::Keep { renewals, shares };
+                let op = self.requests.send(op, patience, flight);
                 self.renewals.sent(op, first);
             }
         }

@@ -86,15 +86,9 @@ impl Drop for Times {
 /// Returns the kind of a request, by which it is timed.
 fn kind(op: &Op) -> Kind {
     match op {
-        Op::Acquire { .. }
-        | Op::AcquireAll { .. }
-        | Op::Join { .. }
-        | Op::Recall { .. }
-        | Op::Adopt { .. } => Kind::Acquire,
-        Op::Renew(_) | Op::Stay(_) => Kind::Renew,
-        Op::Release { .. } | Op::Part { .. } | Op::Record { .. } | Op::Forget { .. } => {
-            Kind::Release
-        }
+        Op::Take(_) | Op::TakeAll { .. } | Op::Adopt { .. } => Kind::Acquire,
+        Op::Keep { .. } => Kind::Renew,
+        Op::Give(_) | Op::Forget { .. } => Kind::Release,
         Op::Leave { .. } => Kind::Leave,
     }
 }

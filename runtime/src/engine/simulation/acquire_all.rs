@@ -8,7 +8,7 @@ use crate::base::label::Label;
 use crate::base::lease_terms::Terms;
 use crate::base::token::Token;
 use crate::engine::core::ticket::{Acquire, SiteId, TicketId, Watchdog};
-use crate::store::{Op, Reply};
+use crate::store::{Reply, Take};
 
 impl World {
     /// Lets a call ask for all keys of the simulation.
@@ -140,15 +140,8 @@ impl World {
             }
         }
         let all = keys.iter().map(|(key, token)| {
-            let op = Op::Acquire {
-                key: key.clone(),
-                token: *token,
-                ttl,
-                function,
-                queue: false,
-                reserved_fences: 0,
-            };
-            self.serve_acquire(node, &op)
+            let take = Take::lock(key.clone(), *token, ttl, function);
+            self.serve_acquire(node, &take, 0)
         });
         Reply::AcquiredAll(all.collect())
     }

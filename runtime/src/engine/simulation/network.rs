@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::world::{Caller, Happening, Message, State, World};
 use crate::base::token::Token;
 use crate::error::{LockError, StoreError};
-use crate::store::{Failure, Op, OpId, Reply, Request, Retry};
+use crate::store::{Failure, Give, Op, OpId, Reply, Request, Retry};
 
 impl World {
     pub(super) fn send(&mut self, node: usize, request: Request) {
@@ -21,15 +21,11 @@ impl World {
         let at = (now + delay).max(state.to_server);
         state.to_server = at;
         state.open.insert(request.id, request.clone());
-        if let Op::Acquire { .. } | Op::AcquireAll { .. } | Op::Join { .. } | Op::Recall { .. } =
-            request.op
-        {
+        if request.op.takes() {
             state.acquires.insert(request.id, state.generation);
         }
         let mut request = request;
-        if let Op::Release { after, .. } | Op::Part { after, .. } | Op::Record { after, .. } =
-            &mut request.op
-        {
+        if let Op::Give(Give { after, .. }) = &mut request.op {
             // The order is decided when the request is sent: `after` keeps only the acquires that
             // were not sent before it on the same connection.
             let generation = state.generation;
@@ -100,12 +96,10 @@ impl World {
             return;
         };
         let refused = refused_renewals(&request.op, &result);
-        if let (
-            Op::Acquire { key, .. } | Op::Join { key, .. } | Op::Recall { key, .. },
-            Ok(Reply::Held { .. } | Reply::Recalled(_)),
-        ) = (&request.op, &result)
+        if let (Op::Take(take), Ok(Reply::Held { .. } | Reply::Recalled(_))) =
+            (&request.op, &result)
         {
-            self.uses.remove(&(node, key.clone()));
+            self.uses.remove(&(node, take.key.clone()));
         }
         state.acquires.remove(&op);
         state.core.reply(op, result, now);
@@ -140,7 +134,7 @@ impl World {
 
 /// Returns the tokens of leases that the server refused to renew.
 fn refused_renewals(op: &Op, result: &Result<Reply, Failure>) -> Vec<Token> {
-    let (Op::Renew(renewals) | Op::Stay(renewals), Ok(Reply::Renewed(kept))) = (op, result) else {
+    let (Op::Keep { renewals, .. }, Ok(Reply::Renewed(kept))) = (op, result) else {
         return Vec::new();
     };
     let refused = renewals.iter().zip(kept).filter(|(_, kept)| !**kept);

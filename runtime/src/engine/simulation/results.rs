@@ -10,7 +10,7 @@ use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::engine::core::ticket::{Replay, TicketId};
 use crate::store::kept::{Fingerprint, Kept, Record};
-use crate::store::{Op, Reply};
+use crate::store::{Reply, Take};
 
 impl World {
     /// Picks the `replay` parameters of the next call. In most simulated worlds no call has such
@@ -46,29 +46,12 @@ impl World {
         })
     }
 
-    pub(super) fn serve_recall(&mut self, node: usize, op: &Op) -> Reply {
-        let Op::Recall {
-            key,
-            token,
-            ttl,
-            function,
-            queue,
-        } = op
-        else {
-            return Reply::Left;
-        };
-        if let Some((kept, _)) = self.kept_result(key, function) {
+    pub(super) fn serve_recall(&mut self, node: usize, take: &Take) -> Reply {
+        if let Some((kept, _)) = self.kept_result(&take.key, take.function) {
             return Reply::Recalled(Arc::clone(kept));
         }
-        let acquire = Op::Acquire {
-            key: key.clone(),
-            token: *token,
-            ttl: *ttl,
-            function,
-            queue: *queue,
-            reserved_fences: 0,
-        };
-        self.serve(node, &acquire)
+        self.give_turn(node, &take.key);
+        self.serve_acquire(node, take, 0)
     }
 
     /// Stores a result with a release. It is a violation if a second body ran to its end although

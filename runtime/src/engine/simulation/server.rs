@@ -7,65 +7,35 @@ use super::world::{Caller, Entry, Holder, Message, SERVER_TTL_PER_MILLE, State, 
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::fence::Fence;
-use crate::store::{CLAIM, FORGOTTEN, Op, Renewal, Reply};
+use crate::store::{CLAIM, FORGOTTEN, Give, GiveKind, Op, Renewal, Reply, Take, TakeKind};
 
 impl World {
     pub(super) fn serve(&mut self, node: usize, op: &Op) -> Reply {
         match op {
-            Op::Acquire { key, .. } => {
-                self.give_turn(node, key);
-                self.serve_acquire(node, op)
-            }
-            Op::AcquireAll {
+            Op::Take(take) => self.serve_take(node, take),
+            Op::TakeAll {
                 keys,
                 ttl,
                 function,
             } => self.serve_all(node, keys, *ttl, function),
-            Op::Join { key, .. } => {
-                self.give_turn(node, key);
-                self.serve_join(node, op)
+            Op::Keep { renewals, shares } => {
+                let keep = |one| {
+                    if *shares {
+                        self.serve_stay(one)
+                    } else {
+                        self.serve_renew(one)
+                    }
+                };
+                Reply::Renewed(renewals.iter().map(keep).collect())
             }
-            Op::Stay(renewals) => {
-                Reply::Renewed(renewals.iter().map(|one| self.serve_stay(one)).collect())
-            }
-            Op::Part {
-                key,
-                token,
-                keep,
-                after,
-            } => Reply::Released {
-                found: self.serve_part(key, *token, *keep),
-                ordered: after.is_empty(),
-            },
-            Op::Renew(renewals) => {
-                Reply::Renewed(renewals.iter().map(|one| self.serve_renew(one)).collect())
-            }
-            Op::Release {
-                key,
-                token,
-                keep,
-                after,
-                ..
-            } => Reply::Released {
-                found: self.serve_release(key, *token, *keep),
-                ordered: after.is_empty(),
+            Op::Give(give) => Reply::Released {
+                found: self.serve_give(give),
+                ordered: give.after.is_empty(),
             },
             Op::Leave { key } => {
                 self.serve_leave(node, key);
                 Reply::Left
             }
-            Op::Recall { .. } => self.serve_recall(node, op),
-            Op::Record {
-                key,
-                token,
-                keep,
-                after,
-                record,
-                ..
-            } => Reply::Released {
-                found: self.serve_record(key, *token, *keep, record),
-                ordered: after.is_empty(),
-            },
             Op::Forget { key } => Reply::Forgotten(self.serve_forget(key)),
             // No caller of the simulation hands its lock to another core, so there is no lock to
             // adopt.
@@ -73,8 +43,33 @@ impl World {
         }
     }
 
+    fn serve_take(&mut self, node: usize, take: &Take) -> Reply {
+        match take.kind {
+            TakeKind::Lock { reserved_fences } => {
+                self.give_turn(node, &take.key);
+                self.serve_acquire(node, take, reserved_fences)
+            }
+            TakeKind::Share { .. } => {
+                self.give_turn(node, &take.key);
+                self.serve_join(node, take)
+            }
+            TakeKind::Recall => self.serve_recall(node, take),
+        }
+    }
+
+    fn serve_give(&mut self, give: &Give) -> bool {
+        let Give {
+            key, token, keep, ..
+        } = give;
+        match &give.kind {
+            GiveKind::Lock => self.serve_release(key, *token, *keep),
+            GiveKind::Share => self.serve_part(key, *token, *keep),
+            GiveKind::Record(record) => self.serve_record(key, *token, *keep, record),
+        }
+    }
+
     /// Hands a free key over to the first process in its queue, unless that is `node`, which asks.
-    fn give_turn(&mut self, node: usize, key: &FullKey) {
+    pub(super) fn give_turn(&mut self, node: usize, key: &FullKey) {
         if self.live(key).is_none() {
             self.hand_over(key, Some(node));
         }
@@ -99,18 +94,19 @@ impl World {
         found
     }
 
-    pub(super) fn serve_acquire(&mut self, node: usize, op: &Op) -> Reply {
-        let Op::Acquire {
+    pub(super) fn serve_acquire(
+        &mut self,
+        node: usize,
+        take: &Take,
+        reserved_fences: u32,
+    ) -> Reply {
+        let Take {
             key,
             token,
             ttl,
             queue,
-            reserved_fences,
             ..
-        } = op
-        else {
-            return Reply::Left;
-        };
+        } = take;
         let now = self.now;
         let wanted = Some(self.queues.get(key).is_some_and(|queue| !queue.is_empty()));
         if let Some(entry) = self.live(key) {
@@ -146,18 +142,18 @@ impl World {
         self.check_free(key, *token, false);
         self.check_kept(key, false);
         let fence = Fence::new(self.last_fence + 1);
-        self.last_fence += 1 + u64::from(*reserved_fences);
+        self.last_fence += 1 + u64::from(reserved_fences);
         let holder = Holder::Token {
             token: *token,
             fence,
-            reserved_fences: *reserved_fences,
+            reserved_fences,
         };
         self.enter(node, key, holder, *ttl);
         let before = self.fences.insert(key.clone(), fence);
         assert!(before < Some(fence));
         Reply::Acquired {
             fence: Some(fence),
-            reserved_fences: *reserved_fences,
+            reserved_fences,
             wanted,
         }
     }
@@ -171,17 +167,14 @@ impl World {
         self.entries.insert(key.clone(), entry);
     }
 
-    fn serve_join(&mut self, node: usize, op: &Op) -> Reply {
-        let Op::Join {
+    fn serve_join(&mut self, node: usize, take: &Take) -> Reply {
+        let Take {
             key,
             token,
             ttl,
             queue,
             ..
-        } = op
-        else {
-            return Reply::Left;
-        };
+        } = take;
         let now = self.now;
         let first = self.first(key);
         let (mut shares, mut expires) = (HashMap::new(), now + on_server(*ttl));

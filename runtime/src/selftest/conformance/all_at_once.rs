@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::client::{Client, acquire, release};
+use super::client::{Client, release, taking};
 use super::play;
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
-use crate::store::{Op, Reply};
+use crate::store::{Op, Reply, Take, TakeKind};
 
 type Locks = Vec<(FullKey, Token)>;
 
@@ -152,13 +152,11 @@ async fn a_part_of_the_same_tokens(one: &mut Client, two: &mut Client) {
 async fn readers_keep_it_out(one: &mut Client, two: &mut Client) {
     let locks = locks("readers");
     let (ttl, short) = (one.promises.ttl, one.promises.short);
-    let read = |ttl| Op::Join {
-        key: locks[1].0.clone(),
-        token: Token::random(Nonce::new()),
-        ttl,
-        function: "conformance",
-        limit: 0,
-        queue: false,
+    let read = |ttl| {
+        Op::Take(Take {
+            kind: TakeKind::Share { limit: 0 },
+            ..taking(&locks[1].0, Token::random(Nonce::new()), ttl)
+        })
     };
     let reader = two.ask(read(short)).await;
     assert!(matches!(reader, Reply::Acquired { .. }), "{reader:?}");
@@ -175,10 +173,10 @@ async fn nobody_is_overtaken(one: &mut Client, two: &mut Client) {
     let (key, mine) = (&locks[1].0, Token::random(Nonce::new()));
     let holder = Token::random(Nonce::new());
     one.acquire(key, holder, short).await.expect("it is free");
-    let mut wants = acquire(key, mine, ttl);
-    if let Op::Acquire { queue, .. } = &mut wants {
-        *queue = true;
-    }
+    let wants = Op::Take(Take {
+        queue: true,
+        ..taking(key, mine, ttl)
+    });
     let line = two.ask(wants.clone()).await;
     assert!(matches!(line, Reply::Held { queued: true, .. }), "{line:?}");
     tokio::time::sleep(short * 2).await;
@@ -223,7 +221,7 @@ fn locks(scene: &str) -> Locks {
 }
 
 fn all(locks: &[(FullKey, Token)], ttl: Duration) -> Op {
-    Op::AcquireAll {
+    Op::TakeAll {
         keys: locks.to_vec(),
         ttl,
         function: "conformance",

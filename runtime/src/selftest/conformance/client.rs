@@ -9,7 +9,9 @@ use super::promises::Promises;
 use crate::base::full_key::{FullKey, KeySet};
 use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
-use crate::store::{LockStore, Op, OpId, Renewal, Reply, Request, Socket, StoreEvent};
+use crate::store::{
+    Give, GiveKind, LockStore, Op, OpId, Renewal, Reply, Request, Socket, StoreEvent, Take,
+};
 
 /// Placeholder for the fence of a store without fences.
 const NO_FENCE: Fence = Fence::new(0);
@@ -23,24 +25,25 @@ pub(super) fn scene(name: &str) -> (FullKey, Token, Token) {
 }
 
 pub(super) fn acquire(key: &FullKey, token: Token, ttl: Duration) -> Op {
-    Op::Acquire {
-        key: key.clone(),
-        token,
-        ttl,
-        function: "conformance",
-        queue: false,
-        reserved_fences: 0,
+    Op::Take(taking(key, token, ttl))
+}
+
+pub(super) fn taking(key: &FullKey, token: Token, ttl: Duration) -> Take {
+    Take::lock(key.clone(), token, ttl, "conformance")
+}
+
+pub(super) fn renew(renewals: Vec<Renewal>) -> Op {
+    Op::Keep {
+        renewals,
+        shares: false,
     }
 }
 
 pub(super) fn release(key: &FullKey, token: Token, after: Vec<OpId>) -> Op {
-    Op::Release {
-        keep: None,
-        makes_way: false,
-        key: key.clone(),
-        token,
+    Op::Give(Give {
         after,
-    }
+        ..Give::now(key.clone(), token, GiveKind::Lock)
+    })
 }
 
 /// A client of the store. Keeps the replies that a scene has not asked for yet.
@@ -197,7 +200,7 @@ impl Client {
                 ttl,
             })
             .collect();
-        match self.ask(Op::Renew(renewals)).await {
+        match self.ask(renew(renewals)).await {
             Reply::Renewed(kept) => kept,
             other => panic!("a renewal was answered by {other:?}"),
         }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::client::{Client, acquire, release};
+use super::client::{Client, acquire, release, renew, taking};
 use super::play;
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
-use crate::store::{Op, Renewal, Reply};
+use crate::store::{Give, GiveKind, Op, Renewal, Reply, Take, TakeKind};
 
 /// More requests than fit into one batch.
 const KEYS: usize = 70;
@@ -61,14 +61,11 @@ fn lock(client: &Client, nth: usize) -> Lock {
 /// Asks for all locks, while another client has the key `taken`. Returns the outcome for each lock.
 async fn acquired(client: &mut Client, locks: &[Lock], taken: &FullKey) -> Vec<Had> {
     let ops = locks.iter().map(|lock| {
-        let mut op = acquire(&lock.key, lock.token, lock.ttl);
-        if let Op::Acquire {
-            reserved_fences, ..
-        } = &mut op
-        {
-            *reserved_fences = lock.reserved_fences;
-        }
-        op
+        let reserved_fences = lock.reserved_fences;
+        Op::Take(Take {
+            kind: TakeKind::Lock { reserved_fences },
+            ..taking(&lock.key, lock.token, lock.ttl)
+        })
     });
     let replies = client.ask_all(ops.collect()).await;
     let mut fences = Vec::new();
@@ -136,7 +133,7 @@ async fn renewed(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &Ful
         token: lock.token,
         ttl: lock.ttl,
     });
-    let Reply::Renewed(kept) = one.ask(Op::Renew(renewals.collect())).await else {
+    let Reply::Renewed(kept) = one.ask(renew(renewals.collect())).await else {
         panic!("a renewal was answered by something else");
     };
     let expected: Vec<_> = locks.iter().map(|lock| lock.key != *taken).collect();
@@ -166,11 +163,10 @@ async fn released(one: &mut Client, two: &mut Client, locks: &[Lock], fences: &[
     let keeps = one.promises.keeps;
     let is_kept = |nth: usize| keeps && nth.is_multiple_of(4);
     let ops = locks.iter().enumerate().map(|(nth, lock)| {
-        let mut op = release(&lock.key, lock.token, Vec::new());
-        if let Op::Release { keep: kept, .. } = &mut op {
-            *kept = is_kept(nth).then_some(keep);
-        }
-        op
+        Op::Give(Give {
+            keep: is_kept(nth).then_some(keep),
+            ..Give::now(lock.key.clone(), lock.token, GiveKind::Lock)
+        })
     });
     let replies = one.ask_all(ops.collect()).await;
     for ((lock, had), reply) in locks.iter().zip(fences).zip(replies) {

@@ -12,7 +12,7 @@ use self::promises::TTL;
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
-use crate::store::{LockStore, Op, Reply, Request, StoreEvent};
+use crate::store::{Give, GiveKind, LockStore, Op, Reply, Request, StoreEvent};
 
 mod all_at_once;
 mod client;
@@ -191,12 +191,11 @@ async fn fences_grow(one: &mut Client, two: &mut Client) {
 async fn kept(one: &mut Client, two: &mut Client) {
     let Promises { ttl, short, .. } = one.promises;
     let (key, mine, other) = scene("kept");
-    let keep = |key: &FullKey, token: Token| Op::Release {
-        key: key.clone(),
-        token,
-        keep: Some(short),
-        makes_way: false,
-        after: Vec::new(),
+    let keep = |key: &FullKey, token: Token| {
+        Op::Give(Give {
+            keep: Some(short),
+            ..Give::now(key.clone(), token, GiveKind::Lock)
+        })
     };
     one.acquire(&key, mine, ttl).await.unwrap();
     let by_another = two.ask(keep(&key, other)).await;
@@ -219,13 +218,10 @@ async fn kept(one: &mut Client, two: &mut Client) {
 async fn kept_from_its_token(one: &mut Client, two: &mut Client) {
     let Promises { ttl, short, .. } = one.promises;
     let (key, mine, other) = scene("kept-from");
-    let keep = Op::Release {
-        key: key.clone(),
-        token: mine,
+    let keep = Op::Give(Give {
         keep: Some(short),
-        makes_way: false,
-        after: Vec::new(),
-    };
+        ..Give::now(key.clone(), mine, GiveKind::Lock)
+    });
     one.acquire(&key, mine, ttl).await.unwrap();
     let kept = one.ask(keep.clone()).await;
     assert!(matches!(kept, Reply::Released { found: true, .. }));

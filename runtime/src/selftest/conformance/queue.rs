@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
-use super::client::{Client, acquire, release, scene};
+use super::client::{Client, acquire, release, scene, taking};
 use super::play::{self, play};
 use super::promises::{Promises, TTL};
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
-use crate::store::{CLAIM, LockStore, Op, Reply};
+use crate::store::{CLAIM, LockStore, Op, Reply, Take, TakeKind};
 
 /// Runs the scenes. `connect` returns another client of the same store, and is called three times.
 ///
@@ -295,14 +295,11 @@ fn token() -> Token {
 }
 
 fn queueing(key: &FullKey, token: Token, reserved_fences: u32) -> Op {
-    Op::Acquire {
-        key: key.clone(),
-        token,
-        ttl: TTL,
-        function: "conformance",
+    Op::Take(Take {
         queue: true,
-        reserved_fences,
-    }
+        kind: TakeKind::Lock { reserved_fences },
+        ..taking(key, token, TTL)
+    })
 }
 
 impl Client {

@@ -8,7 +8,7 @@ use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
 use crate::store::kept::{Fingerprint, Kept, Record};
-use crate::store::{Op, Reply};
+use crate::store::{Give, GiveKind, Op, Reply, Take, TakeKind};
 
 /// Time to keep a result that must not end during a scene.
 const STAYS: Duration = Duration::from_secs(60);
@@ -220,13 +220,11 @@ fn result(fingerprint: Option<Fingerprint>, json: &str) -> Arc<Kept> {
 const FUNCTION: &str = "conformance";
 
 fn recall(key: &FullKey, token: Token, ttl: Duration, queue: bool) -> Op {
-    Op::Recall {
-        key: key.clone(),
-        token,
-        ttl,
-        function: FUNCTION,
+    Op::Take(Take {
         queue,
-    }
+        kind: TakeKind::Recall,
+        ..Take::lock(key.clone(), token, ttl, FUNCTION)
+    })
 }
 
 fn record(
@@ -237,18 +235,15 @@ fn record(
     keep: Option<Duration>,
 ) -> Op {
     let kept = Arc::clone(kept);
-    Op::Record {
-        key: key.clone(),
-        token,
+    let record = Record {
+        function: FUNCTION,
+        kept,
+        stays,
+    };
+    Op::Give(Give {
         keep,
-        makes_way: false,
-        after: Vec::new(),
-        record: Arc::new(Record {
-            function: FUNCTION,
-            kept,
-            stays,
-        }),
-    }
+        ..Give::now(key.clone(), token, GiveKind::Record(record.into()))
+    })
 }
 
 impl Client {
@@ -273,14 +268,11 @@ impl Client {
         key: &FullKey,
         token: Token,
     ) -> Result<Fence, Option<Arc<Kept>>> {
-        let op = Op::Recall {
-            key: key.clone(),
-            token,
-            ttl: self.promises.ttl,
-            function,
-            queue: false,
+        let take = Take {
+            kind: TakeKind::Recall,
+            ..Take::lock(key.clone(), token, self.promises.ttl, function)
         };
-        self.recall_by(op).await
+        self.recall_by(Op::Take(take)).await
     }
 
     async fn recall_by(&mut self, op: Op) -> Result<Fence, Option<Arc<Kept>>> {
@@ -320,15 +312,8 @@ impl Client {
             kept: Arc::clone(kept),
             stays,
         };
-        let op = Op::Record {
-            key: key.clone(),
-            token,
-            keep: None,
-            makes_way: false,
-            after: Vec::new(),
-            record: Arc::new(record),
-        };
-        self.record_by(op).await
+        let give = Give::now(key.clone(), token, GiveKind::Record(record.into()));
+        self.record_by(Op::Give(give)).await
     }
 
     async fn record_by(&mut self, op: Op) -> bool {

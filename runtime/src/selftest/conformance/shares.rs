@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::client::{Client, acquire, scene};
+use super::client::{Client, acquire, scene, taking};
 use super::promises::TTL;
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 #[cfg(all(feature = "__test", feature = "redis"))]
 use crate::store::LockStore;
-use crate::store::{Op, Renewal, Reply};
+use crate::store::{Give, GiveKind, Op, Renewal, Reply, Take, TakeKind};
 
 pub(super) async fn run(one: &mut Client, two: &mut Client) {
     an_ended_share_stays_ended(one, two).await;
@@ -39,7 +39,7 @@ pub(crate) async fn one_share_is_refused(
     }
     spoil();
     let renewals = keys.iter().map(|key| renewal(key, token, TTL)).collect();
-    let reply = one.ask(Op::Stay(renewals)).await;
+    let reply = one.ask(stay(renewals)).await;
     let kept = vec![Some(true), None, Some(true)];
     assert_eq!(reply, Reply::RenewedInPart(kept));
 }
@@ -147,13 +147,16 @@ async fn is_free(client: &mut Client, key: &FullKey) {
 }
 
 fn join(key: &FullKey, token: Token, ttl: Duration, limit: u32) -> Op {
-    Op::Join {
-        key: key.clone(),
-        token,
-        ttl,
-        function: "conformance",
-        limit,
-        queue: false,
+    Op::Take(Take {
+        kind: TakeKind::Share { limit },
+        ..taking(key, token, ttl)
+    })
+}
+
+fn stay(renewals: Vec<Renewal>) -> Op {
+    Op::Keep {
+        renewals,
+        shares: true,
     }
 }
 
@@ -173,7 +176,7 @@ impl Client {
     }
 
     async fn stays(&mut self, key: &FullKey, token: Token, ttl: Duration) -> bool {
-        match self.ask(Op::Stay(vec![renewal(key, token, ttl)])).await {
+        match self.ask(stay(vec![renewal(key, token, ttl)])).await {
             Reply::Renewed(kept) => kept == [true],
             other => panic!("a renewal was answered by {other:?}"),
         }
@@ -189,13 +192,11 @@ impl Client {
     }
 
     async fn part(&mut self, key: &FullKey, token: Token, keep: Option<Duration>) -> bool {
-        let part = Op::Part {
-            key: key.clone(),
-            token,
+        let part = Give {
             keep,
-            after: Vec::new(),
+            ..Give::now(key.clone(), token, GiveKind::Share)
         };
-        match self.ask(part).await {
+        match self.ask(Op::Give(part)).await {
             Reply::Released { found, .. } => found,
             other => panic!("a share that is given back was answered by {other:?}"),
         }

@@ -16,7 +16,7 @@ use crate::store::redis::look::answer;
 use crate::store::redis::sentinel;
 use crate::store::redis::server_info::Info;
 use crate::store::redis::wire::framer::Framer;
-use crate::store::{Op, Renewal, Reply};
+use crate::store::{Give, GiveKind, Op, Renewal, Reply, Take, TakeKind};
 
 /// Checks that the framer returns the same replies for any split of the stream, and agrees with the
 /// parser on the end of each reply.
@@ -134,14 +134,15 @@ pub fn replies(bytes: &[u8]) {
 }
 
 fn acquire() -> Op {
-    Op::Acquire {
-        key: key(),
-        token: Token::fixed(1),
-        ttl: Duration::from_secs(1),
-        function: "",
+    take(TakeKind::Lock { reserved_fences: 7 })
+}
+
+fn take(kind: TakeKind) -> Op {
+    Op::Take(Take {
         queue: true,
-        reserved_fences: 7,
-    }
+        kind,
+        ..Take::lock(key(), Token::fixed(1), Duration::from_secs(1), "")
+    })
 }
 
 fn key() -> FullKey {
@@ -154,29 +155,16 @@ fn ops() -> Vec<Op> {
 
 /// Returns the requests that take a lock.
 fn takes() -> Vec<Op> {
-    let (token, ttl, function, queue) = (Token::fixed(1), Duration::from_secs(1), "", true);
+    let (token, ttl, function) = (Token::fixed(1), Duration::from_secs(1), "");
     vec![
         acquire(),
-        Op::AcquireAll {
+        Op::TakeAll {
             keys: vec![(key(), token); 2],
             ttl,
             function,
         },
-        Op::Join {
-            key: key(),
-            token,
-            ttl,
-            function,
-            limit: 3,
-            queue,
-        },
-        Op::Recall {
-            key: key(),
-            token,
-            ttl,
-            function,
-            queue,
-        },
+        take(TakeKind::Share { limit: 3 }),
+        take(TakeKind::Recall),
         Op::Adopt {
             key: key(),
             from: token,
@@ -189,7 +177,6 @@ fn takes() -> Vec<Op> {
 
 fn rest() -> Vec<Op> {
     let (token, ttl) = (Token::fixed(1), Duration::from_secs(1));
-    let (keep, makes_way) = (None, false);
     let renewal = Renewal {
         key: key(),
         token,
@@ -204,58 +191,45 @@ fn rest() -> Vec<Op> {
         kept: kept.into(),
         stays: ttl,
     };
+    let give = |kind| Op::Give(Give::now(key(), token, kind));
     vec![
-        Op::Renew(vec![renewal.clone(), renewal.clone()]),
-        Op::Stay(vec![renewal]),
-        Op::Release {
-            key: key(),
-            token,
-            keep,
-            makes_way,
-            after: Vec::new(),
+        Op::Keep {
+            renewals: vec![renewal.clone(), renewal.clone()],
+            shares: false,
         },
-        Op::Part {
-            key: key(),
-            token,
-            keep,
-            after: Vec::new(),
+        Op::Keep {
+            renewals: vec![renewal],
+            shares: true,
         },
+        give(GiveKind::Lock),
+        give(GiveKind::Share),
         Op::Leave { key: key() },
-        Op::Record {
-            key: key(),
-            token,
-            keep,
-            makes_way,
-            after: Vec::new(),
-            record: record.into(),
-        },
+        give(GiveKind::Record(record.into())),
         Op::Forget { key: key() },
     ]
 }
 
 fn fits(op: &Op, reply: &Reply, scripts: Scripts) {
     let fits = match (op, reply) {
-        (Op::Acquire { .. }, Reply::Acquired { fence, .. }) => {
-            fence.is_some() || scripts == Scripts::Plain
+        (Op::Take(take), Reply::Acquired { fence, .. }) => {
+            let is_plain = matches!(take.kind, TakeKind::Lock { .. }) && scripts == Scripts::Plain;
+            fence.is_some() || is_plain
         }
-        (Op::Join { .. } | Op::Recall { .. } | Op::Adopt { .. }, Reply::Acquired { fence, .. }) => {
-            fence.is_some()
-        }
-        (Op::Acquire { .. } | Op::Join { .. }, Reply::Held { .. })
-        | (Op::Recall { .. } | Op::Adopt { .. }, Reply::Held { .. })
-        | (Op::Recall { .. }, Reply::Recalled(_))
+        (Op::Adopt { .. }, Reply::Acquired { fence, .. }) => fence.is_some(),
+        (Op::Take(take), Reply::Recalled(_)) => take.kind == TakeKind::Recall,
+        (Op::Take(_) | Op::Adopt { .. }, Reply::Held { .. })
         | (Op::Adopt { .. }, Reply::Gone)
-        | (Op::Release { .. } | Op::Part { .. } | Op::Record { .. }, Reply::Released { .. })
+        | (Op::Give(_), Reply::Released { .. })
         | (Op::Leave { .. }, Reply::Left)
         | (Op::Forget { .. }, Reply::Forgotten(_)) => true,
-        (Op::AcquireAll { keys, .. }, Reply::AcquiredAll(all)) => {
+        (Op::TakeAll { keys, .. }, Reply::AcquiredAll(all)) => {
             let has_fence = |one: &Reply| matches!(one, Reply::Acquired { fence: Some(_), .. });
             all.len() == keys.len() && all.iter().all(has_fence)
         }
-        (Op::AcquireAll { keys, .. }, Reply::HeldAmong { at, .. }) => *at < keys.len(),
-        (Op::Renew(all) | Op::Stay(all), Reply::Renewed(kept)) => kept.len() == all.len(),
-        (Op::Renew(all) | Op::Stay(all), Reply::RenewedInPart(kept)) => {
-            kept.len() == all.len() && kept.contains(&None)
+        (Op::TakeAll { keys, .. }, Reply::HeldAmong { at, .. }) => *at < keys.len(),
+        (Op::Keep { renewals, .. }, Reply::Renewed(kept)) => kept.len() == renewals.len(),
+        (Op::Keep { renewals, .. }, Reply::RenewedInPart(kept)) => {
+            kept.len() == renewals.len() && kept.contains(&None)
         }
         _ => false,
     };

@@ -12,7 +12,7 @@ use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::store::redis::commands::hash_slot;
 use crate::store::redis::commands::redirect::RequestFlags;
-use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
+use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent, Take};
 
 /// The most redirects of a request without a pause. If the nodes disagree for longer, the request
 /// fails, and the engine tries again later.
@@ -127,29 +127,25 @@ impl Router {
     /// Routes a request of the engine.
     pub(super) fn submit(&mut self, request: Request, now: Instant) {
         let key = match &request.op {
-            Op::Renew(renewals) | Op::Stay(renewals) => {
+            Op::Keep { renewals, .. } => {
                 let renewals = renewals.clone();
                 return self.renew(request, &renewals, now);
             }
-            Op::Release { key, after, .. }
-            | Op::Part { key, after, .. }
-            | Op::Record { key, after, .. } => {
-                for open in after {
+            Op::Give(give) => {
+                for open in &give.after {
                     self.give_up(*open);
                 }
-                key
+                &give.key
             }
-            Op::AcquireAll { keys, .. } => {
+            Op::TakeAll { keys, .. } => {
                 let Some(key) = any_key_if_one_slot(keys) else {
                     let answer = StoreEvent::Reply(request.id, Ok(Reply::Apart));
                     return self.events.push_back(answer);
                 };
                 key
             }
-            Op::Acquire { key, .. }
-            | Op::Join { key, .. }
+            Op::Take(Take { key, .. })
             | Op::Leave { key }
-            | Op::Recall { key, .. }
             | Op::Forget { key }
             | Op::Adopt { key, .. } => key,
         };
@@ -237,10 +233,12 @@ impl Router {
             // While a slot migrates, some of its keys are on the old node and some on the new one.
             // Each key is then renewed individually, because a lease cannot wait until the
             // migration ends.
-            (None, "TRYAGAIN", Op::Renew(all) | Op::Stay(all)) if all.len() > 1 => {
+            (None, "TRYAGAIN", Op::Keep { renewals, .. }) if renewals.len() > 1 => {
                 self.renew_individually(routed, now);
             }
-            (None, "TRYAGAIN", Op::Stay(_)) if !routed.flags.without_queue && owner.is_some() => {
+            (None, "TRYAGAIN", Op::Keep { shares: true, .. })
+                if !routed.flags.without_queue && owner.is_some() =>
+            {
                 routed.flags = RequestFlags {
                     without_queue: true,
                     asking: false,
@@ -255,7 +253,7 @@ impl Router {
     /// Sends renewals of one slot again, each key individually.
     fn renew_individually(&mut self, routed: Routed, now: Instant) {
         let Request { id, op, patience } = routed.request;
-        let (Op::Renew(renewals) | Op::Stay(renewals)) = &op else {
+        let Op::Keep { renewals, .. } = &op else {
             return;
         };
         let fragment = routed.fragment.unwrap_or_else(|| {
@@ -281,24 +279,17 @@ impl Router {
 
     fn fragment_of(&mut self, op: &Op, renewals: Vec<Renewal>, patience: Duration) -> Request {
         self.last_own_id -= 1;
-        let op = match op {
-            Op::Stay(_) => Op::Stay(renewals),
-            _ => Op::Renew(renewals),
-        };
+        let shares = matches!(op, Op::Keep { shares: true, .. });
         Request {
             id: OpId(self.last_own_id),
-            op,
+            op: Op::Keep { renewals, shares },
             patience,
         }
     }
 
     fn finish(&mut self, routed: &Routed, result: Result<Reply, Failure>) {
-        if let (
-            Op::Release { after, .. } | Op::Part { after, .. } | Op::Record { after, .. },
-            Ok(_),
-        ) = (&routed.request.op, &result)
-        {
-            self.settled.extend(after);
+        if let (Op::Give(give), Ok(_)) = (&routed.request.op, &result) {
+            self.settled.extend(&give.after);
         }
         let result = result.map_err(|failure| self.trouble(failure));
         let id = routed.request.id;

@@ -9,7 +9,9 @@ use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::store::redis::commands::hash_slot;
 use crate::store::redis::commands::redirect::RequestFlags;
-use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
+use crate::store::{
+    Failure, Give, GiveKind, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent, Take,
+};
 
 const START: Instant = Instant::from_nanos(0);
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -48,23 +50,21 @@ fn submit(router: &mut Router, id: u64, op: Op) {
 }
 
 fn acquire(text: &str) -> Op {
-    Op::Acquire {
-        key: key(text),
-        token: Token::random(Nonce::new()),
-        ttl: Duration::from_secs(2),
-        function: "test",
-        queue: false,
-        reserved_fences: 0,
-    }
+    let token = Token::random(Nonce::new());
+    Op::Take(Take::lock(key(text), token, Duration::from_secs(2), "test"))
 }
 
 fn release(text: &str, after: &[u64]) -> Op {
-    Op::Release {
-        key: key(text),
-        token: Token::random(Nonce::new()),
-        keep: None,
-        makes_way: false,
+    Op::Give(Give {
         after: after.iter().copied().map(OpId).collect(),
+        ..Give::now(key(text), Token::random(Nonce::new()), GiveKind::Lock)
+    })
+}
+
+fn keep(keys: &[&str], shares: bool) -> Op {
+    Op::Keep {
+        renewals: renewals(keys),
+        shares,
     }
 }
 
@@ -136,7 +136,7 @@ fn ask_is_followed_once() {
     let mut router = router();
     let slot = hash_slot::of("k");
     let new = owner(slot) + 10;
-    submit(&mut router, 1, Op::Renew(renewals(&["k"])));
+    submit(&mut router, 1, keep(&["k"], false));
     sent(&mut router);
     router.answer(OpId(1), refused("ASK"), Some(hint(slot, new, true)), START);
     let again = sent(&mut router);
@@ -146,7 +146,7 @@ fn ask_is_followed_once() {
         panic!("it was renewed");
     };
     assert_eq!(kept, [true]);
-    submit(&mut router, 2, Op::Renew(renewals(&["k"])));
+    submit(&mut router, 2, keep(&["k"], false));
     let next = sent(&mut router);
     assert_eq!(
         (next.node, next.flags),
@@ -231,12 +231,12 @@ fn a_removal_settles_its_acquires() {
 fn renewals_are_split_by_slot_and_put_together() {
     let mut router = router();
     let keys = ["a", "{b}1", "c", "{b}2"];
-    submit(&mut router, 1, Op::Renew(renewals(&keys)));
+    submit(&mut router, 1, keep(&keys, false));
     let fragments = router.take_outbox();
     assert_eq!(fragments.len(), 3);
     for fragment in fragments.into_iter().rev() {
         assert!(events(&mut router).is_empty());
-        let Op::Renew(renewals) = &fragment.request.op else {
+        let Op::Keep { renewals, .. } = &fragment.request.op else {
             panic!("a renewal");
         };
         assert_eq!(fragment.node, owner(hash_slot::of(&renewals[0].key)));
@@ -256,7 +256,7 @@ fn renewals_are_split_by_slot_and_put_together() {
 #[test]
 fn a_silent_node_costs_its_own_leases_only() {
     let mut router = router();
-    submit(&mut router, 1, Op::Renew(renewals(&["a", "b", "c"])));
+    submit(&mut router, 1, keep(&["a", "b", "c"], false));
     let mut fragments = router.take_outbox();
     let silent = fragments.remove(0);
     for fragment in fragments {
@@ -286,7 +286,7 @@ fn a_silent_node_costs_its_own_leases_only() {
 fn leases_of_one_slot_are_renewed_one_by_one_on_its_way() {
     let mut router = router();
     let slot = hash_slot::of("{s}1");
-    submit(&mut router, 1, Op::Stay(renewals(&["{s}1", "{s}2"])));
+    submit(&mut router, 1, keep(&["{s}1", "{s}2"], true));
     let both = sent(&mut router);
     router.answer(both.request.id, refused("TRYAGAIN"), None, START);
     let fragments = router.take_outbox();

@@ -8,7 +8,7 @@ use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
 use crate::selftest::conformance::{self, Promises};
-use crate::store::OpId;
+use crate::store::{Give, GiveKind, OpId, Take, TakeKind};
 
 const TTL: Duration = Duration::from_secs(60);
 /// Number of reserved fences of each acquisition. Fences are times in microseconds, so each
@@ -43,15 +43,13 @@ fn ask(store: &mut MemoryStore, op: Op) -> Reply {
 /// Acquires the one key of these tests, without a queue. Returns the fence if `store` takes the
 /// key.
 fn take(store: &mut MemoryStore, token: Token, ttl: Duration) -> Option<Fence> {
-    let op = Op::Acquire {
-        key: FullKey::from("k"),
-        token,
-        ttl,
-        function: "",
-        queue: false,
-        reserved_fences: RESERVED,
+    let take = Take {
+        kind: TakeKind::Lock {
+            reserved_fences: RESERVED,
+        },
+        ..Take::lock(FullKey::from("k"), token, ttl, "")
     };
-    match ask(store, op) {
+    match ask(store, Op::Take(take)) {
         Reply::Acquired { fence, .. } => Some(fence.expect("this store has fences")),
         Reply::Held { .. } => None,
         other => panic!("{other:?}"),
@@ -59,15 +57,9 @@ fn take(store: &mut MemoryStore, token: Token, ttl: Duration) -> Option<Fence> {
 }
 
 fn release(store: &mut MemoryStore, token: Token) {
-    let op = Op::Release {
-        key: FullKey::from("k"),
-        token,
-        keep: None,
-        makes_way: false,
-        after: Vec::new(),
-    };
+    let give = Give::now(FullKey::from("k"), token, GiveKind::Lock);
     assert!(matches!(
-        ask(store, op),
+        ask(store, Op::Give(give)),
         Reply::Released { found: true, .. }
     ));
 }

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use self::entries::Entries;
 use self::entry::{Limit, Params, PoolId};
 use self::space::Space;
-use super::{LockStore, Op, Renewal, Reply, Request, StoreEvent};
+use super::{Give, GiveKind, LockStore, Op, Reply, Request, StoreEvent, Take, TakeKind};
 use crate::base::clock::{Clock, Instant};
 
 pub(crate) mod backend;
@@ -70,22 +70,8 @@ impl MemoryStore {
 
     fn serve(pool: PoolId, entries: &mut Entries, op: Op, now: Instant) -> Reply {
         match op {
-            Op::Acquire {
-                key,
-                token,
-                ttl,
-                function,
-                queue,
-                reserved_fences,
-            } => {
-                let params = Params {
-                    queue,
-                    reserved_fences,
-                    ..Params::of(&key, token, ttl, function)
-                };
-                entries.acquire(pool, &params, now)
-            }
-            Op::AcquireAll {
+            Op::Take(take) => serve_take(pool, entries, &take, now),
+            Op::TakeAll {
                 keys,
                 ttl,
                 function,
@@ -96,75 +82,61 @@ impl MemoryStore {
                 let all: Vec<_> = all.collect();
                 entries.acquire_all(pool, &all, now)
             }
-            Op::Renew(renewals) => renewed(&renewals, |renewal| entries.renew(renewal, now)),
-            Op::Release {
-                key, token, keep, ..
-            } => released(entries.release(&key, token, keep, now)),
-            Op::Join {
-                key,
-                token,
-                ttl,
-                function,
-                limit,
-                queue,
-            } => {
-                let params = Params::of(&key, token, ttl, function).queueing(queue);
-                entries.join(pool, &params, Limit(limit), now)
+            Op::Keep { renewals, shares } => {
+                let renew = |renewal| {
+                    if shares {
+                        entries.stay(renewal, now)
+                    } else {
+                        entries.renew(renewal, now)
+                    }
+                };
+                Reply::Renewed(renewals.iter().map(renew).collect())
             }
-            Op::Stay(renewals) => renewed(&renewals, |renewal| entries.stay(renewal, now)),
-            Op::Part {
-                key, token, keep, ..
-            } => released(entries.part(&key, token, keep, now)),
+            Op::Give(give) => released(serve_give(entries, &give, now)),
             Op::Leave { key } => {
                 entries.leave(pool, &key, now);
                 Reply::Left
             }
-            Op::Recall { .. } | Op::Record { .. } | Op::Forget { .. } | Op::Adopt { .. } => {
-                serve_kept(pool, entries, op, now)
+            Op::Forget { key } => Reply::Forgotten(entries.forget_result(&key, now)),
+            Op::Adopt {
+                key,
+                from,
+                token,
+                ttl,
+                function,
+            } => {
+                let params = Params::of(&key, token, ttl, function);
+                entries.adopt(pool, &params, from, now)
             }
         }
     }
 }
 
-/// Serves requests about results and adoptions.
-fn serve_kept(pool: PoolId, entries: &mut Entries, op: Op, now: Instant) -> Reply {
-    match op {
-        Op::Recall {
-            key,
-            token,
-            ttl,
-            function,
-            queue,
-        } => {
-            let params = Params::of(&key, token, ttl, function).queueing(queue);
-            entries.recall(pool, &params, now)
+fn serve_take(pool: PoolId, entries: &mut Entries, take: &Take, now: Instant) -> Reply {
+    let params = Params::of(&take.key, take.token, take.ttl, take.function).queueing(take.queue);
+    match take.kind {
+        TakeKind::Lock { reserved_fences } => {
+            let params = Params {
+                reserved_fences,
+                ..params
+            };
+            entries.acquire(pool, &params, now)
         }
-        Op::Record {
-            key,
-            token,
-            keep,
-            record,
-            ..
-        } => released(entries.record(&key, token, keep, &record, now)),
-        Op::Forget { key } => Reply::Forgotten(entries.forget_result(&key, now)),
-        Op::Adopt {
-            key,
-            from,
-            token,
-            ttl,
-            function,
-        } => {
-            let params = Params::of(&key, token, ttl, function);
-            entries.adopt(pool, &params, from, now)
-        }
-        // `serve` passes only the requests above to this function.
-        _ => Reply::Gone,
+        TakeKind::Share { limit } => entries.join(pool, &params, Limit(limit), now),
+        TakeKind::Recall => entries.recall(pool, &params, now),
     }
 }
 
-/// Answers a renewal, with true for each lease that goes on.
-fn renewed(renewals: &[Renewal], renew: impl FnMut(&Renewal) -> bool) -> Reply {
-    Reply::Renewed(renewals.iter().map(renew).collect())
+/// Returns true if the token had the lock or the share.
+fn serve_give(entries: &mut Entries, give: &Give, now: Instant) -> bool {
+    let Give {
+        key, token, keep, ..
+    } = give;
+    match &give.kind {
+        GiveKind::Lock => entries.release(key, *token, *keep, now),
+        GiveKind::Share => entries.part(key, *token, *keep, now),
+        GiveKind::Record(record) => entries.record(key, *token, *keep, record, now),
+    }
 }
 
 /// Answers a release. It is `ordered`, because requests are carried out in their order.

@@ -17,7 +17,7 @@ use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::token::Token;
 use crate::error::LockError;
 use crate::owner::Owner;
-use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry};
+use crate::store::{Failure, GiveKind, Op, OpId, Reply, Request, Retry, Take, TakeKind};
 
 /// Number of keys at which a call takes no further request.
 pub(super) const MOST: usize = 64;
@@ -43,18 +43,18 @@ pub(super) struct Call {
 /// The arguments of the function, with a line for each key.
 #[derive(Debug)]
 enum Work {
-    /// Acquires and joins.
-    Take(Take),
+    /// Locks and shares that are taken.
+    Take(TakeLines),
     /// Renewals of locks and of shares.
-    Keep(Take),
+    Keep(TakeLines),
     TakeAll,
-    Give(Give),
+    Give(GiveLines),
     /// A request of [`results`].
     One,
 }
 
 #[derive(Debug, Default)]
-struct Take {
+struct TakeLines {
     verbs: Vec<&'static str>,
     keys: Vec<FullKey>,
     tokens: Vec<Token>,
@@ -65,7 +65,7 @@ struct Take {
 }
 
 #[derive(Debug, Default)]
-struct Give {
+struct GiveLines {
     verbs: Vec<&'static str>,
     keys: Vec<FullKey>,
     tokens: Vec<Option<Token>>,
@@ -86,9 +86,9 @@ impl Packer {
     pub(super) fn add(&mut self, request: Request, ordered: bool) {
         let Request { id, op, patience } = request;
         let mut first = 0;
-        for_each_key(&op, |key| {
+        for key in op.keys() {
             first = first.max(self.last.get(key).copied().unwrap_or(0));
-        });
+        }
         let fits = |call: &Call| call.has_room_for(&op);
         let found = self.calls[first.min(self.calls.len())..].iter();
         let at = found.clone().position(fits).map(|at| first + at);
@@ -96,9 +96,9 @@ impl Packer {
             self.calls.push(Call::for_op(&op, patience));
             self.calls.len() - 1
         });
-        for_each_key(&op, |key| {
+        for key in op.keys() {
             self.last.insert(key.clone(), at);
-        });
+        }
         self.calls[at].push(Asked { id, op, ordered }, patience);
     }
 
@@ -111,13 +111,11 @@ impl Packer {
 impl Call {
     fn for_op(op: &Op, patience: Duration) -> Self {
         let work = match op {
-            Op::Acquire { .. } | Op::Join { .. } => Work::Take(Take::default()),
-            Op::Renew(_) | Op::Stay(_) => Work::Keep(Take::default()),
-            Op::AcquireAll { .. } => Work::TakeAll,
-            Op::Release { .. } | Op::Part { .. } | Op::Leave { .. } => Work::Give(Give::default()),
-            Op::Recall { .. } | Op::Record { .. } | Op::Forget { .. } | Op::Adopt { .. } => {
-                Work::One
-            }
+            op if results::concern(op) => Work::One,
+            Op::Keep { .. } => Work::Keep(TakeLines::default()),
+            Op::TakeAll { .. } => Work::TakeAll,
+            Op::Give(_) | Op::Leave { .. } => Work::Give(GiveLines::default()),
+            _ => Work::Take(TakeLines::default()),
         };
         Self {
             work,
@@ -126,14 +124,14 @@ impl Call {
         }
     }
 
-    /// True if `op` can go into this call. All keys of an `AcquireAll` form a separate call.
+    /// True if `op` can go into this call. All keys of a `TakeAll` form a separate call.
     fn has_room_for(&self, op: &Op) -> bool {
         match (&self.work, op) {
-            (Work::Take(take), Op::Acquire { .. } | Op::Join { .. })
-            | (Work::Keep(take), Op::Renew(_) | Op::Stay(_)) => take.keys.len() < MOST,
-            (Work::Give(give), Op::Release { .. } | Op::Part { .. } | Op::Leave { .. }) => {
-                give.keys.len() < MOST
+            _ if results::concern(op) => false,
+            (Work::Take(take), Op::Take(_)) | (Work::Keep(take), Op::Keep { .. }) => {
+                take.keys.len() < MOST
             }
+            (Work::Give(give), Op::Give(_) | Op::Leave { .. }) => give.keys.len() < MOST,
             _ => false,
         }
     }
@@ -172,7 +170,7 @@ impl Call {
         functions: &Functions,
         process: Token,
     ) -> Result<Vec<Row>, Error> {
-        let Some(Op::AcquireAll {
+        let Some(Op::TakeAll {
             keys,
             ttl,
             function,
@@ -207,7 +205,7 @@ impl Call {
     }
 }
 
-impl Take {
+impl TakeLines {
     async fn run(
         &self,
         client: &Client,
@@ -229,37 +227,25 @@ impl Take {
 
     fn push(&mut self, op: &Op) {
         match op {
-            Op::Acquire {
-                key,
-                token,
-                ttl,
-                function,
-                queue,
-                reserved_fences,
-            } => self.line(
-                "acquire",
-                (key, *token, *ttl),
-                *reserved_fences,
-                *queue,
-                function,
-            ),
-            Op::Join {
-                key,
-                token,
-                ttl,
-                function,
-                limit,
-                queue,
-            } => self.line("join", (key, *token, *ttl), *limit, *queue, function),
-            Op::Renew(renewals) => self.renewals("renew", renewals),
-            Op::Stay(renewals) => self.renewals("stay", renewals),
+            Op::Take(take) => {
+                let (verb, number) = match take.kind {
+                    TakeKind::Lock { reserved_fences } => ("acquire", reserved_fences),
+                    TakeKind::Share { limit } => ("join", limit),
+                    // In a separate call; see `results`.
+                    TakeKind::Recall => return,
+                };
+                let Take {
+                    key, token, ttl, ..
+                } = take;
+                self.line(verb, (key, *token, *ttl), number, take.queue, take.function);
+            }
+            Op::Keep { renewals, shares } => {
+                let verb = if *shares { "stay" } else { "renew" };
+                for one in renewals {
+                    self.line(verb, (&one.key, one.token, one.ttl), 0, false, "");
+                }
+            }
             _ => {}
-        }
-    }
-
-    fn renewals(&mut self, verb: &'static str, renewals: &[Renewal]) {
-        for Renewal { key, token, ttl } in renewals {
-            self.line(verb, (key, *token, *ttl), 0, false, "");
         }
     }
 
@@ -281,7 +267,7 @@ impl Take {
     }
 }
 
-impl Give {
+impl GiveLines {
     async fn run(
         &self,
         client: &Client,
@@ -295,12 +281,13 @@ impl Give {
 
     fn push(&mut self, op: &Op) {
         let (verb, key, token, keep) = match op {
-            Op::Release {
-                key, token, keep, ..
-            } => ("release", key, Some(*token), keep.map(millis)),
-            Op::Part {
-                key, token, keep, ..
-            } => ("part", key, Some(*token), keep.map(millis)),
+            Op::Give(give) => {
+                let verb = match give.kind {
+                    GiveKind::Share => "part",
+                    GiveKind::Lock | GiveKind::Record(_) => "release",
+                };
+                (verb, &give.key, Some(give.token), give.keep.map(millis))
+            }
             Op::Leave { key } => ("leave", key, None, None),
             _ => return,
         };
@@ -311,40 +298,10 @@ impl Give {
     }
 }
 
-fn for_each_key(op: &Op, mut act: impl FnMut(&FullKey)) {
-    match op {
-        Op::Acquire { key, .. }
-        | Op::Release { key, .. }
-        | Op::Join { key, .. }
-        | Op::Part { key, .. }
-        | Op::Leave { key }
-        | Op::Recall { key, .. }
-        | Op::Record { key, .. }
-        | Op::Forget { key }
-        | Op::Adopt { key, .. } => act(key),
-        Op::AcquireAll { keys, .. } => {
-            for (key, _) in keys {
-                act(key);
-            }
-        }
-        Op::Renew(renewals) | Op::Stay(renewals) => {
-            for renewal in renewals {
-                act(&renewal.key);
-            }
-        }
-    }
-}
-
 /// Returns the failure of a request with a NUL character. A `text` of PostgreSQL cannot contain
 /// that character, so the request would also fail the other requests of its call.
 pub(super) fn refusal(op: &Op) -> Option<Failure> {
-    let mut refused = None;
-    for_each_key(op, |key| {
-        if key.contains('\0') {
-            refused = Some(key.clone());
-        }
-    });
-    let key = refused?;
+    let key = op.keys().find(|key| key.contains('\0'))?;
     Some(Failure {
         error: LockError::InvalidKey {
             key: key.name().chars().take(64).collect(),

@@ -5,21 +5,15 @@ use std::time::Duration;
 use super::calls::{MOST, Packer, refusal};
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
-use crate::store::{Op, OpId, Renewal, Request};
+use crate::store::{Give, GiveKind, Op, OpId, Renewal, Request, Take};
 
 fn acquire(key: &str) -> Op {
-    Op::Acquire {
-        key: key.into(),
-        token: Token::fixed(1),
-        ttl: Duration::from_secs(1),
-        function: "test",
-        queue: false,
-        reserved_fences: 0,
-    }
+    let (token, ttl) = (Token::fixed(1), Duration::from_secs(1));
+    Op::Take(Take::lock(key.into(), token, ttl, "test"))
 }
 
 fn acquire_all(keys: &[&str]) -> Op {
-    Op::AcquireAll {
+    Op::TakeAll {
         keys: keys
             .iter()
             .map(|key| ((*key).into(), Token::fixed(1)))
@@ -30,13 +24,7 @@ fn acquire_all(keys: &[&str]) -> Op {
 }
 
 fn release(key: &str) -> Op {
-    Op::Release {
-        key: key.into(),
-        token: Token::fixed(1),
-        keep: None,
-        makes_way: false,
-        after: Vec::new(),
-    }
+    Op::Give(Give::now(key.into(), Token::fixed(1), GiveKind::Lock))
 }
 
 fn renew(keys: &[&str]) -> Op {
@@ -45,7 +33,10 @@ fn renew(keys: &[&str]) -> Op {
         token: Token::fixed(1),
         ttl: Duration::from_secs(1),
     };
-    Op::Renew(keys.iter().map(renewal).collect())
+    Op::Keep {
+        renewals: keys.iter().map(renewal).collect(),
+        shares: false,
+    }
 }
 
 /// Returns the calls, each with the numbers of its requests.

@@ -20,7 +20,7 @@ use crate::error::LockError;
 use crate::key::RESERVED;
 use crate::owner::Owner;
 use crate::store::options::Options;
-use crate::store::{Failure, Op, OpId, Renewal, Request};
+use crate::store::{Failure, Give, GiveKind, Op, OpId, Renewal, Request, Take};
 
 /// The ttl of the trial lock.
 const TTL: Duration = Duration::from_secs(1);
@@ -136,14 +136,7 @@ async fn try_out(opened: &mut Opened, options: &Options) -> Result<(), Failure> 
     let (process, token) = (Token::random(Nonce::new()), Token::random(Nonce::new()));
     let name = format!("{RESERVED}:trial:{}", process.hex());
     let key = FullKey::new(&options.namespace, &name);
-    let acquire = |token| Op::Acquire {
-        key: key.clone(),
-        token,
-        ttl: TTL,
-        function: "check",
-        queue: false,
-        reserved_fences: 0,
-    };
+    let acquire = |token| Op::Take(Take::lock(key.clone(), token, TTL, "check"));
     let renewal = Renewal {
         key: key.clone(),
         token,
@@ -152,14 +145,11 @@ async fn try_out(opened: &mut Opened, options: &Options) -> Result<(), Failure> 
     let ops = [
         acquire(token),
         acquire(Token::random(Nonce::new())),
-        Op::Renew(vec![renewal]),
-        Op::Release {
-            key: key.clone(),
-            token,
-            keep: None,
-            makes_way: false,
-            after: Vec::new(),
+        Op::Keep {
+            renewals: vec![renewal],
+            shares: false,
         },
+        Op::Give(Give::now(key.clone(), token, GiveKind::Lock)),
         Op::Leave { key: key.clone() },
     ];
     let mut packer = Packer::default();

@@ -16,15 +16,16 @@ pub(super) fn read(
 ) -> Result<Reply, Problem> {
     let mut next = || rows.next().ok_or(Problem::TooFewRows);
     Ok(match op {
-        Op::Acquire { queue, .. } | Op::Join { queue, .. } => {
+        op if results::concern(op) => results::read(op, ordered, listens, next()?)?,
+        Op::Take(take) => {
             let row = next()?;
             if row.try_get("taken")? {
                 acquired(row)?
             } else {
-                held(row, *queue && listens)?
+                held(row, take.queue && listens)?
             }
         }
-        Op::Renew(renewals) | Op::Stay(renewals) => {
+        Op::Keep { renewals, .. } => {
             let kept = renewals.iter().map(|_| Ok(next()?.try_get("taken")?));
             let kept = kept.collect::<Result<Vec<Option<bool>>, Problem>>()?;
             match kept.iter().copied().collect() {
@@ -32,7 +33,7 @@ pub(super) fn read(
                 None => Reply::RenewedInPart(kept),
             }
         }
-        Op::AcquireAll { keys, .. } => {
+        Op::TakeAll { keys, .. } => {
             let first = next()?;
             if let Some(at) = first.try_get::<_, Option<i32>>("refused")? {
                 return Ok(Reply::HeldAmong {
@@ -45,17 +46,14 @@ pub(super) fn read(
             let rest = rest.collect::<Result<Vec<_>, Problem>>()?;
             Reply::AcquiredAll([acquired(first)?].into_iter().chain(rest).collect())
         }
-        Op::Release { .. } | Op::Part { .. } => Reply::Released {
-            found: had(next()?)?,
-            ordered,
-        },
         Op::Leave { .. } => {
             had(next()?)?;
             Reply::Left
         }
-        Op::Recall { .. } | Op::Record { .. } | Op::Forget { .. } | Op::Adopt { .. } => {
-            results::read(op, ordered, listens, next()?)?
-        }
+        _ => Reply::Released {
+            found: had(next()?)?,
+            ordered,
+        },
     })
 }
 

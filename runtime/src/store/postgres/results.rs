@@ -11,7 +11,17 @@ use super::values::millis;
 use crate::base::token::Token;
 use crate::owner::Owner;
 use crate::store::kept::Kept;
-use crate::store::{Op, Reply};
+use crate::store::{Give, GiveKind, Op, Reply, Take, TakeKind};
+
+/// True if `op` is one of these requests.
+pub(super) fn concern(op: &Op) -> bool {
+    match op {
+        Op::Take(take) => take.kind == TakeKind::Recall,
+        Op::Give(give) => matches!(give.kind, GiveKind::Record(_)),
+        Op::Forget { .. } | Op::Adopt { .. } => true,
+        Op::TakeAll { .. } | Op::Keep { .. } | Op::Leave { .. } => false,
+    }
+}
 
 /// Calls the function for `op`.
 pub(super) async fn run(
@@ -21,25 +31,26 @@ pub(super) async fn run(
     process: Token,
 ) -> Result<Vec<Row>, Error> {
     match op {
-        Op::Recall {
+        Op::Take(Take {
             key,
             token,
             ttl,
             function,
             queue,
-        } => {
+            ..
+        }) => {
             let (ttl, owner) = (millis(*ttl), Owner::written(function));
             let arguments: [&(dyn ToSql + Sync); 7] =
                 [&process, key, token, &ttl, queue, &owner, function];
             functions.call(client, Function::Recall, &arguments).await
         }
-        Op::Record {
+        Op::Give(Give {
             key,
             token,
             keep,
-            record,
+            kind: GiveKind::Record(record),
             ..
-        } => {
+        }) => {
             let (keep, text) = (keep.map(millis), record.kept.to_text());
             let stays = i64::try_from(record.stays.as_millis()).unwrap_or(i64::MAX);
             let arguments: [&(dyn ToSql + Sync); 6] =
@@ -65,7 +76,7 @@ pub(super) async fn run(
 /// Reads the row of one of these requests.
 pub(super) fn read(op: &Op, ordered: bool, listens: bool, row: &Row) -> Result<Reply, Problem> {
     Ok(match op {
-        Op::Recall { queue, .. } => match row.try_get::<_, Option<&str>>("result")? {
+        Op::Take(Take { queue, .. }) => match row.try_get::<_, Option<&str>>("result")? {
             Some(text) => {
                 let kept = Kept::parse(text).ok_or(Problem::Result)?;
                 Reply::Recalled(kept.into())

@@ -155,17 +155,13 @@ impl PostgresStore {
         }
         let mut ordered = false;
         match &request.op {
-            Op::Acquire { .. }
-            | Op::AcquireAll { .. }
-            | Op::Join { .. }
-            | Op::Recall { .. }
-            | Op::Adopt { .. } => {
+            op if op.takes() => {
                 self.acquires.insert(request.id);
             }
-            Op::Release { after, .. } | Op::Part { after, .. } | Op::Record { after, .. } => {
-                ordered = after.iter().all(|open| self.acquires.contains(open));
+            Op::Give(give) => {
+                ordered = give.after.iter().all(|open| self.acquires.contains(open));
             }
-            Op::Renew(_) | Op::Stay(_) | Op::Leave { .. } | Op::Forget { .. } => {}
+            _ => {}
         }
         // While this request waits, the answers before it are due as soon as its own would be.
         if let Some(connection) = &mut self.connection

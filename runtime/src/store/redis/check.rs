@@ -22,7 +22,7 @@ use crate::check_report::CheckReport;
 use crate::check_report::{Finding, Severity};
 use crate::error::LockError;
 use crate::store::options::Options;
-use crate::store::{Failure, Op, Renewal};
+use crate::store::{Failure, Give, GiveKind, Op, Renewal, Take};
 
 /// The ttl of the trial key. If its removal is not permitted, the key expires after this time.
 const TTL: Duration = Duration::from_secs(1);
@@ -73,29 +73,19 @@ pub(super) async fn examine(
 fn trial(names: &KeyNames) -> [Op; 5] {
     let token = Token::random(Nonce::new());
     let key: FullKey = names.trial(token).into();
-    let acquire = |token| Op::Acquire {
-        key: key.clone(),
-        token,
-        ttl: TTL,
-        function: "check",
-        queue: false,
-        reserved_fences: 0,
-    };
+    let acquire = |token| Op::Take(Take::lock(key.clone(), token, TTL, "check"));
     [
         acquire(token),
         acquire(Token::random(Nonce::new())),
-        Op::Renew(vec![Renewal {
-            key: key.clone(),
-            token,
-            ttl: TTL,
-        }]),
-        Op::Release {
-            keep: None,
-            makes_way: false,
-            key: key.clone(),
-            token,
-            after: Vec::new(),
+        Op::Keep {
+            renewals: vec![Renewal {
+                key: key.clone(),
+                token,
+                ttl: TTL,
+            }],
+            shares: false,
         },
+        Op::Give(Give::now(key.clone(), token, GiveKind::Lock)),
         Op::Leave { key },
     ]
 }

@@ -16,7 +16,7 @@ use super::server_info::Role;
 use crate::error::LockError;
 use crate::replicas::Replicas;
 use crate::store::options::Options;
-use crate::store::{Failure, Op, Reply, Retry};
+use crate::store::{Failure, GiveKind, Op, Reply, Retry};
 
 /// The longest `WAIT`, as a fraction of the pool's `io_timeout`: an eighth. That is half of the
 /// time that a connection may be silent while an acquire is under way.
@@ -63,10 +63,11 @@ impl ReplicaAcks {
     /// that a fail-over brings back expires. A removal that stores a result waits for
     /// acknowledgements, but succeeds without them, because its call has done its work.
     pub(super) fn concern(op: &Op) -> bool {
-        !matches!(
-            op,
-            Op::Release { .. } | Op::Part { .. } | Op::Leave { .. } | Op::Forget { .. }
-        )
+        match op {
+            Op::Give(give) => matches!(give.kind, GiveKind::Record(_)),
+            Op::Leave { .. } | Op::Forget { .. } => false,
+            Op::Take(_) | Op::TakeAll { .. } | Op::Keep { .. } | Op::Adopt { .. } => true,
+        }
     }
 
     /// Returns the `WAIT` for enough replicas to have all earlier writes of the same connection.

@@ -15,7 +15,9 @@ use super::tokens::TokenMap;
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
-use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
+use crate::store::{
+    Failure, Give, GiveKind, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent, Take, TakeKind,
+};
 
 /// Settings in the URL of a quorum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,29 +26,6 @@ pub(super) struct Settings {
     pub(super) node_timeout: Duration,
     /// The longest ttl that any client uses, from the URL. It grows with the ttls of requests.
     pub(super) max_ttl: Duration,
-}
-
-/// An acquire of the engine.
-struct AcquireRequest {
-    key: FullKey,
-    token: Token,
-    ttl: Duration,
-    function: &'static str,
-    reserved_fences: u32,
-}
-
-impl AcquireRequest {
-    /// Returns the acquire for a node, with the token `wire`.
-    fn op(&self, wire: Token) -> Op {
-        Op::Acquire {
-            key: self.key.clone(),
-            token: wire,
-            ttl: self.ttl,
-            function: self.function,
-            queue: false,
-            reserved_fences: 0,
-        }
-    }
 }
 
 /// All nodes, and the questions to them.
@@ -128,56 +107,40 @@ impl QuorumCore {
     pub(super) fn submit(&mut self, request: Request, now: Instant) {
         let Request { id, op, patience } = request;
         match op {
-            Op::Acquire {
-                key,
-                token,
-                ttl,
-                function,
-                reserved_fences,
-                // Independent nodes have no common queue. A waiting caller asks again after a
-                // random pause.
-                queue: _,
-            } => {
-                let acquire = AcquireRequest {
-                    key,
-                    token,
-                    ttl,
-                    function,
-                    reserved_fences,
-                };
-                self.acquire(id, &acquire, patience, now);
-            }
+            Op::Take(take) => match take.kind {
+                TakeKind::Lock { reserved_fences } => {
+                    self.acquire(id, &take, reserved_fences, patience, now);
+                }
+                TakeKind::Share { .. } => self.tell(id, Err(no_shares())),
+                TakeKind::Recall => self.tell(id, Err(no_results())),
+            },
             // A lock that should become a share stays whole, because no other client can take a
             // share.
-            Op::Renew(renewals) | Op::Stay(renewals) => self.renew(id, renewals, patience, now),
-            Op::Release {
-                key,
-                token,
-                keep,
-                after,
+            Op::Keep { renewals, .. } => self.renew(id, renewals, patience, now),
+            Op::Give(Give {
+                kind: GiveKind::Record(_),
                 ..
-            }
-            | Op::Part {
-                key,
-                token,
-                keep,
-                after,
-            } => self.release(id, &key, token, keep, !after.is_empty(), now),
+            })
+            | Op::Forget { .. } => self.tell(id, Err(no_results())),
+            Op::Give(give) => self.release(id, &give, now),
             Op::Leave { .. } => self.tell(id, Ok(Reply::Left)),
-            Op::Join { .. } => self.tell(id, Err(no_shares())),
-            Op::Recall { .. } | Op::Record { .. } | Op::Forget { .. } => {
-                self.tell(id, Err(no_results()));
-            }
             Op::Adopt { .. } => self.tell(id, Err(no_adoption())),
             // No single step takes several keys on several nodes.
-            Op::AcquireAll { .. } => self.tell(id, Ok(Reply::Apart)),
+            Op::TakeAll { .. } => self.tell(id, Ok(Reply::Apart)),
         }
     }
 
-    fn acquire(&mut self, id: OpId, acquire: &AcquireRequest, patience: Duration, now: Instant) {
-        let AcquireRequest {
+    fn acquire(
+        &mut self,
+        id: OpId,
+        take: &Take,
+        reserved_fences: u32,
+        patience: Duration,
+        now: Instant,
+    ) {
+        let Take {
             key, token, ttl, ..
-        } = acquire;
+        } = take;
         let longest_ttl = self.observe(*ttl);
         let (wire, undecided) = self.tokens.ask(key, *token, id, *ttl, now);
         if let Some(earlier) = undecided {
@@ -187,7 +150,7 @@ impl QuorumCore {
             key: key.clone(),
             token: *token,
             ttl: *ttl,
-            reserved_fences: acquire.reserved_fences,
+            reserved_fences,
             tally: Tally::new(self.nodes.len()),
             owners: Vec::new(),
         };
@@ -201,7 +164,14 @@ impl QuorumCore {
                 pending.voters.insert(node);
             }
             pending.waiting.insert(node);
-            let op = acquire.op(wire);
+            // Independent nodes have no common queue. A waiting caller asks again after a random
+            // pause.
+            let op = Op::Take(Take {
+                token: wire,
+                queue: false,
+                kind: TakeKind::Lock { reserved_fences: 0 },
+                ..take.clone()
+            });
             state.send_acquire(Request { id, op, patience });
         }
         self.open(id, pending, now);
@@ -226,29 +196,24 @@ impl QuorumCore {
             // A node in quarantine votes on renewals, too, because a key that it still has is not
             // one that it has forgotten.
             pending.waiting.insert(node);
-            let op = Op::Renew(renewals.clone());
+            let op = Op::Keep {
+                renewals: renewals.clone(),
+                shares: false,
+            };
             state.send(Request { id, op, patience });
         }
         self.open(id, pending, now);
     }
 
-    fn release(
-        &mut self,
-        id: OpId,
-        key: &FullKey,
-        token: Token,
-        keep: Option<Duration>,
-        uncertain: bool,
-        now: Instant,
-    ) {
+    fn release(&mut self, id: OpId, give: &Give, now: Instant) {
         let question = Question::Release {
-            uncertain,
+            uncertain: !give.after.is_empty(),
             answered: 0,
             found: 0,
             ordered: 0,
             without: 0,
         };
-        let ttl = self.remove_everywhere(key, token, keep, Some(id), now);
+        let ttl = self.remove_everywhere(&give.key, give.token, give.keep, Some(id), now);
         let mut pending = self.pending(question, ttl, now);
         pending.waiting = all(self.nodes.len());
         self.open(id, pending, now);

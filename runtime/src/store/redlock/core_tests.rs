@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::test_quorum::{SentOp, TIMEOUT, TTL, TestQuorum, key, token};
 use crate::base::token::Token;
-use crate::store::{Op, OpId, Renewal, Reply, Retry, StoreEvent};
+use crate::store::{Give, GiveKind, Op, OpId, Renewal, Reply, Retry, StoreEvent, Take, TakeKind};
 
 #[test]
 fn all_nodes_are_asked_at_once_and_two_of_three_are_enough() {
@@ -214,7 +214,9 @@ fn one_key_in_doubt_does_not_hold_up_the_others() {
         token: Token::fixed(number),
         ttl: TTL,
     };
-    quorum.submit(1, Op::Renew((0..3).map(renewal).collect()));
+    let renewals = (0..3).map(renewal).collect();
+    let shares = false;
+    quorum.submit(1, Op::Keep { renewals, shares });
     quorum.answer(0, OpId(1), Reply::Renewed(vec![true, true, false]));
     quorum.answer(1, OpId(1), Reply::Renewed(vec![true, false, false]));
     assert!(quorum.outcome().is_none());
@@ -360,15 +362,11 @@ fn the_engine_hears_of_a_quorum_not_of_a_node() {
 #[test]
 fn shares_are_refused() {
     let mut quorum = TestQuorum::new(3);
-    let op = Op::Join {
-        key: key(),
-        token: token(),
-        ttl: TTL,
-        function: "",
-        limit: 0,
-        queue: false,
+    let take = Take {
+        kind: TakeKind::Share { limit: 0 },
+        ..Take::lock(key(), token(), TTL, "")
     };
-    quorum.submit(1, op);
+    quorum.submit(1, Op::Take(take));
     let text = quorum.expect_failure(1);
     assert!(
         text.contains("`shared`") && text.contains("redis://"),
@@ -387,15 +385,11 @@ fn a_downgraded_lock_stays_whole_and_is_removed() {
         token: token(),
         ttl: TTL,
     };
-    quorum.submit(2, Op::Stay(vec![renewal]));
+    let (renewals, shares) = (vec![renewal], true);
+    quorum.submit(2, Op::Keep { renewals, shares });
     assert_eq!(quorum.sent(0), [SentOp::Renew(OpId(2), token())]);
-    let part = Op::Part {
-        key: key(),
-        token: token(),
-        keep: None,
-        after: Vec::new(),
-    };
-    quorum.submit(3, part);
+    let part = Give::now(key(), token(), GiveKind::Share);
+    quorum.submit(3, Op::Give(part));
     for node in 0..3 {
         assert_eq!(quorum.removal(node).1, token());
     }

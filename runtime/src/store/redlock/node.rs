@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::eligibility::Eligibility;
 use super::removals::{PendingRemoval, PendingRemovals};
 use crate::base::clock::Instant;
-use crate::store::{Failure, Op, OpId, Reply, Request};
+use crate::store::{Failure, Give, GiveKind, Op, OpId, Reply, Request};
 
 /// The core's knowledge of one node, and its requests to the node.
 #[derive(Debug, Default)]
@@ -85,13 +85,14 @@ impl NodeState {
         };
         let asked = removal.asked.iter();
         let unsettled = asked.filter(|acquire| self.unsettled.contains(acquire));
-        let op = Op::Release {
+        let op = Op::Give(Give {
             key: removal.key.clone(),
             token: removal.wire,
             keep: removal.keep(now),
             makes_way: false,
             after: unsettled.copied().collect(),
-        };
+            kind: GiveKind::Lock,
+        });
         self.outbox.push(Request { id, op, patience });
     }
 

@@ -9,7 +9,9 @@ use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::error::{LockError, StoreError};
 use crate::fence::Fence;
-use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
+use crate::store::{
+    Failure, Give, GiveKind, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent, Take, TakeKind,
+};
 
 pub(super) const TTL: Duration = Duration::from_secs(10);
 pub(super) const TIMEOUT: Duration = Duration::from_millis(50);
@@ -74,15 +76,14 @@ impl TestQuorum {
     }
 
     pub(super) fn acquire(&mut self, id: u64) {
-        let op = Op::Acquire {
-            key: key(),
-            token: token(),
-            ttl: TTL,
-            function: "f",
+        let take = Take {
             queue: true,
-            reserved_fences: 16,
+            kind: TakeKind::Lock {
+                reserved_fences: 16,
+            },
+            ..Take::lock(key(), token(), TTL, "f")
         };
-        self.submit(id, op);
+        self.submit(id, Op::Take(take));
     }
 
     pub(super) fn renew(&mut self, id: u64) {
@@ -91,26 +92,30 @@ impl TestQuorum {
             token: token(),
             ttl: TTL,
         };
-        self.submit(id, Op::Renew(vec![renewal]));
+        let renewals = vec![renewal];
+        self.submit(
+            id,
+            Op::Keep {
+                renewals,
+                shares: false,
+            },
+        );
     }
 
     pub(super) fn release(&mut self, id: u64, after: Vec<OpId>) {
-        let op = Op::Release {
-            key: key(),
-            token: token(),
-            keep: None,
-            makes_way: false,
+        let give = Give {
             after,
+            ..Give::now(key(), token(), GiveKind::Lock)
         };
-        self.submit(id, op);
+        self.submit(id, Op::Give(give));
     }
 
     pub(super) fn sent(&mut self, node: usize) -> Vec<SentOp> {
         let outbox = self.core.take_outbox(node).into_iter();
         let sent = outbox.map(|Request { id, op, .. }| match op {
-            Op::Acquire { token, .. } => SentOp::Acquire(id, token),
-            Op::Renew(renewals) => SentOp::Renew(id, renewals[0].token),
-            Op::Release { token, after, .. } => SentOp::Remove(id, token, after.len()),
+            Op::Take(take) => SentOp::Acquire(id, take.token),
+            Op::Keep { renewals, .. } => SentOp::Renew(id, renewals[0].token),
+            Op::Give(give) => SentOp::Remove(id, give.token, give.after.len()),
             other => panic!("no node is asked {other:?}"),
         });
         sent.collect()

@@ -12,7 +12,7 @@ use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::fence::Fence;
 use crate::owner::Owner;
-use crate::store::{CLAIM, Failure, Reply, StoreEvent};
+use crate::store::{CLAIM, Failure, Reply, StoreEvent, Take};
 
 /// Pause after an error, before the next wait for a turn.
 const RETRY: Duration = Duration::from_millis(200);
@@ -29,12 +29,11 @@ struct Asking<S: Service> {
 impl<S: Service> Shared<S> {
     pub(super) async fn acquire(
         self: &Arc<Self>,
-        id: LockId,
-        ttl: Duration,
-        function: &'static str,
-        queue: bool,
+        take: Take,
         patience: Duration,
     ) -> Result<Reply, Failure> {
+        let (ttl, function, queue) = (take.ttl, take.function, take.queue);
+        let id = (take.key, take.token);
         let began = self.clock.now();
         let session = self.session(ttl, patience).await?;
         let Asking { own, again, first } = self.asks(&id, &session, began + ttl, queue);

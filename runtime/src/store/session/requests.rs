@@ -13,7 +13,9 @@ use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 use crate::error::LockError;
 use crate::fence::Fence;
-use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
+use crate::store::{
+    Failure, Give, GiveKind, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent, TakeKind,
+};
 
 /// Least time for the confirmation of a session, even if a request has less patience.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
@@ -61,32 +63,27 @@ impl<S: Service> Shared<S> {
 
     async fn answer(self: &Arc<Self>, op: Op, patience: Duration) -> Result<Reply, Failure> {
         match op {
-            Op::Acquire {
-                key,
-                token,
-                ttl,
-                function,
-                queue,
-                ..
-            } => {
-                self.acquire((key, token), ttl, function, queue, patience)
-                    .await
-            }
-            Op::AcquireAll {
+            Op::Take(take) => match take.kind {
+                TakeKind::Lock { .. } => self.acquire(take, patience).await,
+                TakeKind::Share { .. } => Err(no_shares(S::NAME)),
+                TakeKind::Recall => Err(no_results(S::NAME)),
+            },
+            Op::TakeAll {
                 keys,
                 ttl,
                 function,
             } => self.acquire_all(keys, ttl, function, patience).await,
             // An exclusive lock stays exclusive after a downgrade: readers wait until it ends.
-            Op::Renew(renewals) | Op::Stay(renewals) => self.renew(renewals, patience).await,
-            Op::Release {
-                key, token, keep, ..
+            Op::Keep { renewals, .. } => self.renew(renewals, patience).await,
+            Op::Give(Give {
+                kind: GiveKind::Record(_),
+                ..
+            })
+            | Op::Forget { .. } => Err(no_results(S::NAME)),
+            Op::Give(give) => {
+                self.release((give.key, give.token), give.keep, patience)
+                    .await
             }
-            | Op::Part {
-                key, token, keep, ..
-            } => self.release((key, token), keep, patience).await,
-            Op::Join { .. } => Err(no_shares(S::NAME)),
-            Op::Recall { .. } | Op::Record { .. } | Op::Forget { .. } => Err(no_results(S::NAME)),
             Op::Adopt { .. } => Err(no_adoption(S::NAME)),
             Op::Leave { key } => self.leave_queue(&key, patience).await,
         }
@@ -243,8 +240,8 @@ fn gone(name: &str) -> Failure {
 /// The locks that a request wants to take.
 fn asked_by(op: &Op) -> Vec<LockId> {
     match op {
-        Op::Acquire { key, token, .. } => vec![(key.clone(), *token)],
-        Op::AcquireAll { keys, .. } => keys.clone(),
+        Op::Take(take) => vec![(take.key.clone(), take.token)],
+        Op::TakeAll { keys, .. } => keys.clone(),
         _ => Vec::new(),
     }
 }

@@ -15,7 +15,9 @@ use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::fence::Fence;
 use crate::store::options::Options;
-use crate::store::{CLAIM, Failure, LockStore, Op, OpId, Reply, Request, Retry, StoreEvent};
+use crate::store::{
+    CLAIM, Failure, Give, GiveKind, LockStore, Op, OpId, Reply, Request, Retry, StoreEvent, Take,
+};
 
 const TTL: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -253,26 +255,15 @@ impl Client {
     }
 
     fn begins_to_ask_for(&mut self, token: Token, ttl: Duration) {
-        let op = Op::Acquire {
-            key: FullKey::from("k"),
-            token,
-            ttl,
-            function: "",
+        self.submit(Op::Take(Take {
             queue: true,
-            reserved_fences: 0,
-        };
-        self.submit(op);
+            ..Take::lock(FullKey::from("k"), token, ttl, "")
+        }));
     }
 
     fn begins_to_release(&mut self, token: Token) {
-        let op = Op::Release {
-            key: FullKey::from("k"),
-            token,
-            keep: None,
-            makes_way: false,
-            after: Vec::new(),
-        };
-        self.submit(op);
+        let give = Give::now(FullKey::from("k"), token, GiveKind::Lock);
+        self.submit(Op::Give(give));
     }
 
     fn submit(&mut self, op: Op) {

@@ -72,17 +72,8 @@ impl<S: Service> LockStore for SessionStore<S> {
 /// Returns the keys of a request. No other request runs for any of these keys at the same time.
 fn keys(op: &Op) -> Vec<FullKey> {
     match op {
-        Op::Acquire { key, .. }
-        | Op::Release { key, .. }
-        | Op::Join { key, .. }
-        | Op::Part { key, .. }
-        | Op::Recall { key, .. }
-        | Op::Record { key, .. }
-        | Op::Forget { key }
-        | Op::Adopt { key, .. }
-        | Op::Leave { key } => vec![key.clone()],
-        Op::AcquireAll { keys, .. } => keys.iter().map(|(key, _)| key.clone()).collect(),
-        Op::Renew(_) | Op::Stay(_) => Vec::new(),
+        Op::Keep { .. } => Vec::new(),
+        op => op.keys().cloned().collect(),
     }
 }
 

@@ -18,7 +18,7 @@ fn all(core: &mut Core, wait: Duration, now: Instant) -> [TicketId; 2] {
 #[track_caller]
 fn asked_for_all(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {
-        [request] if matches!(request.op, Op::AcquireAll { .. }) => request.id,
+        [request] if matches!(request.op, Op::TakeAll { .. }) => request.id,
         other => panic!("one acquire of all was expected: {other:?}"),
     }
 }
@@ -129,7 +129,7 @@ fn who_comes_meanwhile_is_behind() {
     assert!(silent(&mut core, START));
     core.release(ids[1], None, START);
     let requests = core.take_requests(START);
-    let asks = |request: &Request| matches!(request.op, Op::Acquire { .. });
+    let asks = |request: &Request| matches!(request.op, Op::Take(_));
     assert!(requests.iter().any(asks), "{requests:?}");
 }
 
@@ -142,7 +142,7 @@ fn after_a_failure_the_same_tokens_ask_again() {
     core.reply(op, Err(no_script()), START);
     let requests = core.take_requests(START);
     let tokens = requests.iter().map(|request| match &request.op {
-        Op::Acquire { token, queue, .. } => (*token, *queue),
+        Op::Take(take) => (take.token, take.queue),
         other => panic!("{other:?}"),
     });
     let expected = ids.map(|id| (Token::fixed(id.0.into()), false));
@@ -165,7 +165,7 @@ fn an_abandoned_request_is_undone() {
     }
     let requests = core.take_requests(START);
     let undone = requests.iter().map(|request| match &request.op {
-        Op::Release { token, after, .. } => (*token, after.clone()),
+        Op::Give(give) => (give.token, give.after.clone()),
         other => panic!("{other:?}"),
     });
     let expected = ids.map(|id| (Token::fixed(id.0.into()), vec![op]));

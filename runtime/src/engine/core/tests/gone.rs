@@ -24,7 +24,7 @@ fn share(share: Share) -> Acquire {
 #[track_caller]
 fn removal(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {
-        [request] if matches!(request.op, Op::Release { .. } | Op::Part { .. }) => request.id,
+        [request] if matches!(request.op, Op::Give(_)) => request.id,
         other => panic!("one removal was expected: {other:?}"),
     }
 }
@@ -248,7 +248,9 @@ fn a_lock_is_kept_for_a_body_that_returns_late() {
     assert_eq!(core.take_signals(), [Signal::Lost(id)]);
     core.release(id, Some(TTL), end);
     match &core.take_requests(end)[..] {
-        [request] => assert!(matches!(request.op, Op::Release { keep: Some(_), .. })),
+        [request] => {
+            assert!(matches!(&request.op, Op::Give(give) if give.keep.is_some()));
+        }
         other => panic!("one removal was expected: {other:?}"),
     }
 }

@@ -35,7 +35,7 @@ fn with_reserve() -> Result<Reply, Failure> {
 fn keeps(core: &mut Core, now: Instant) -> Option<Duration> {
     match &core.take_requests(now)[..] {
         [request] => match &request.op {
-            Op::Release { keep, .. } | Op::Part { keep, .. } => *keep,
+            Op::Give(give) => give.keep,
             other => panic!("a removal was expected: {other:?}"),
         },
         other => panic!("one removal was expected: {other:?}"),

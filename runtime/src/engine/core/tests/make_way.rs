@@ -91,14 +91,14 @@ impl Process {
             let mut made_way = false;
             for request in self.core.take_requests(self.now) {
                 match request.op {
-                    Op::Release { makes_way, .. } => {
-                        made_way = makes_way;
+                    Op::Give(give) => {
+                        made_way = give.makes_way;
                         let ordered = true;
                         let found = true;
                         let released = Ok(Reply::Released { found, ordered });
                         self.core.reply(request.id, released, self.now);
                     }
-                    Op::Acquire { .. } => self.given(request.id),
+                    Op::Take(_) => self.given(request.id),
                     other => panic!("{other:?}"),
                 }
             }
@@ -206,7 +206,7 @@ fn a_lock_that_is_kept_makes_no_way() {
     let now = START + 2 * AFTER;
     process.core.release(second, Some(keep), now);
     let requests = process.core.take_requests(now);
-    let kept = |op: &Op| matches!(op, Op::Release { makes_way: false, keep, .. } if keep.is_some());
+    let kept = |op: &Op| matches!(op, Op::Give(give) if give.keep.is_some() && !give.makes_way);
     assert!(
         requests.iter().any(|request| kept(&request.op)),
         "{requests:?}"

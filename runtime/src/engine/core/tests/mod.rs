@@ -62,7 +62,7 @@ fn enter(core: &mut Core, number: u64, wait: Duration, now: Instant) -> TicketId
 #[track_caller]
 fn asked(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {
-        [request] if matches!(request.op, Op::Acquire { .. } | Op::Join { .. }) => request.id,
+        [request] if matches!(request.op, Op::Take(_)) => request.id,
         other => panic!("one acquire was expected: {other:?}"),
     }
 }
@@ -108,7 +108,7 @@ fn is_granted(signal: &Signal, id: TicketId) -> bool {
 }
 
 fn releases(requests: &[Request]) -> usize {
-    let release = |request: &&Request| matches!(request.op, Op::Release { .. });
+    let release = |request: &&Request| matches!(request.op, Op::Give(_));
     requests.iter().filter(release).count()
 }
 
@@ -142,7 +142,7 @@ fn timers_of_finished_tickets_do_not_pile_up() {
         core.tick(now);
         for request in core.take_requests(now) {
             let reply = match request.op {
-                Op::Acquire { .. } => taken(number),
+                Op::Take(_) => taken(number),
                 Op::Leave { .. } => Ok(Reply::Left),
                 _ => Ok(Reply::Released {
                     found: true,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::engine::core::ticket::{Adoption, Replay};
 use crate::store::kept::{Fingerprint, Kept, Record};
+use crate::store::{Give, GiveKind, TakeKind};
 
 const PRINT: Fingerprint = Fingerprint([1; 32]);
 
@@ -26,7 +27,9 @@ fn replaying(number: u64, wait: Duration, fingerprint: Option<Fingerprint>) -> A
 #[track_caller]
 fn recalls(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {
-        [request] if matches!(request.op, Op::Recall { .. }) => request.id,
+        [request] if matches!(&request.op, Op::Take(take) if take.kind == TakeKind::Recall) => {
+            request.id
+        }
         other => panic!("one recall was expected: {other:?}"),
     }
 }
@@ -126,7 +129,14 @@ fn a_result_goes_with_the_release() {
     core.release_with(first, None, Arc::clone(&record), START);
     assert!(core.take_signals().is_empty(), "{heir:?} was handed it");
     let records = |requests: &[Request]| {
-        let of_first = |request: &&Request| matches!(&request.op, Op::Record { token, record: sent, .. } if *token == Token::fixed(1) && *sent == record);
+        let of_first = |request: &&Request| match &request.op {
+            Op::Give(Give {
+                token,
+                kind: GiveKind::Record(sent),
+                ..
+            }) => *token == Token::fixed(1) && *sent == record,
+            _ => false,
+        };
         requests.iter().filter(of_first).count()
     };
     let requests = core.take_requests(START);

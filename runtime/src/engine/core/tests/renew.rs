@@ -50,7 +50,7 @@ fn first_due(core: &mut Core) -> Instant {
 fn renewal(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {
         [request] => match &request.op {
-            Op::Renew(renewals) if renewals.len() == 3 => request.id,
+            Op::Keep { renewals, .. } if renewals.len() == 3 => request.id,
             other => panic!("a renewal of all was expected: {other:?}"),
         },
         other => panic!("one renewal was expected: {other:?}"),
@@ -61,7 +61,7 @@ fn renewal(core: &mut Core, now: Instant) -> OpId {
 #[track_caller]
 fn renewed(core: &mut Core, now: Instant) -> Vec<FullKey> {
     let keys = |request: Request| match request.op {
-        Op::Renew(renewals) => renewals.into_iter().map(|renewal| renewal.key),
+        Op::Keep { renewals, .. } => renewals.into_iter().map(|renewal| renewal.key),
         other => panic!("a renewal was expected: {other:?}"),
     };
     core.take_requests(now).into_iter().flat_map(keys).collect()

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use shuttle::sync::{Condvar, Mutex, MutexGuard};
 
 use crate::base::token::Token;
-use crate::store::{Listen, LockStore, Op, OpId, Reply, Request, Socket, StoreEvent};
+use crate::store::{Give, Listen, LockStore, Op, OpId, Reply, Request, Socket, StoreEvent, Take};
 
 /// A server, and the one connection to it.
 #[derive(Default)]
@@ -80,7 +80,7 @@ impl Server {
 impl State {
     fn answer(&mut self, op: Op) -> Reply {
         match op {
-            Op::Acquire { key, token, .. } => {
+            Op::Take(Take { key, token, .. }) => {
                 let holder = *self.held.entry(key.name().to_owned()).or_insert(token);
                 if holder != token {
                     return Reply::Held {
@@ -95,7 +95,7 @@ impl State {
                     wanted: None,
                 }
             }
-            Op::Release { key, token, .. } => {
+            Op::Give(Give { key, token, .. }) => {
                 let found = self.held.get(key.name()) == Some(&token);
                 if found {
                     self.held.remove(key.name());

@@ -9,11 +9,12 @@
 //! order: a release may go before earlier acquires, but never before an acquire of its own lock.
 
 use std::mem;
+use std::time::Duration;
 
 use super::in_flight::InFlight;
 use crate::base::full_key::{FullKey, KeySet};
 use crate::base::one_or_many::OneOrMany;
-use crate::store::Op;
+use crate::store::{Give, GiveKind, Op, Take, TakeKind};
 
 /// The most locks that one script takes or releases. A longer script saves hardly anything for each
 /// lock, and keeps all other clients of the server waiting longer.
@@ -74,14 +75,22 @@ impl Batcher {
                 self.close();
                 self.closed.push(Batch::One(request));
             }
-            Op::Acquire { key, .. } => {
+            Op::Take(Take {
+                key,
+                kind: TakeKind::Lock { .. },
+                ..
+            }) => {
                 let key = key.clone();
                 if !self.acquires.has_room(&key, self.most) {
                     self.close();
                 }
                 self.acquires.add(key, request);
             }
-            Op::Release { key, .. } => {
+            Op::Give(Give {
+                key,
+                kind: GiveKind::Lock,
+                ..
+            }) => {
                 let key = key.clone();
                 if self.acquires.keys.contains(&key) {
                     self.close();
@@ -121,16 +130,12 @@ impl Batcher {
         let ([released], [acquired]) = (&self.releases.batch[..], &self.acquires.batch[..]) else {
             return false;
         };
-        let Op::Release {
-            key,
-            keep: None,
-            makes_way: false,
-            ..
-        } = &released.op
-        else {
-            return false;
-        };
-        matches!(&acquired.op, Op::Acquire { key: next, .. } if key == next)
+        match (&released.op, &acquired.op) {
+            (Op::Give(give), Op::Take(next)) => {
+                give.key == next.key && give.keep.is_none() && !give.makes_way
+            }
+            _ => false,
+        }
     }
 }
 
@@ -149,8 +154,8 @@ impl Side {
             let mut batch = mem::take(&mut self.batch);
             // Requests with the same conditions are adjacent, because the script gets the
             // conditions only once for each group. Usually, all requests have the same conditions.
-            if !batch.is_sorted_by_key(|request| request.op.conditions()) {
-                batch.sort_by_key(|request| request.op.conditions());
+            if !batch.is_sorted_by_key(|request| Conditions::of(&request.op)) {
+                batch.sort_by_key(|request| Conditions::of(&request.op));
             }
             closed.push(Batch::Many(batch));
             self.keys.clear();
@@ -158,36 +163,63 @@ impl Side {
     }
 }
 
+/// Parameters of an acquire or a release other than key and token. A script names them once for all
+/// requests that share them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Conditions {
+    Acquire {
+        ttl: Duration,
+        function: &'static str,
+        queue: bool,
+        kind: TakeKind,
+    },
+    Release {
+        keep: Option<Duration>,
+        makes_way: bool,
+    },
+    /// Other requests are not in batches.
+    Other,
+}
+
+impl Conditions {
+    pub(super) fn of(op: &Op) -> Self {
+        match *op {
+            Op::Take(Take {
+                ttl,
+                function,
+                queue,
+                kind,
+                ..
+            }) => Self::Acquire {
+                ttl,
+                function,
+                queue,
+                kind,
+            },
+            Op::Give(Give {
+                keep, makes_way, ..
+            }) => Self::Release { keep, makes_way },
+            _ => Self::Other,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::base::token::Token;
     use crate::store::OpId;
     use crate::store::redis::commands::redirect::RequestFlags;
 
     fn acquire(id: u64, key: &str) -> InFlight {
-        let op = Op::Acquire {
-            key: key.into(),
-            token: Token::fixed(id.into()),
-            ttl: Duration::from_secs(1),
-            function: "",
-            queue: false,
-            reserved_fences: 0,
-        };
-        in_flight(id, op)
+        let token = Token::fixed(id.into());
+        let take = Take::lock(key.into(), token, Duration::from_secs(1), "");
+        in_flight(id, Op::Take(take))
     }
 
     fn release(id: u64, key: &str) -> InFlight {
-        let op = Op::Release {
-            key: key.into(),
-            token: Token::fixed(id.into()),
-            keep: None,
-            makes_way: false,
-            after: Vec::new(),
-        };
-        in_flight(id, op)
+        let give = Give::now(key.into(), Token::fixed(id.into()), GiveKind::Lock);
+        in_flight(id, Op::Give(give))
     }
 
     fn leave(id: u64, key: &str) -> InFlight {
@@ -274,8 +306,8 @@ mod tests {
         let among_others = vec![release(1, "a"), acquire(2, "a"), acquire(3, "b")];
         assert_eq!(batches(among_others), [vec![1], vec![2, 3]]);
         let mut kept = release(1, "a");
-        if let Op::Release { keep, .. } = &mut kept.op {
-            *keep = Some(Duration::from_secs(1));
+        if let Op::Give(give) = &mut kept.op {
+            give.keep = Some(Duration::from_secs(1));
         }
         assert_eq!(batches(vec![kept, acquire(2, "a")]), [[1], [2]]);
     }
@@ -284,8 +316,8 @@ mod tests {
     fn those_that_ask_for_the_same_are_side_by_side_in_their_order() {
         let short = |id, key| {
             let mut request = acquire(id, key);
-            if let Op::Acquire { ttl, .. } = &mut request.op {
-                *ttl /= 2;
+            if let Op::Take(take) = &mut request.op {
+                take.ttl /= 2;
             }
             request
         };

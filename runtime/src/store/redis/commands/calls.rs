@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::batch::Conditions;
 use super::key_names::{AuxiliaryKey, KeyNames};
 use super::outgoing::{Command, Outgoing};
 use super::redirect::RequestFlags;
@@ -11,7 +12,7 @@ use super::scripts::{
 };
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
-use crate::store::{Op, Renewal};
+use crate::store::{Give, GiveKind, Op, Renewal, Take, TakeKind};
 
 mod replay;
 
@@ -19,39 +20,23 @@ mod replay;
 /// process's turns.
 pub(crate) fn command(op: &Op, names: &KeyNames, listening: bool, out: &mut Outgoing) {
     match op {
-        Op::Acquire { .. } => acquire(&[op], names, listening, out),
-        Op::AcquireAll {
+        Op::Take(take) => match take.kind {
+            TakeKind::Lock { .. } => acquire(&[op], names, listening, out),
+            TakeKind::Share { limit } => join(take, limit, names, listening, out),
+            TakeKind::Recall => replay::recall(take, names, listening, out),
+        },
+        Op::TakeAll {
             keys,
             ttl,
             function,
         } => acquire_all(keys, *ttl, function, names, out),
-        Op::Release { .. } => release(&[op], names, out),
-        Op::Renew(renewals) => renew(renewals, out),
-        Op::Join {
-            key,
-            token,
-            ttl,
-            function,
-            limit,
-            queue,
-        } => {
-            out.call(&JOIN, 4)
-                .arg(&**key)
-                .arg(&*names.fences(key))
-                .arg(names.queue(key))
-                .arg(names.shares(key))
-                .arg(&token.digits())
-                .arg(millis(*ttl))
-                .arg(*limit)
-                .arg(names.process())
-                .arg(place(*queue, listening))
-                .arg(names.channels())
-                .arg(names.owner(function));
-        }
-        Op::Stay(renewals) => stay(renewals, names, KeyNames::queue, out),
-        Op::Part {
-            key, token, keep, ..
-        } => part(key, *token, *keep, names, out),
+        Op::Keep { renewals, shares } if *shares => stay(renewals, names, KeyNames::queue, out),
+        Op::Keep { renewals, .. } => renew(renewals, out),
+        Op::Give(give) => match &give.kind {
+            GiveKind::Lock => release(&[op], names, out),
+            GiveKind::Share => part(give, names, out),
+            GiveKind::Record(record) => replay::record(give, record, names, out),
+        },
         Op::Leave { key } => {
             out.call(&LEAVE, 2)
                 .arg(&**key)
@@ -59,8 +44,6 @@ pub(crate) fn command(op: &Op, names: &KeyNames, listening: bool, out: &mut Outg
                 .arg(names.process())
                 .arg(names.channels());
         }
-        Op::Recall { .. } => replay::recall(op, names, listening, out),
-        Op::Record { .. } => replay::record(op, names, out),
         Op::Forget { key } => {
             out.command("DEL").arg(names.result(key));
         }
@@ -80,22 +63,26 @@ pub(crate) fn batch_command(
     match ops {
         // The set of shares takes the place of the queue, because to the script it looks like an
         // empty queue.
-        [Op::Stay(renewals)] if flags.without_queue => stay(renewals, names, KeyNames::shares, out),
         [
-            Op::Release { key, token, .. },
-            next @ Op::Acquire { key: wanted, .. },
-        ] if key == wanted => turn(*token, next, names, listening, out),
-        [Op::Acquire { .. }, ..] => acquire(ops, names, listening, out),
-        [Op::Release { .. }, ..] => release(ops, names, out),
-        [op, ..] => command(op, names, listening, out),
-        [] => {}
+            Op::Keep {
+                renewals,
+                shares: true,
+            },
+        ] if flags.without_queue => stay(renewals, names, KeyNames::shares, out),
+        [op] => command(op, names, listening, out),
+        [Op::Give(give), Op::Take(next)] if give.key == next.key => {
+            turn(give.token, next, names, listening, out);
+        }
+        [Op::Take(_), ..] => acquire(ops, names, listening, out),
+        [Op::Give(_), ..] => release(ops, names, out),
+        _ => {}
     }
 }
 
-/// Adds the command for acquires in the order of [`Op::conditions`].
+/// Adds the command for acquires in the order of [`Conditions`].
 fn acquire(ops: &[&Op], names: &KeyNames, listening: bool, out: &mut Outgoing) {
     let auxiliary_keys = names.have_auxiliary_keys();
-    if let ([one], true) = (ops, auxiliary_keys) {
+    if let ([Op::Take(one)], true) = (ops, auxiliary_keys) {
         return acquire_one(one, names, listening, out);
     }
     let mut command = if auxiliary_keys {
@@ -104,7 +91,7 @@ fn acquire(ops: &[&Op], names: &KeyNames, listening: bool, out: &mut Outgoing) {
         out.call(&ACQUIRE_PLAIN, ops.len())
     };
     // In a cluster a batch has one lock only, so one slot.
-    if auxiliary_keys && let Some(Op::Acquire { key, .. }) = ops.first() {
+    if auxiliary_keys && let Some(Op::Take(Take { key, .. })) = ops.first() {
         command.arg(&*names.fences(key));
     }
     keys(&mut command, ops, names);
@@ -115,56 +102,53 @@ fn acquire(ops: &[&Op], names: &KeyNames, listening: bool, out: &mut Outgoing) {
             .arg(fences(ops));
     }
     for group in groups(ops) {
-        if let Some(Op::Acquire {
-            ttl,
-            function,
-            queue,
-            reserved_fences,
-            ..
-        }) = group.first()
-        {
-            command.arg(millis(*ttl));
+        if let Some(Op::Take(take)) = group.first() {
+            command.arg(millis(take.ttl));
             if auxiliary_keys {
                 command
-                    .arg(names.owner(function))
-                    .arg(place(*queue, listening))
-                    .arg(*reserved_fences);
+                    .arg(names.owner(take.function))
+                    .arg(place(take.queue, listening))
+                    .arg(reserved_fences(take));
             } else {
-                command.arg(names.record(function));
+                command.arg(names.record(take.function));
             }
         }
         tokens(&mut command, group);
     }
 }
 
-fn acquire_one(op: &Op, names: &KeyNames, listening: bool, out: &mut Outgoing) {
-    let mut command = out.call(&ACQUIRE_ONE, 3);
-    if let Op::Acquire {
-        key,
-        token,
-        ttl,
-        function,
-        queue,
-        reserved_fences,
-    } = op
-    {
-        command
-            .arg(&*names.fences(key))
-            .arg(&**key)
-            .arg(names.queue(key))
-            .arg(&token.digits())
-            .arg(millis(*ttl))
-            .arg(*reserved_fences)
-            .arg(names.signature(function))
-            .arg(place(*queue, listening))
-            .arg(names.channels());
-    }
+fn acquire_one(take: &Take, names: &KeyNames, listening: bool, out: &mut Outgoing) {
+    out.call(&ACQUIRE_ONE, 3)
+        .arg(&*names.fences(&take.key))
+        .arg(&*take.key)
+        .arg(names.queue(&take.key))
+        .arg(&take.token.digits())
+        .arg(millis(take.ttl))
+        .arg(reserved_fences(take))
+        .arg(names.signature(take.function))
+        .arg(place(take.queue, listening))
+        .arg(names.channels());
+}
+
+fn join(take: &Take, limit: u32, names: &KeyNames, listening: bool, out: &mut Outgoing) {
+    out.call(&JOIN, 4)
+        .arg(&*take.key)
+        .arg(&*names.fences(&take.key))
+        .arg(names.queue(&take.key))
+        .arg(names.shares(&take.key))
+        .arg(&take.token.digits())
+        .arg(millis(take.ttl))
+        .arg(limit)
+        .arg(names.process())
+        .arg(place(take.queue, listening))
+        .arg(names.channels())
+        .arg(names.owner(take.function));
 }
 
 /// Adds each lock, with its queue if locks have queues.
 fn keys(command: &mut Command<'_>, ops: &[&Op], names: &KeyNames) {
     for op in ops {
-        if let Op::Acquire { key, .. } | Op::Release { key, .. } = op {
+        for key in op.keys() {
             command.arg(&**key);
             if names.have_auxiliary_keys() {
                 command.arg(names.queue(key));
@@ -175,14 +159,14 @@ fn keys(command: &mut Command<'_>, ops: &[&Op], names: &KeyNames) {
 
 /// Splits requests into groups that differ only in lock and token.
 fn groups<'a>(ops: &'a [&'a Op]) -> impl Iterator<Item = &'a [&'a Op]> {
-    ops.chunk_by(|one, next| one.conditions() == next.conditions())
+    ops.chunk_by(|one, next| Conditions::of(one) == Conditions::of(next))
 }
 
 /// Adds the number of requests in a group, and the token of each.
 fn tokens(command: &mut Command<'_>, group: &[&Op]) {
     command.arg(group.len());
     for op in group {
-        if let Op::Acquire { token, .. } | Op::Release { token, .. } = op {
+        if let Op::Take(Take { token, .. }) | Op::Give(Give { token, .. }) = op {
             command.arg(&token.digits());
         }
     }
@@ -223,21 +207,27 @@ fn place(queue: bool, listening: bool) -> &'static str {
     }
 }
 
+/// Returns the number of fences that a request needs beside its first.
+fn reserved_fences(take: &Take) -> u32 {
+    match take.kind {
+        TakeKind::Lock { reserved_fences } => reserved_fences,
+        TakeKind::Share { .. } | TakeKind::Recall => 0,
+    }
+}
+
 /// Returns the largest number of fences that a lock needs beside its first.
 fn fences(ops: &[&Op]) -> u32 {
     let each = ops.iter().map(|op| match op {
-        Op::Acquire {
-            reserved_fences, ..
-        } => *reserved_fences,
+        Op::Take(take) => reserved_fences(take),
         _ => 0,
     });
     each.max().unwrap_or_default()
 }
 
-/// Adds the command for releases in the order of [`Op::conditions`].
+/// Adds the command for releases in the order of [`Conditions`].
 fn release(ops: &[&Op], names: &KeyNames, out: &mut Outgoing) {
     let auxiliary_keys = names.have_auxiliary_keys();
-    if let ([one], true) = (ops, auxiliary_keys) {
+    if let ([Op::Give(one)], true) = (ops, auxiliary_keys) {
         return release_one(one, names, out);
     }
     let mut command = if auxiliary_keys {
@@ -250,81 +240,57 @@ fn release(ops: &[&Op], names: &KeyNames, out: &mut Outgoing) {
         command.arg(names.channels()).arg(names.make_way_after());
     }
     for group in groups(ops) {
-        match group.first() {
-            Some(Op::Release {
-                keep: Some(keep), ..
-            }) => command.arg(millis(*keep)),
-            Some(Op::Release {
-                makes_way: true, ..
-            }) if auxiliary_keys => command.arg("0"),
-            _ => command.arg(""),
-        };
+        if let Some(Op::Give(give)) = group.first() {
+            kept_for(&mut command, give.keep, give.makes_way && auxiliary_keys);
+        }
         tokens(&mut command, group);
     }
 }
 
-fn release_one(op: &Op, names: &KeyNames, out: &mut Outgoing) {
+fn release_one(give: &Give, names: &KeyNames, out: &mut Outgoing) {
     let mut command = out.call(&RELEASE_ONE, 2);
-    if let Op::Release {
-        key,
-        token,
-        keep,
-        makes_way,
-        ..
-    } = op
-    {
-        command
-            .arg(&**key)
-            .arg(names.queue(key))
-            .arg(&token.digits());
-        match keep {
-            Some(keep) => command.arg(millis(*keep)),
-            None => command.arg(if *makes_way { "0" } else { "" }),
-        };
-        command.arg(names.channels()).arg(names.make_way_after());
-    }
+    command
+        .arg(&*give.key)
+        .arg(names.queue(&give.key))
+        .arg(&give.token.digits());
+    kept_for(&mut command, give.keep, give.makes_way);
+    command.arg(names.channels()).arg(names.make_way_after());
+}
+
+/// Adds the time for which a release keeps the lock: empty for none, `0` for a lock that makes way.
+fn kept_for(command: &mut Command<'_>, keep: Option<Duration>, makes_way: bool) {
+    match keep {
+        Some(keep) => command.arg(millis(keep)),
+        None => command.arg(if makes_way { "0" } else { "" }),
+    };
 }
 
 /// Adds the command that releases a lock and then takes it for `next`.
-fn turn(released: Token, next: &Op, names: &KeyNames, listening: bool, out: &mut Outgoing) {
-    let mut command = out.call(&TURN, 3);
-    if let Op::Acquire {
-        key,
-        token,
-        ttl,
-        function,
-        queue,
-        reserved_fences,
-    } = next
-    {
-        command
-            .arg(&*names.fences(key))
-            .arg(&**key)
-            .arg(names.queue(key))
-            .arg(names.process())
-            .arg(names.channels())
-            .arg(*reserved_fences)
-            .arg(&released.digits())
-            .arg(&token.digits())
-            .arg(millis(*ttl))
-            .arg(names.owner(function))
-            .arg(place(*queue, listening))
-            .arg(names.make_way_after());
-    }
+fn turn(released: Token, next: &Take, names: &KeyNames, listening: bool, out: &mut Outgoing) {
+    out.call(&TURN, 3)
+        .arg(&*names.fences(&next.key))
+        .arg(&*next.key)
+        .arg(names.queue(&next.key))
+        .arg(names.process())
+        .arg(names.channels())
+        .arg(reserved_fences(next))
+        .arg(&released.digits())
+        .arg(&next.token.digits())
+        .arg(millis(next.ttl))
+        .arg(names.owner(next.function))
+        .arg(place(next.queue, listening))
+        .arg(names.make_way_after());
 }
 
-fn part(key: &str, token: Token, keep: Option<Duration>, names: &KeyNames, out: &mut Outgoing) {
+fn part(give: &Give, names: &KeyNames, out: &mut Outgoing) {
     let mut command = out.call(&PART, 3);
     command
-        .arg(key)
-        .arg(names.queue(key))
-        .arg(names.shares(key))
-        .arg(&token.digits())
+        .arg(&*give.key)
+        .arg(names.queue(&give.key))
+        .arg(names.shares(&give.key))
+        .arg(&give.token.digits())
         .arg(names.channels());
-    match keep {
-        Some(keep) => command.arg(millis(keep)),
-        None => command.arg(""),
-    };
+    kept_for(&mut command, give.keep, false);
 }
 
 fn stay(

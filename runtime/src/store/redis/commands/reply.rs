@@ -11,7 +11,7 @@ use crate::base::one_or_many::OneOrMany;
 use crate::fence::Fence;
 use crate::owner::Owner;
 use crate::store::kept::Kept;
-use crate::store::{Failure, Op, Reply, StoreEvent};
+use crate::store::{Failure, Give, GiveKind, Op, Reply, StoreEvent, Take, TakeKind};
 
 /// The kind of scripts that an answer comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,24 +42,28 @@ pub(crate) fn read_all(ops: &[&Op], value: Value, scripts: Scripts) -> Replies {
             ops.iter().map(|_| Err(failure.clone())).collect()
         }
         // One answer for all: all locks were free, or all carried their tokens.
-        (
-            [Op::Acquire { .. } | Op::Release { .. }, ..],
-            all @ (Value::BulkString(_) | Value::Int(_)),
-        ) => ops
+        ([first, ..], all @ (Value::BulkString(_) | Value::Int(_))) if is_batched(first) => ops
             .iter()
             .map(|op| read_one(op, &all, scripts).unwrap_or_else(shapeless))
             .collect(),
-        ([Op::Acquire { .. } | Op::Release { .. }, ..], Value::Array(answers))
-            if answers.len() == ops.len() =>
-        {
+        ([first, ..], Value::Array(answers)) if is_batched(first) && answers.len() == ops.len() => {
             let each = ops.iter().zip(answers);
             each.map(|(op, answer)| read_one(op, &answer, scripts).unwrap_or_else(shapeless))
                 .collect()
         }
-        ([op], value) if !matches!(op, Op::Acquire { .. } | Op::Release { .. }) => {
+        ([op], value) if !is_batched(op) => {
             Replies::One(read_one(op, &value, scripts).unwrap_or_else(shapeless))
         }
         _ => ops.iter().map(|_| shapeless()).collect(),
+    }
+}
+
+/// True if the script for `op` can serve several requests, and answers for each of them.
+fn is_batched(op: &Op) -> bool {
+    match op {
+        Op::Take(take) => matches!(take.kind, TakeKind::Lock { .. }),
+        Op::Give(give) => matches!(give.kind, GiveKind::Lock),
+        _ => false,
     }
 }
 
@@ -77,26 +81,34 @@ fn read_one(op: &Op, value: &Value, scripts: Scripts) -> Option<Result<Reply, Fa
         return Some(Err(refused(text(error)?)));
     }
     let reply = match (op, value) {
-        (Op::Acquire { .. }, Value::Int(1)) if scripts == Scripts::Plain => Some(Reply::Acquired {
-            fence: None,
-            reserved_fences: 0,
-            wanted: None,
-        }),
-        (
-            Op::Acquire {
-                reserved_fences, ..
-            },
-            fence @ Value::BulkString(_),
-        ) => free(fence, *reserved_fences),
-        (Op::Acquire { .. } | Op::Join { .. }, value) => acquired(value),
-        (Op::Recall { .. }, value) => return recalled(value),
+        (Op::Take(take), value) => return taken(take, value, scripts),
         (Op::Adopt { .. }, value) => adopted(value),
         (Op::Forget { .. }, value) => Some(Reply::Forgotten(integer(value)? > 0)),
-        (Op::Record { .. }, value) => return recorded(value),
-        (Op::AcquireAll { keys, .. }, value) => acquired_all(value, keys.len()),
-        (Op::Renew(renewals) | Op::Stay(renewals), value) => return renewed(value, renewals.len()),
-        (Op::Release { .. } | Op::Part { .. }, value) => released(value),
+        (Op::TakeAll { keys, .. }, value) => acquired_all(value, keys.len()),
+        (Op::Keep { renewals, .. }, value) => return renewed(value, renewals.len()),
+        (Op::Give(Give { kind, .. }), value) => match kind {
+            GiveKind::Record(_) => return recorded(value),
+            GiveKind::Lock | GiveKind::Share => released(value),
+        },
         (Op::Leave { .. }, value) => integer(value).map(|_| Reply::Left),
+    };
+    reply.map(Ok)
+}
+
+fn taken(take: &Take, value: &Value, scripts: Scripts) -> Option<Result<Reply, Failure>> {
+    let reply = match (take.kind, value) {
+        (TakeKind::Recall, value) => return recalled(value),
+        (TakeKind::Lock { .. }, Value::Int(1)) if scripts == Scripts::Plain => {
+            Some(Reply::Acquired {
+                fence: None,
+                reserved_fences: 0,
+                wanted: None,
+            })
+        }
+        (TakeKind::Lock { reserved_fences }, fence @ Value::BulkString(_)) => {
+            free(fence, reserved_fences)
+        }
+        (TakeKind::Lock { .. } | TakeKind::Share { .. }, value) => acquired(value),
     };
     reply.map(Ok)
 }
@@ -294,7 +306,10 @@ mod tests {
         };
         let answer = redis::parse_redis_value(answer.as_bytes());
         read(
-            &Op::Stay((0..count).map(renewal).collect()),
+            &Op::Keep {
+                renewals: (0..count).map(renewal).collect(),
+                shares: true,
+            },
             answer.expect("it is an answer"),
             Scripts::Fenced,
         )
@@ -329,7 +344,10 @@ mod tests {
                     token: Token::fixed(1),
                     ttl: Duration::from_secs(1),
                 };
-                let op = Op::Renew(vec![renewal; answers.len()]);
+                let op = Op::Keep {
+                    renewals: vec![renewal; answers.len()],
+                    shares: false,
+                };
                 let failure = read(&op, Value::Array(answers), Scripts::Fenced);
                 assert_eq!(failure.expect_err("no answer").code(), "protocol");
             }

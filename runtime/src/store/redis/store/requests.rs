@@ -16,7 +16,7 @@ use crate::store::redis::replication::{self, ReplicaAcks};
 use crate::store::redis::wire::connection::{
     self, Connection, Content, Exchange, Generation, Stamp,
 };
-use crate::store::{Failure, Op, OpId, Reply, Request, StoreEvent};
+use crate::store::{Failure, Give, GiveKind, Op, OpId, Reply, Request, StoreEvent};
 
 impl RedisStore {
     /// Sends all requests, in order.
@@ -125,8 +125,8 @@ impl RedisStore {
                 let failure = failure::broken(&error);
                 if let Content::Requests(batches) = content {
                     for request in batches.into_iter().flatten() {
-                        let released =
-                            seeded!(CutIsAnswer) && matches!(request.op, Op::Release { .. });
+                        let released = seeded!(CutIsAnswer)
+                            && matches!(&request.op, Op::Give(give) if matches!(give.kind, GiveKind::Lock));
                         let answer = released.then_some(Reply::Released {
                             found: true,
                             ordered: true,
@@ -187,12 +187,8 @@ impl RedisStore {
                 .map(|reply| request.complete(reply))
                 .and_then(|reply| replication::counted(reply, verdict));
             self.after(&result, stamp);
-            if let (
-                Op::Release { after, .. } | Op::Part { after, .. } | Op::Record { after, .. },
-                Ok(_),
-            ) = (&request.op, &result)
-            {
-                self.settle(after);
+            if let (Op::Give(give), Ok(_)) = (&request.op, &result) {
+                self.settle(&give.after);
             }
             self.reply(request.id, result);
         }
@@ -293,20 +289,16 @@ fn note(
     generation: Generation,
 ) -> (bool, Option<Generation>) {
     match &request.op {
-        Op::Acquire { .. }
-        | Op::AcquireAll { .. }
-        | Op::Join { .. }
-        | Op::Recall { .. }
-        | Op::Adopt { .. } => {
+        op if op.takes() => {
             acquires.insert(request.id, generation);
             (false, None)
         }
-        Op::Release { after, .. } | Op::Part { after, .. } | Op::Record { after, .. } => {
+        Op::Give(Give { after, .. }) => {
             let sent_on = || after.iter().map(|open| acquires.get(open).copied());
             let ordered = sent_on().all(|on| on == Some(generation));
             (ordered, sent_on().flatten().find(|on| *on != generation))
         }
-        Op::Renew(_) | Op::Stay(_) | Op::Leave { .. } | Op::Forget { .. } => (false, None),
+        _ => (false, None),
     }
 }
 

@@ -1,59 +1,36 @@
 //! The commands for kept results, and for adopted locks.
 
-use super::{millis, place};
-use crate::store::Op;
+use super::{kept_for, millis, place};
+use crate::store::kept::Record;
 use crate::store::redis::commands::key_names::KeyNames;
 use crate::store::redis::commands::outgoing::Outgoing;
 use crate::store::redis::commands::scripts::{ADOPT, RECALL, RECORD};
+use crate::store::{Give, Op, Take};
 
-pub(super) fn recall(op: &Op, names: &KeyNames, listening: bool, out: &mut Outgoing) {
-    let mut command = out.call(&RECALL, 4);
-    if let Op::Recall {
-        key,
-        token,
-        ttl,
-        function,
-        queue,
-    } = op
-    {
-        command
-            .arg(&*names.fences(key))
-            .arg(&**key)
-            .arg(names.queue(key))
-            .arg(names.result(key))
-            .arg(&token.digits())
-            .arg(millis(*ttl))
-            .arg(0)
-            .arg(names.signature(function))
-            .arg(place(*queue, listening))
-            .arg(names.channels())
-            .arg(*function);
-    }
+pub(super) fn recall(take: &Take, names: &KeyNames, listening: bool, out: &mut Outgoing) {
+    out.call(&RECALL, 4)
+        .arg(&*names.fences(&take.key))
+        .arg(&*take.key)
+        .arg(names.queue(&take.key))
+        .arg(names.result(&take.key))
+        .arg(&take.token.digits())
+        .arg(millis(take.ttl))
+        .arg(0)
+        .arg(names.signature(take.function))
+        .arg(place(take.queue, listening))
+        .arg(names.channels())
+        .arg(take.function);
 }
 
-pub(super) fn record(op: &Op, names: &KeyNames, out: &mut Outgoing) {
-    let Op::Record {
-        key,
-        token,
-        keep,
-        makes_way,
-        record,
-        ..
-    } = op
-    else {
-        return;
-    };
+pub(super) fn record(give: &Give, record: &Record, names: &KeyNames, out: &mut Outgoing) {
     let text = record.kept.to_text();
     let mut command = out.call(&RECORD, 3);
     command
-        .arg(&**key)
-        .arg(names.queue(key))
-        .arg(names.result(key))
-        .arg(&token.digits());
-    match keep {
-        Some(keep) => command.arg(millis(*keep)),
-        None => command.arg(if *makes_way { "0" } else { "" }),
-    };
+        .arg(&*give.key)
+        .arg(names.queue(&give.key))
+        .arg(names.result(&give.key))
+        .arg(&give.token.digits());
+    kept_for(&mut command, give.keep, give.makes_way);
     command
         .arg(names.channels())
         .arg(names.make_way_after())
