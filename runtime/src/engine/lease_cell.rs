@@ -41,7 +41,7 @@ pub(crate) struct LeaseCell {
     /// A [`Phase`].
     phase: AtomicU8,
     /// Reason why the lock was not taken. Set before the phase becomes [`Phase::Failed`].
-    error: OnceLock<LockError>,
+    error: OnceLock<Box<LockError>>,
     /// The result kept for the lock. Set before the phase becomes [`Phase::Recalled`].
     kept: OnceLock<Arc<Kept>>,
     /// Token of a lock handed over inside the process. Set before the grant.
@@ -227,7 +227,7 @@ impl LeaseCell {
     pub(crate) fn poll_granted(&self, cx: &Context<'_>) -> Poll<Result<(), LockError>> {
         self.poll_with(cx, || match self.phase() {
             Phase::Waiting => None,
-            Phase::Failed => self.error.get().cloned().map(Err),
+            Phase::Failed => self.error.get().map(|error| Err(LockError::clone(error))),
             _ => Some(Ok(())),
         })
     }
@@ -366,7 +366,7 @@ impl LeaseCell {
 
     pub(super) fn fail(&self, error: LockError) -> Option<Parting> {
         // Of two reasons the first stays.
-        let _ = self.error.set(error);
+        let _ = self.error.set(Box::new(error));
         self.finish(Phase::Failed)
     }
 

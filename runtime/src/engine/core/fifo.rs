@@ -7,13 +7,19 @@ use super::ticket::TicketId;
 
 /// Tickets in the order of their arrival; a ticket is pushed at most once. A single ticket, the
 /// usual case of an uncontended lock, takes no heap memory.
-///
-/// A ticket that leaves from the middle keeps its place until half of the places are empty. So
-/// dropping all callers of a long queue takes linear time.
 #[derive(Debug, Default)]
 pub(super) struct Fifo {
     /// None only if the queue is empty.
     first: Option<TicketId>,
+    rest: Option<Box<Rest>>,
+}
+
+/// The tickets after the first.
+///
+/// A ticket that leaves from the middle keeps its place until half of the places are empty. So
+/// dropping all callers of a long queue takes linear time.
+#[derive(Debug, Default)]
+struct Rest {
     places: VecDeque<TicketId>,
     /// The tickets of `places` that have not left.
     present: HashSet<TicketId>,
@@ -28,19 +34,14 @@ impl Fifo {
         if self.first.is_none() {
             self.first = Some(ticket);
         } else {
-            self.places.push_back(ticket);
-            self.present.insert(ticket);
+            let rest = self.rest.get_or_insert_default();
+            rest.places.push_back(ticket);
+            rest.present.insert(ticket);
         }
     }
 
     pub(super) fn pop_front(&mut self) -> Option<TicketId> {
-        let present = &mut self.present;
-        let next = loop {
-            match self.places.pop_front() {
-                Some(next) if !present.remove(&next) => {}
-                next => break next,
-            }
-        };
+        let next = self.rest.as_mut().and_then(|rest| rest.pop_front());
         mem::replace(&mut self.first, next)
     }
 
@@ -48,13 +49,53 @@ impl Fifo {
     pub(super) fn remove(&mut self, ticket: TicketId) {
         if self.first == Some(ticket) {
             self.pop_front();
-        } else if self.present.remove(&ticket) && 2 * self.present.len() < self.places.len() {
-            self.places.retain(|place| self.present.contains(place));
+        } else if let Some(rest) = &mut self.rest {
+            rest.remove(ticket);
         }
     }
 
     pub(super) fn retain(&mut self, mut stays: impl FnMut(&TicketId) -> bool) {
         let first_stays = self.first.as_ref().is_none_or(&mut stays);
+        if let Some(rest) = &mut self.rest {
+            rest.retain(stays);
+        }
+        if !first_stays {
+            self.pop_front();
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &TicketId> {
+        let rest = self.rest.iter().flat_map(|rest| rest.iter());
+        self.first.iter().chain(rest)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        let rest = self.rest.as_ref().map_or(0, |rest| rest.present.len());
+        usize::from(self.first.is_some()) + rest
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+}
+
+impl Rest {
+    fn pop_front(&mut self) -> Option<TicketId> {
+        loop {
+            match self.places.pop_front() {
+                Some(next) if !self.present.remove(&next) => {}
+                next => return next,
+            }
+        }
+    }
+
+    fn remove(&mut self, ticket: TicketId) {
+        if self.present.remove(&ticket) && 2 * self.present.len() < self.places.len() {
+            self.places.retain(|place| self.present.contains(place));
+        }
+    }
+
+    fn retain(&mut self, mut stays: impl FnMut(&TicketId) -> bool) {
         let present = &mut self.present;
         self.places.retain(|ticket| {
             let stays = present.contains(ticket) && stays(ticket);
@@ -63,24 +104,11 @@ impl Fifo {
             }
             stays
         });
-        if !first_stays {
-            self.pop_front();
-        }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &TicketId> {
-        let places = self.places.iter();
-        self.first
-            .iter()
-            .chain(places.filter(|ticket| self.present.contains(ticket)))
-    }
-
-    pub(super) fn len(&self) -> usize {
-        usize::from(self.first.is_some()) + self.present.len()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.first.is_none()
+    fn iter(&self) -> impl Iterator<Item = &TicketId> {
+        let present = |ticket: &&TicketId| self.present.contains(ticket);
+        self.places.iter().filter(present)
     }
 }
 
@@ -128,11 +156,12 @@ mod tests {
     fn to_leave_from_the_middle_takes_no_look_at_all_others() {
         let mut fifo = Fifo::default();
         (0..60_000).for_each(|number| fifo.push_back(TicketId(number)));
-        let (mut sweeps, mut kept) = (0, fifo.places.len());
+        let places = |fifo: &Fifo| fifo.rest.as_ref().map_or(0, |rest| rest.places.len());
+        let (mut sweeps, mut kept) = (0, places(&fifo));
         for number in (1..60_000).rev() {
             fifo.remove(TicketId(number));
-            sweeps += usize::from(fifo.places.len() < kept);
-            kept = fifo.places.len();
+            sweeps += usize::from(places(&fifo) < kept);
+            kept = places(&fifo);
         }
         assert!(sweeps <= 20, "{sweeps}");
         assert_eq!((kept, fifo.len(), fifo.front()), (0, 1, Some(&TicketId(0))));

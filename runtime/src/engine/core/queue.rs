@@ -62,7 +62,7 @@ pub(super) struct KeyQueue {
     /// Owner of the other process's lease, if the store reported it.
     owner: Option<Arc<Owner>>,
     /// The store's last error, until the store answers.
-    trouble: Option<LockError>,
+    trouble: Option<Box<LockError>>,
     /// True if the store has ever answered for this key.
     answered: bool,
     /// True if a failure has been retried at once since the last answer.
@@ -183,7 +183,7 @@ impl KeyQueue {
 
     /// Returns the store's last error, until the store answers.
     pub(super) fn trouble(&self) -> Option<&LockError> {
-        self.trouble.as_ref()
+        self.trouble.as_deref()
     }
 
     /// True if the store has ever answered for this key.
@@ -247,7 +247,7 @@ impl KeyQueue {
         now: Instant,
         spread: impl FnOnce(Duration) -> Duration,
     ) {
-        self.trouble = Some(error);
+        self.trouble = Some(Box::new(error));
         self.held_until = None;
         self.ask_at = now + spread(self.pause(FIRST_RETRY, LONGEST_RETRY));
     }
