@@ -2,7 +2,7 @@
 //!
 //! `watchdog` renews the lease for as long as the job takes. So `ttl` can stay short, and a crashed
 //! instance delays the next run only briefly. `max_hold` ends a job that hangs. The other instances
-//! skip this run, which is not an error. `at_least` keeps the lock long enough for an instance
+//! skip this run, which is not an error. `min_hold` keeps the lock long enough for an instance
 //! whose clock is late.
 //!
 //! ```sh
@@ -19,7 +19,7 @@ use leasehold::{LockError, distributed_lock};
     ttl = "500ms",
     watchdog,
     max_hold = "10m",
-    at_least = "3s",
+    min_hold = "3s",
     guard = lock
 )]
 async fn send_invoices(instance: u32, day: &str) -> Result<u32, LockError> {

@@ -1,8 +1,8 @@
 //! A payment that is made once although the customer clicks twice, even if the second click comes
 //! late.
 //!
-//! The lock alone refuses a second click only while the first one is processed. `hold` keeps the
-//! lock for a while after `Ok`, so a later click is refused as well. After an error the lock is
+//! The lock alone refuses a second click only while the first one is processed. `cooldown` keeps
+//! the lock for a while after `Ok`, so a later click is refused as well. After an error the lock is
 //! released at once, and the customer can try again.
 //!
 //! ```sh
@@ -22,7 +22,7 @@ enum PaymentError {
     Lock(#[from] LockError),
 }
 
-#[distributed_lock(key = "payment:<order>", ttl = "10s", hold = "500ms")]
+#[distributed_lock(key = "payment:<order>", ttl = "10s", cooldown = "500ms")]
 async fn pay(order: u32, card: &str) -> Result<String, PaymentError> {
     tokio::time::sleep(Duration::from_millis(100)).await;
     if card == "expired" {

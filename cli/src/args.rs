@@ -130,7 +130,7 @@ pub(crate) struct Run {
 
     /// The lock stays for at least this time from its start, also if the command ends earlier.
     #[arg(long, value_name = "TIME", value_parser = time)]
-    pub(crate) at_least: Option<Duration>,
+    pub(crate) min_hold: Option<Duration>,
 
     /// Says nothing if the lock is held elsewhere; exit code 75 tells.
     #[arg(long, short)]

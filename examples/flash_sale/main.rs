@@ -20,7 +20,7 @@ mod stock;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use leasehold::LockPool;
+use leasehold::{Fairness, LockPool};
 
 use args::{Args, Mode};
 use crowd::Tally;
@@ -94,9 +94,10 @@ async fn open_pool(args: &Args, mode: Mode) -> Result<Option<LockPool>, SaleErro
     if mode == Mode::WithoutLock {
         return Ok(None);
     }
+    let buyers = args.buyers.try_into().unwrap_or(usize::MAX);
     let pool = LockPool::builder()
         .url(&args.store)
-        .max_waiters(args.buyers.try_into().unwrap_or(usize::MAX))
+        .fairness(Fairness::default().max_waiters(buyers))
         .connect()
         .await?;
     pool.install()?;

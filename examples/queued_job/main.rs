@@ -22,7 +22,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use leasehold::Baggage;
+use leasehold::Handover;
 use serde::{Deserialize, Serialize};
 
 /// The ttl. The order stays locked for this time if its process has died, or while its job waits on
@@ -34,7 +34,7 @@ const TTL: Duration = Duration::from_secs(5);
 struct Job {
     order: String,
     /// The order's lock, which the worker adopts.
-    lock: Baggage,
+    lock: Handover,
 }
 
 async fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {

@@ -62,7 +62,7 @@ fn skipped(_: LockError) -> bool {
     false
 }
 
-#[distributed_lock(key = "payment:<order>", ttl = "10s", hold = "3s")]
+#[distributed_lock(key = "payment:<order>", ttl = "10s", cooldown = "3s")]
 async fn pay_once(order: u64) -> Result<(), LockError> {
     Ok(())
 }

@@ -24,8 +24,8 @@ pub(crate) struct LockSpec {
     pub(crate) watchdog: Option<Watchdog>,
     pub(crate) max_hold: Option<Length>,
     pub(crate) wait: Option<Length>,
-    pub(crate) hold: Option<At<Length>>,
-    pub(crate) at_least: Option<Length>,
+    pub(crate) cooldown: Option<At<Length>>,
+    pub(crate) min_hold: Option<Length>,
     /// The time to keep a result. The span is the place to report a result type that cannot be
     /// kept.
     pub(crate) replay: Option<At<Length>>,
@@ -57,9 +57,9 @@ pub(crate) fn check(
         watchdog_interval,
         max_hold_needs_watchdog,
         max_hold_covers_ttl,
-        ttl_covers_at_least,
+        ttl_covers_min_hold,
         shared_or_permits,
-        hold_is_exclusive,
+        cooldown_is_exclusive,
         replay_is_alone,
         fingerprint_needs_replay,
     ];
@@ -71,7 +71,7 @@ pub(crate) fn check(
         work_is_done,
         detach_owns_its_arguments,
         never_needs_on_error,
-        hold_needs_a_result,
+        cooldown_needs_a_result,
         replay_needs_a_result,
         guard_is_new,
         key_names,
@@ -87,8 +87,8 @@ pub(crate) fn check(
         watchdog: args.watchdog.map(|watchdog| watchdog.value),
         max_hold: args.max_hold.map(value),
         wait: args.wait.map(value),
-        hold: args.hold,
-        at_least: args.at_least.map(value),
+        cooldown: args.cooldown,
+        min_hold: args.min_hold.map(value),
         replay: args.replay,
         fingerprint: args.fingerprint,
         reentrant: args.reentrant.is_some(),
@@ -236,21 +236,21 @@ fn max_hold_covers_ttl(args: &Args, diagnostics: &Diagnostics) {
     }
 }
 
-/// Without a watchdog, the store locks the key for the whole ttl from the start. So an `at_least`
+/// Without a watchdog, the store locks the key for the whole ttl from the start. So a `min_hold`
 /// up to the ttl is kept even if the process dies.
-fn ttl_covers_at_least(args: &Args, diagnostics: &Diagnostics) {
+fn ttl_covers_min_hold(args: &Args, diagnostics: &Diagnostics) {
     let Some((ttl, _)) = known(args.ttl.as_ref()) else {
         return;
     };
-    let Some((at_least, span)) = known(args.at_least.as_ref()) else {
+    let Some((min_hold, span)) = known(args.min_hold.as_ref()) else {
         return;
     };
-    if ttl < at_least && !args.attempted("watchdog") {
-        let (at_least, ttl) = (duration::display(at_least), duration::display(ttl));
+    if ttl < min_hold && !args.attempted("watchdog") {
+        let (min_hold, ttl) = (duration::display(min_hold), duration::display(ttl));
         let message = Message::new(format!(
-            "an `at_least` of {at_least} is longer than the ttl of {ttl}, which ends the lock of a process that dies"
+            "a `min_hold` of {min_hold} is longer than the ttl of {ttl}, which ends the lock of a process that dies"
         ))
-        .help(format!("write `ttl = \"{at_least}\"`, or add `watchdog`"));
+        .help(format!("write `ttl = \"{min_hold}\"`, or add `watchdog`"));
         diagnostics.error(span, &message);
     }
 }
@@ -266,12 +266,12 @@ fn shared_or_permits(args: &Args, diagnostics: &Diagnostics) {
 
 /// Only an exclusive lock may be kept after its call. A kept share would keep out a writer or use
 /// up a permit, for no benefit.
-fn hold_is_exclusive(args: &Args, diagnostics: &Diagnostics) {
+fn cooldown_is_exclusive(args: &Args, diagnostics: &Diagnostics) {
     let permits = args.permits.as_ref().map(|permits| permits.span);
     for (option, span) in [("shared", args.shared), ("permits", permits)] {
-        if let (Some(span), Some(_)) = (span, &args.hold) {
-            let message = Message::new(format!("`hold` and `{option}` exclude each other"))
-                .help("`hold` keeps the whole lock after success; leave one of them out");
+        if let (Some(span), Some(_)) = (span, &args.cooldown) {
+            let message = Message::new(format!("`cooldown` and `{option}` exclude each other"))
+                .help("`cooldown` keeps the whole lock after success; leave one of them out");
             diagnostics.error(span, &message);
         }
     }
@@ -322,8 +322,8 @@ fn never_needs_on_error(args: &Args, target: &Target, diagnostics: &Diagnostics)
     }
 }
 
-fn hold_needs_a_result(args: &Args, target: &Target, diagnostics: &Diagnostics) {
-    needs_a_result("hold", "keeps the lock", args, target, diagnostics);
+fn cooldown_needs_a_result(args: &Args, target: &Target, diagnostics: &Diagnostics) {
+    needs_a_result("cooldown", "keeps the lock", args, target, diagnostics);
 }
 
 fn needs_a_result(

@@ -76,16 +76,15 @@ const OPTIONS: [(&str, &[&str]); 15] = [
             "heartbeat",
         ],
     ),
-    ("hold", &["cooldown", "debounce"]),
+    ("cooldown", &["hold", "debounce"]),
     (
-        "at_least",
+        "min_hold",
         &[
             "lockatleastfor",
             "lockatleast",
             "atleast",
             "atleastfor",
             "holdatleast",
-            "minhold",
             "minholdtime",
             "minlocktime",
             "mintime",

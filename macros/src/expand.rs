@@ -108,13 +108,13 @@ fn lengths(spec: &LockSpec) -> TokenStream {
         Some(Watchdog::Flag) => calls.extend(quote_spanned!(here()=> .watchdog())),
         None => {}
     }
-    let hold = spec.hold.as_ref().map(|hold| &hold.value);
+    let cooldown = spec.cooldown.as_ref().map(|cooldown| &cooldown.value);
     let replay = spec.replay.as_ref().map(|replay| &replay.value);
     for (name, value) in [
         ("max_hold", spec.max_hold.as_ref()),
         ("wait", spec.wait.as_ref()),
-        ("hold", hold),
-        ("at_least", spec.at_least.as_ref()),
+        ("cooldown", cooldown),
+        ("min_hold", spec.min_hold.as_ref()),
         ("replay", replay),
     ] {
         if let Some(value) = value {

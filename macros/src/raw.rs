@@ -133,7 +133,7 @@ fn literal_behind(input: ParseStream<'_>) -> Option<String> {
 fn example(name: &Ident) -> &'static str {
     match name.to_string().as_str() {
         "key" => "\"order:<id>\"",
-        "ttl" | "max_hold" | "wait" | "hold" | "at_least" | "replay" => "\"10s\"",
+        "ttl" | "max_hold" | "wait" | "cooldown" | "min_hold" | "replay" => "\"10s\"",
         "on_lost" => "\"cancel\"",
         "guard" => "lock",
         "permits" => "3",

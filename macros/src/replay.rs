@@ -15,8 +15,8 @@ pub(crate) fn replay_is_alone(args: &Args, diagnostics: &Diagnostics) {
     }
     for (option, help) in [
         (
-            "hold",
-            "with `replay` a later call gets the first result, and need not be refused; leave `hold` out",
+            "cooldown",
+            "with `replay` a later call gets the first result, and need not be refused; leave `cooldown` out",
         ),
         (
             "shared",

@@ -12,17 +12,17 @@ pub(crate) fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
     // Some options require a trait of the body, or of its result. If it is missing, rustc reports
     // that at the option.
     let method = |name: &str, option: Span| Ident::new(name, here().located_at(option));
-    let hold = spec.hold.as_ref().map(|hold| hold.span);
+    let cooldown = spec.cooldown.as_ref().map(|cooldown| cooldown.span);
     let replay = spec.replay.as_ref().map(|replay| replay.span);
-    let run = match (spec.detach, hold, replay) {
+    let run = match (spec.detach, cooldown, replay) {
         (None, None, None) => method("run", here()),
         (None, _, Some(replay)) => method("run_replaying", replay),
-        (None, Some(hold), None) => method("run_holding", hold),
+        (None, Some(cooldown), None) => method("run_with_cooldown", cooldown),
         (Some(detach), None, None) => method("run_detached", detach),
         (Some(detach), _, Some(_)) => method("run_detached_replaying", detach),
-        (Some(detach), Some(_), None) => method("run_detached_holding", detach),
+        (Some(detach), Some(_), None) => method("run_detached_with_cooldown", detach),
     };
-    let hint = hold
+    let hint = cooldown
         .or(replay)
         .map(|_| quote_spanned!(here()=> , __leasehold::hint));
     let body = if spec.detach.is_some() {

@@ -43,7 +43,7 @@ fn every_option() {
     check(
         "every_option",
         r#"
-key = "{<self.tenant()>}:<pair.0>", ttl = TTL, watchdog = "3s", max_hold = "1m", wait = self.wait, hold = "3s", at_least = "10s", reentrant, on_lost = "continue", on_error = Err, guard = lock, pool = self.locks
+key = "{<self.tenant()>}:<pair.0>", ttl = TTL, watchdog = "3s", max_hold = "1m", wait = self.wait, cooldown = "3s", min_hold = "10s", reentrant, on_lost = "continue", on_error = Err, guard = lock, pool = self.locks
 async fn take(&self, pair: (u64, u64)) -> Result<impl Display, Error> {
     lock.check()?;
     self.store.take(pair.0).await

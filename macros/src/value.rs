@@ -139,14 +139,14 @@ fn at_most(option: &RawOption, limit: u64, name: &str, help: &str) -> Result<Len
     }
 }
 
-pub(crate) fn hold(option: &RawOption) -> Result<Length, Problem> {
+pub(crate) fn cooldown(option: &RawOption) -> Result<Length, Problem> {
     let help = "at most 24h; a unique key in the database refuses what comes later";
-    at_most(option, MAX_TTL, "a `hold`", help)
+    at_most(option, MAX_TTL, "a `cooldown`", help)
 }
 
-pub(crate) fn at_least(option: &RawOption) -> Result<Length, Problem> {
+pub(crate) fn min_hold(option: &RawOption) -> Result<Length, Problem> {
     let help = "at most 24h; a job that is due less often notes in the database when it last ran";
-    at_most(option, MAX_TTL, "an `at_least`", help)
+    at_most(option, MAX_TTL, "a `min_hold`", help)
 }
 
 pub(crate) fn replay(option: &RawOption) -> Result<Length, Problem> {

@@ -123,7 +123,7 @@ pub enum LockError {
 
     /// Too many calls of this process queue for the key already.
     #[error(
-        "{limit} calls of this process already queue for the lock `{}`; shed load, or raise the pool's `max_waiters`",
+        "{limit} calls of this process already queue for the lock `{}`; shed load, or raise `max_waiters` in the pool's `Fairness`",
         Plain(key)
     )]
     QueueFull {
@@ -235,14 +235,14 @@ impl LockError {
     ///   [`LockPool::lock`](crate::LockPool::lock). If the holder is in this process, its call site
     ///   counts, otherwise that of the refused call. The mean covers the locks that this pool has
     ///   released. The last lock counts an eighth.
-    /// - The `hold` of the call site is added to the mean.
+    /// - The `cooldown` of the call site is added to the mean.
     /// - The estimate is at most the rest of the holder's lease, and at least 10 ms.
     /// - Before the first release, the estimate is 1 s for a lock with a watchdog, because its
     ///   lease does not show when the lock ends. Without a watchdog it is the rest of the lease.
-    /// - While the key is left free for [other clients](crate::LockPoolBuilder::make_way_after),
+    /// - While the key is left free for [other clients](crate::Fairness::make_way_after),
     ///   the time is exactly the rest of that pause.
-    /// - [`LockPoolBuilder::retry_hint`](crate::LockPoolBuilder::retry_hint) replaces the estimate
-    ///   and the rest of a pause.
+    /// - [`Fairness::retry_hint`](crate::Fairness::retry_hint) replaces the estimate and the rest
+    ///   of a pause.
     ///
     /// All refused clients get the same time. Clients that retry automatically must each add a
     /// random time (jitter), or they come back together. Leasehold adds none.

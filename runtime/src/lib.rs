@@ -55,8 +55,8 @@ pub use inspect::info::{Holder, LockInfo, LockState, Waiter};
 pub use interop::idempotency::{IdempotencyKey, IdempotencyKeyRejection};
 pub use key::encode;
 pub use leasehold_macros::distributed_lock;
-pub use lock::baggage::Baggage;
 pub use lock::guard::{LockGuard, LockHandle};
+pub use lock::handover::Handover;
 pub use lock::is_held::is_held;
 #[cfg(feature = "replay")]
 #[cfg_attr(docsrs, doc(cfg(feature = "replay")))]
@@ -66,6 +66,7 @@ pub use lock::spawn::spawn;
 pub use owner::Owner;
 pub use pool::LockPool;
 pub use pool::builder::LockPoolBuilder;
+pub use pool::fairness::Fairness;
 pub use pool::installed::{init, init_from_env, pool, shutdown};
-pub use pool::look::locks::Locks;
+pub use pool::look::lock_list::LockList;
 pub use replicas::Replicas;

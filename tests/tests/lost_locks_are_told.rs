@@ -184,7 +184,7 @@ async fn forgotten(scene: &Scene, key: &str) -> Result<u32, LockError> {
     Ok(7)
 }
 
-#[distributed_lock(key = "<key>", ttl = "30s", hold = "10s", pool = scene.pool)]
+#[distributed_lock(key = "<key>", ttl = "30s", cooldown = "10s", pool = scene.pool)]
 async fn kept(scene: &Scene, key: &str) -> Result<u32, LockError> {
     scene.forget();
     Ok(7)

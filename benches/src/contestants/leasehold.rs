@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{LockError, LockGuard, LockPool, distributed_lock};
+use leasehold::{Fairness, LockError, LockGuard, LockPool, distributed_lock};
 
 use super::{Contestant, Fault, Keeps, Kept, Locks};
 use crate::clock;
@@ -52,7 +52,9 @@ pub(super) async fn pool(who: Contestant, plan: &Plan) -> Result<LockPool, Fault
             .first()
             .map_or_else(String::new, ToString::to_string),
     };
-    let builder = LockPool::builder().url(url).max_waiters(MAX_WAITERS);
+    let builder = LockPool::builder()
+        .url(url)
+        .fairness(Fairness::default().max_waiters(MAX_WAITERS));
     Ok(builder.connect().await?)
 }
 

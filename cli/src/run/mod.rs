@@ -97,8 +97,8 @@ async fn take_and_run(
         .ttl(options.ttl)
         .wait(options.wait)
         .watchdog();
-    if let Some(at_least) = options.at_least {
-        request = request.at_least(at_least);
+    if let Some(min_hold) = options.min_hold {
+        request = request.min_hold(min_hold);
     }
     let guard = tokio::select! {
         biased;

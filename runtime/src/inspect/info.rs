@@ -48,7 +48,7 @@ pub struct LockInfo {
     /// Fence of the latest acquisition that the store still knows. None on a store without fences,
     /// and for another client's lock.
     pub fence: Option<Fence>,
-    /// Time until which `hold` or `at_least` keeps the lock after its section. None if neither
+    /// Time until which `cooldown` or `min_hold` keeps the lock after its section. None if neither
     /// does.
     #[cfg_attr(feature = "serde", serde(serialize_with = "super::written::time"))]
     pub kept_until: Option<SystemTime>,
@@ -83,7 +83,7 @@ pub enum LockState {
         /// Number of calls that may have the lock.
         limit: u32,
     },
-    /// No call has the lock, but `hold` or `at_least` keeps it taken for a while.
+    /// No call has the lock, but `cooldown` or `min_hold` keeps it taken for a while.
     Kept,
     /// The lock was handed to the process that waited first. The process has one second to ask for
     /// it.

@@ -6,7 +6,7 @@ mod answer;
 #[cfg(feature = "axum")]
 mod axum;
 #[cfg(feature = "serde")]
-mod baggage;
+mod handover;
 #[cfg(all(feature = "axum", feature = "replay"))]
 pub(crate) mod idempotency;
 #[cfg(feature = "serde")]

@@ -108,8 +108,7 @@ impl Kit {
     }
 
     /// Like [`new`](Self::new), but with a pool configured like that of the service, for example
-    /// with its `wait`, `io_timeout`, `max_waiters`, `retry_hint` and namespace. Ignores a URL in
-    /// `builder`.
+    /// with its `wait`, `io_timeout`, `fairness` and namespace. Ignores a URL in `builder`.
     ///
     /// ```
     /// use std::time::Duration;

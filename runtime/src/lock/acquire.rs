@@ -36,7 +36,7 @@ pub(crate) struct Acquisition {
     /// The future that takes the locks of every other call. They are then moved into `held`.
     others: Option<Taken>,
     /// Minimum time for which the locks stay at the store, from the moment when all are taken.
-    at_least: Option<Duration>,
+    min_hold: Option<Duration>,
     /// Span and metrics of the pending acquire.
     asking: Option<Asking>,
 }
@@ -85,7 +85,7 @@ fn ask(
     if !plan.wait.is_zero() {
         nesting::waits_in_task(pool.id(), wants.iter().map(|want| &want.key), at);
     }
-    let at_least = plan.at_least;
+    let min_hold = plan.min_hold;
     let others: Option<Taken> = match wants {
         OneOrMany::One(Want { key, holder: None }) => {
             let acquire = acquire(key, &pool, &plan, at, label, plan.wait);
@@ -95,7 +95,7 @@ fn ask(
             return Ok(Acquisition {
                 held,
                 others: None,
-                at_least,
+                min_hold,
                 asking: None,
             });
         }
@@ -114,7 +114,7 @@ fn ask(
     Ok(Acquisition {
         held,
         others,
-        at_least,
+        min_hold,
         asking: None,
     })
 }
@@ -139,7 +139,7 @@ pub(crate) fn begin_adoption(
         held: HeldLocks::new(locks, OneOrMany::One(HeldLock::Held(lock))),
         asking: Some(asking),
         others: None,
-        at_least: None,
+        min_hold: None,
     })
 }
 
@@ -167,8 +167,8 @@ impl Acquisition {
             }
         };
         // The body begins now. Locks that the call gave back earlier are not kept.
-        if let Some(at_least) = self.at_least.take() {
-            self.held.keep_at_least(at_least);
+        if let Some(min_hold) = self.min_hold.take() {
+            self.held.keep_min_hold(min_hold);
         }
         Poll::Ready(Ok(now))
     }
@@ -239,9 +239,9 @@ fn acquire(
         terms: plan.terms,
         watchdog: plan.watchdog,
         wait: budget,
-        hold: plan.hold,
+        cooldown: plan.cooldown,
         share: plan.share,
-        at_least: plan.at_least,
+        min_hold: plan.min_hold,
         replay: plan.replay.map(Box::new),
     }
 }

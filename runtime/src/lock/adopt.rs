@@ -3,9 +3,9 @@
 use std::panic::Location;
 
 use super::acquire::begin_adoption;
-use super::baggage::Baggage;
 use super::call_site::At;
 use super::guard::LockGuard;
+use super::handover::Handover;
 use super::leases::Locks;
 use super::settings::{Beat, Settings};
 use crate::engine::core::ticket::Adoption;
@@ -22,8 +22,8 @@ impl LockGuard {
     /// now. Without a watchdog, [`remaining`](Self::remaining) returns that time. A lock that is
     /// not adopted in time expires, as if this process had died.
     ///
-    /// The adopted lock has the same key, fence, ttl and watchdog. A `max_hold` starts again. An
-    /// [`at_least`](crate::LockRequest::at_least) is not handed over.
+    /// The adopted lock has the same key, fence, ttl and watchdog. A `max_hold` starts again. A
+    /// [`min_hold`](crate::LockRequest::min_hold) is not handed over.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -32,12 +32,12 @@ impl LockGuard {
     /// # let pool = leasehold::LockPool::connect("memory://").await?;
     /// let ttl = Duration::from_secs(30);
     /// let guard = pool.lock("order:42").ttl(ttl).watchdog().acquire().await?;
-    /// let baggage = guard.hand_over()?; // put it on the queue, with the job
+    /// let handover = guard.hand_over()?; // put it on the queue, with the job
     ///
     /// let second_click = pool.lock("order:42").ttl(ttl).acquire().await;
     /// assert!(second_click.unwrap_err().is_contention()); // until the job is done
     ///
-    /// let guard = pool.adopt(baggage).await?; // in the worker
+    /// let guard = pool.adopt(handover).await?; // in the worker
     /// guard.release().await?; // the job is done
     /// # Ok(()) }
     /// ```
@@ -47,7 +47,7 @@ impl LockGuard {
     /// - [`LockError::Lost`] if the lease is over.
     /// - [`LockError::Config`] for a share, for several keys, for a lock that a nested call has
     ///   entered, and on `redlock://`, `etcd://` and `zookeeper://`. The lock is released.
-    pub fn hand_over(self) -> Result<Baggage, LockError> {
+    pub fn hand_over(self) -> Result<Handover, LockError> {
         self.check()?;
         if self.is_share() {
             return Err(refused());
@@ -58,7 +58,7 @@ impl LockGuard {
         let (key, fence) = (lock.cell().key().name().to_owned(), lock.cell().fence());
         let namespace = lock.pool().namespace().to_owned();
         let token = lock.give_away()?;
-        Ok(Baggage {
+        Ok(Handover {
             key,
             namespace,
             token,
@@ -75,7 +75,7 @@ impl LockPool {
     /// guard has the same lease and the same fence, and is renewed if the first guard was.
     ///
     /// One request to the store checks that the lock is still the handed-over one, gives it a new
-    /// token, and renews it. So if two calls adopt the same baggage, one of them is refused. The
+    /// token, and renews it. So if two calls adopt the same handover, one of them is refused. The
     /// pool must have the same store and namespace as the pool of the first process.
     ///
     /// Takes at most the pool's `io_timeout`. Cancel safe: a dropped future leaves no lock. If
@@ -87,9 +87,9 @@ impl LockPool {
     /// # async fn main() -> Result<(), leasehold::LockError> {
     /// # let pool = leasehold::LockPool::connect("memory://").await?;
     /// # let guard = pool.lock("order:42").ttl(Duration::from_secs(10)).acquire().await?;
-    /// let baggage = guard.hand_over()?;
-    /// let guard = pool.adopt(baggage.clone()).await?;
-    /// assert!(pool.adopt(baggage).await.unwrap_err().is_lost()); // once is enough
+    /// let handover = guard.hand_over()?;
+    /// let guard = pool.adopt(handover.clone()).await?;
+    /// assert!(pool.adopt(handover).await.unwrap_err().is_lost()); // once is enough
     /// guard.release().await?;
     /// # Ok(()) }
     /// ```
@@ -100,43 +100,43 @@ impl LockPool {
     ///   released. The job's work may be done, so take the lock again and check.
     /// - [`LockError::Unavailable`] if the store does not serve. A lock that this call may have
     ///   adopted is then removed in the background.
-    /// - [`LockError::Config`] for baggage of another namespace, and on `redlock://`, `etcd://` and
-    ///   `zookeeper://`.
+    /// - [`LockError::Config`] for a handover of another namespace, and on `redlock://`, `etcd://`
+    ///   and `zookeeper://`.
     /// - [`LockError::ShuttingDown`].
     #[track_caller]
     pub fn adopt(
         &self,
-        baggage: Baggage,
+        handover: Handover,
     ) -> impl Future<Output = Result<LockGuard, LockError>> + Send + use<> {
         let (pool, at) = (self.clone(), Location::caller());
-        async move { adopt(pool, baggage, at).await }
+        async move { adopt(pool, handover, at).await }
     }
 }
 
 async fn adopt(
     pool: LockPool,
-    baggage: Baggage,
+    handover: Handover,
     at: &'static Location<'static>,
 ) -> Result<LockGuard, LockError> {
     pool.can_hand_over()?;
-    if pool.namespace() != baggage.namespace {
+    if pool.namespace() != handover.namespace {
         return Err(LockError::config(format!(
             "the lock `{}` was handed over in the namespace `{}`, and this pool has the namespace `{}`; give both pools the same",
-            baggage.key,
-            baggage.namespace,
+            handover.key,
+            handover.namespace,
             pool.namespace()
         )));
     }
     let settings = Settings {
-        ttl: Some(baggage.ttl),
-        watchdog: baggage.watchdog.map(Beat::Every),
-        max_hold: baggage.max_hold,
+        ttl: Some(handover.ttl),
+        watchdog: handover.watchdog.map(Beat::Every),
+        max_hold: handover.max_hold,
         ..Settings::default()
     };
-    let locks = Locks::checked(vec![baggage.key])?;
+    let locks = Locks::checked(vec![handover.key])?;
     let adoption = Adoption {
-        from: baggage.token,
-        fence: baggage.fence,
+        from: handover.token,
+        fence: handover.fence,
     };
     let taking = begin_adoption(pool, locks, &settings, At::Call(at), adoption)?;
     Ok(LockGuard::new(taking.taken().await?, &settings))

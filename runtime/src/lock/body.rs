@@ -12,7 +12,7 @@ pub(crate) mod slot;
 /// is compiled once, with this crate.
 pub(crate) trait Body {
     /// Polls the body. When the body has returned, its value is stored. Ready with true if a lock
-    /// with `hold` stays after this value.
+    /// with `cooldown` stays after this value.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool>;
 
     /// Drops the body, but not its returned value.
@@ -33,7 +33,7 @@ pub(crate) trait Body {
     }
 }
 
-/// Returns true if a lock with `hold` stays after this value. None without `hold`.
+/// Returns true if a lock with `cooldown` stays after this value. None without `cooldown`.
 pub(crate) type Good<T> = Option<fn(&T) -> bool>;
 
 /// A body that stays in the caller's frame.

@@ -24,11 +24,11 @@ use crate::pool::{LockPool, installed};
 /// bounds of the body once, where it is boxed.
 type Detached<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
 
-/// The return type of a function with `hold`.
+/// The return type of a function with `cooldown`.
 #[diagnostic::on_unimplemented(
-    message = "`hold` keeps the lock after `Ok`, and `{Self}` is no `Result`",
+    message = "`cooldown` keeps the lock after `Ok`, and `{Self}` is no `Result`",
     label = "no `Result`",
-    note = "return a `Result`, or leave `hold` out"
+    note = "return a `Result`, or leave `cooldown` out"
 )]
 pub trait Outcome<Hint> {
     /// True if the lock stays after this value.
@@ -176,18 +176,18 @@ impl Call {
         LockHandle::new(self.0.section().locks().clone())
     }
 
-    /// Sets the option `at_least = "30s"`.
+    /// Sets the option `min_hold = "30s"`.
     #[must_use]
-    pub fn at_least(mut self, at_least: Duration) -> Self {
-        self.settings().at_least = Some(at_least);
+    pub fn min_hold(mut self, min_hold: Duration) -> Self {
+        self.settings().min_hold = Some(min_hold);
         self
     }
 
-    /// Sets the option `hold = "3s"`, for [`run_holding`](Self::run_holding) or
-    /// [`run_detached_holding`](Self::run_detached_holding).
+    /// Sets the option `cooldown = "3s"`, for [`run_with_cooldown`](Self::run_with_cooldown) or
+    /// [`run_detached_with_cooldown`](Self::run_detached_with_cooldown).
     #[must_use]
-    pub fn hold(mut self, hold: Duration) -> Self {
-        self.settings().hold = Some(hold);
+    pub fn cooldown(mut self, cooldown: Duration) -> Self {
+        self.settings().cooldown = Some(cooldown);
         self
     }
 
@@ -201,7 +201,7 @@ impl Call {
     }
 
     /// Like [`run`](Self::run), but keeps the lock for a while after `Ok`.
-    pub fn run_holding<'a, F, Hint>(
+    pub fn run_with_cooldown<'a, F, Hint>(
         &'a mut self,
         body: Pin<&'a mut Option<F>>,
         _: Hint,
@@ -223,7 +223,7 @@ impl Call {
     }
 
     /// Like [`run_detached`](Self::run_detached), but keeps the lock for a while after `Ok`.
-    pub fn run_detached_holding<F, Hint>(self, body: F, _: Hint) -> Detached<F::Output>
+    pub fn run_detached_with_cooldown<F, Hint>(self, body: F, _: Hint) -> Detached<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Outcome<Hint> + Send + 'static,

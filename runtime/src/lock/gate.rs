@@ -56,7 +56,7 @@ impl Gate {
     }
 
     /// Ready when the body has returned or panicked, or when a lease is lost. If the body has
-    /// returned, the result is true if a lock with `hold` stays.
+    /// returned, the result is true if a lock with `cooldown` stays.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,

@@ -60,7 +60,7 @@ impl LockGuard {
     /// most 1 s. Without an answer, the engine retries the release in the background until the lock
     /// has expired. This is not an error.
     ///
-    /// With [`at_least`](crate::LockRequest::at_least), the lock stays at the store for the rest of
+    /// With [`min_hold`](crate::LockRequest::min_hold), the lock stays at the store for the rest of
     /// that time, whether it is released or dropped.
     ///
     /// Cancel safe: if the future is dropped, the lock is released all the same.
@@ -89,17 +89,17 @@ impl LockGuard {
         self.end(None).await
     }
 
-    /// Like [`release`](Self::release), but keeps the lock for `hold` from now, by the store's
-    /// clock. `hold` is from 1 ms to 24 h. A call that tries in the meantime is refused, such as a
-    /// second click after the work is done. Dropping the guard instead releases the lock at once.
-    /// With [`at_least`](crate::LockRequest::at_least), the later end counts.
+    /// Like [`release`](Self::release), but keeps the lock for `cooldown` from now, by the store's
+    /// clock. `cooldown` is from 1 ms to 24 h. A call that tries in the meantime is refused, such
+    /// as a second click after the work is done. Dropping the guard instead releases the lock at
+    /// once. With [`min_hold`](crate::LockRequest::min_hold), the later end counts.
     ///
-    /// The engine does not know this `hold` in advance. So the
+    /// The engine does not know this `cooldown` in advance. So the
     /// [`retry_after`](LockError::retry_after) of a refused call is based on earlier locks of this
     /// call site, including the times for which they were kept. With
-    /// [`run_then_hold`](crate::LockRequest::run_then_hold) and the attribute, it is exact.
+    /// [`run_with_cooldown`](crate::LockRequest::run_with_cooldown) and the attribute, it is exact.
     ///
-    /// `hold` has no effect on a share, or on a lock that this call has entered as
+    /// `cooldown` has no effect on a share, or on a lock that this call has entered as
     /// [`reentrant`](crate::LockRequest::reentrant).
     ///
     /// ```
@@ -117,12 +117,12 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// The errors of [`release`](Self::release), and [`LockError::Config`] for a `hold` of less
+    /// The errors of [`release`](Self::release), and [`LockError::Config`] for a `cooldown` of less
     /// than a millisecond or more than 24 h, and on `zookeeper://`. Even then, the lock is released
     /// at once.
-    pub async fn release_after(self, hold: Duration) -> Result<(), LockError> {
+    pub async fn release_after(self, cooldown: Duration) -> Result<(), LockError> {
         let keep = self.held.can_keep();
-        let keep = keep.and_then(|()| lease_terms::check_stay("hold", hold));
+        let keep = keep.and_then(|()| lease_terms::check_stay("cooldown", cooldown));
         let ended = self.end(keep.as_ref().ok().copied()).await;
         ended.and(keep.map(drop))
     }

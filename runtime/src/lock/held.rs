@@ -163,8 +163,8 @@ impl HeldLocks {
 
     /// Keeps the locks that the call has taken itself at the store for this long from now, however
     /// the call ends.
-    pub(crate) fn keep_at_least(&self, at_least: Duration) {
-        PendingLock::keep_at_least(self.own(), at_least);
+    pub(crate) fn keep_min_hold(&self, min_hold: Duration) {
+        PendingLock::keep_min_hold(self.own(), min_hold);
     }
 
     pub(crate) fn locks(&self) -> &Locks {

@@ -3,13 +3,13 @@
 
 pub(crate) mod acquire;
 pub(crate) mod adopt;
-pub(crate) mod baggage;
 pub(crate) mod body;
 pub(crate) mod call;
 pub(crate) mod call_site;
 pub(crate) mod detach;
 pub(crate) mod gate;
 pub(crate) mod guard;
+pub(crate) mod handover;
 pub(crate) mod held;
 pub(crate) mod is_held;
 #[cfg(feature = "replay")]

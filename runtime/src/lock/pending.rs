@@ -176,14 +176,14 @@ impl PendingLock {
         Err(self.cell.lost_error())
     }
 
-    /// Keeps the locks of one call at the store for at least `at_least` from now, whether they are
+    /// Keeps the locks of one call at the store for at least `min_hold` from now, whether they are
     /// released or dropped.
-    pub(crate) fn keep_at_least<'a>(locks: impl Iterator<Item = &'a Self>, at_least: Duration) {
+    pub(crate) fn keep_min_hold<'a>(locks: impl Iterator<Item = &'a Self>, min_hold: Duration) {
         let locks: Vec<&Self> = locks.collect();
         let Some(first) = locks.first() else {
             return;
         };
-        let until = first.pool.engine().clock().now() + at_least;
+        let until = first.pool.engine().clock().now() + min_hold;
         let ids = locks.iter().map(|lock| lock.id).collect();
         // If the engine is gone, the lock expires after its ttl.
         let _ = first.tell(Command::KeepUntil { ids, until });

@@ -169,7 +169,7 @@ impl LockRequest {
     /// # async fn example(pool: leasehold::LockPool) -> Result<(), leasehold::LockError> {
     /// # async fn sweep() {}
     /// let minute = Duration::from_secs(60);
-    /// let swept = pool.lock("job:sweep").ttl(minute).at_least(minute / 2).run(sweep()).await;
+    /// let swept = pool.lock("job:sweep").ttl(minute).min_hold(minute / 2).run(sweep()).await;
     /// match swept {
     ///     Err(error) if error.is_contention() => println!("another machine has swept"),
     ///     other => other?,
@@ -187,8 +187,8 @@ impl LockRequest {
     /// free after the ttl. If the lease is lost, the lock stays only if no other holder has it
     /// already. A call that enters a lock as [`reentrant`](Self::reentrant) does not keep it. On
     /// `zookeeper://` each call is refused with [`LockError::Config`](crate::LockError::Config).
-    pub fn at_least(mut self, at_least: Duration) -> Self {
-        self.settings.at_least = Some(at_least);
+    pub fn min_hold(mut self, min_hold: Duration) -> Self {
+        self.settings.min_hold = Some(min_hold);
         self
     }
 

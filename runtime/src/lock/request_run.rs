@@ -42,7 +42,7 @@ impl LockRequest {
     /// - [`LockError::Lost`] if the lease was over before this call saw its grant.
     /// - [`LockError::InvalidKey`] and [`LockError::ShuttingDown`].
     /// - [`LockError::WouldDeadlock`] if this call is nested in a body that holds the key.
-    /// - [`LockError::Config`] for an invalid ttl, interval, `max_hold`, `at_least`, `permits` or
+    /// - [`LockError::Config`] for an invalid ttl, interval, `max_hold`, `min_hold`, `permits` or
     ///   number of keys.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
         let (at, locks) = (At::Call(self.at), Locks::checked(self.keys));
@@ -80,14 +80,14 @@ impl LockRequest {
         call.run(pin!(Some(body))).await
     }
 
-    /// Like [`run`](Self::run), but after `Ok` the lock stays for `hold`, by the store's clock.
-    /// `hold` is from 1 ms to 24 h. A call that tries in the meantime is refused, with the
+    /// Like [`run`](Self::run), but after `Ok` the lock stays for `cooldown`, by the store's clock.
+    /// `cooldown` is from 1 ms to 24 h. A call that tries in the meantime is refused, with the
     /// remaining time in `retry_after`. For example, this refuses a second click that comes after
     /// the first one is done. After `Err`, a panic or a loss, or if this future is dropped, the
     /// lock is released at once.
     ///
     /// A call that enters a lock as [`reentrant`](Self::reentrant) does not keep it. With
-    /// [`at_least`](Self::at_least), the later end counts.
+    /// [`min_hold`](Self::min_hold), the later end counts.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -96,28 +96,29 @@ impl LockRequest {
     /// # async fn main() -> Result<(), leasehold::LockError> {
     /// # let pool = leasehold::LockPool::connect("memory://").await?;
     /// # let ttl = Duration::from_secs(10);
-    /// let hold = Duration::from_secs(3);
+    /// let cooldown = Duration::from_secs(3);
     /// let pay = async { Ok::<_, LockError>("paid") };
-    /// assert_eq!(pool.lock("payment:7").ttl(ttl).run_then_hold(hold, pay).await??, "paid");
+    /// let paid = pool.lock("payment:7").ttl(ttl).run_with_cooldown(cooldown, pay).await??;
+    /// assert_eq!(paid, "paid");
     ///
     /// let second_click = pool.lock("payment:7").ttl(ttl).acquire().await.unwrap_err();
-    /// assert!(second_click.retry_after() <= Some(hold));
+    /// assert!(second_click.retry_after() <= Some(cooldown));
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     ///
-    /// The errors of [`run`](Self::run), and [`LockError::Config`] for a `hold` of less than 1 ms
-    /// or more than 24 h, for a share, and on `zookeeper://`.
-    pub async fn run_then_hold<T, E, F>(
+    /// The errors of [`run`](Self::run), and [`LockError::Config`] for a `cooldown` of less than
+    /// 1 ms or more than 24 h, for a share, and on `zookeeper://`.
+    pub async fn run_with_cooldown<T, E, F>(
         mut self,
-        hold: Duration,
+        cooldown: Duration,
         body: F,
     ) -> Result<Result<T, E>, LockError>
     where
         F: Future<Output = Result<T, E>>,
     {
-        self.settings.hold = Some(hold);
+        self.settings.cooldown = Some(cooldown);
         let mut call = self.call();
         call.run_keeping(pin!(Some(body)), Some(Result::is_ok))
             .await

@@ -224,7 +224,7 @@ impl Section {
         let (keep, end) = match end {
             Ok(Ok(good)) => {
                 let keeps = good || seeded!(KeptAfterErr);
-                (self.settings.hold.filter(|_| keeps), Ok(Ok(())))
+                (self.settings.cooldown.filter(|_| keeps), Ok(Ok(())))
             }
             // The panic is caught, so that the release is awaited here. If the panic ended the
             // runtime, no caller would wait until the release is sent.

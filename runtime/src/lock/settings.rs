@@ -21,8 +21,8 @@ pub(crate) struct Settings {
     pub(crate) on_lost: OnLost,
     pub(crate) share: Option<Share>,
     pub(crate) reentrant: bool,
-    pub(crate) hold: Option<Duration>,
-    pub(crate) at_least: Option<Duration>,
+    pub(crate) cooldown: Option<Duration>,
+    pub(crate) min_hold: Option<Duration>,
     /// The label of a lock taken without the attribute.
     pub(crate) label: Option<Label>,
     /// Time for which the result is kept.
@@ -65,11 +65,11 @@ pub(crate) struct Plan {
     /// Maximum time for which a nested call waits for its permit. None: as long as the lease lasts.
     pub(crate) nested_wait: Option<Duration>,
     /// Time for which the lock stays after success.
-    pub(crate) hold: Duration,
+    pub(crate) cooldown: Duration,
     pub(crate) share: Option<Share>,
     /// Minimum time for which the lock stays at the store, counted from the moment when the call
     /// has all its locks.
-    pub(crate) at_least: Option<Duration>,
+    pub(crate) min_hold: Option<Duration>,
     /// Parameters of a `replay` call.
     pub(crate) replay: Option<Replay>,
 }
@@ -94,18 +94,18 @@ impl Settings {
             LockError::config("the lock has no ttl; add `.ttl(Duration::from_secs(10))`")
         })?;
         let terms = Terms::new(ttl)?;
-        if self.hold.is_some() || self.at_least.is_some() {
+        if self.cooldown.is_some() || self.min_hold.is_some() {
             pool.can_keep()?;
         }
         if self
-            .hold
-            .map(|hold| lease_terms::check_stay("hold", hold))
+            .cooldown
+            .map(|cooldown| lease_terms::check_stay("cooldown", cooldown))
             .transpose()?
             .is_some()
             && self.share.is_some()
         {
             return Err(LockError::config(
-                "a share of a lock cannot be kept with `hold`; take the lock without `shared` and `permits`",
+                "a share of a lock cannot be kept with `cooldown`; take the lock without `shared` and `permits`",
             ));
         }
         if self.share == Some(Share::Permit(0)) {
@@ -122,9 +122,9 @@ impl Settings {
             // take turns. They wait as long as necessary if neither the call nor the pool sets a
             // wait.
             nested_wait: self.wait.or((!pools.is_zero()).then_some(pools)),
-            hold: self.hold.unwrap_or_default(),
+            cooldown: self.cooldown.unwrap_or_default(),
             share: self.share,
-            at_least: self.at_least(terms)?,
+            min_hold: self.min_hold(terms)?,
             replay: self.replay()?,
         })
     }
@@ -145,8 +145,8 @@ impl Settings {
                 "take the lock alone",
             ),
             (
-                self.hold.is_some(),
-                "hold",
+                self.cooldown.is_some(),
+                "cooldown",
                 "a later call gets the result instead of a refusal",
             ),
             (
@@ -165,21 +165,21 @@ impl Settings {
         Ok(Some(Replay { fingerprint }))
     }
 
-    /// Checks `at_least`. Without a watchdog it is at most the ttl. The lock then stays even if the
+    /// Checks `min_hold`. Without a watchdog it is at most the ttl. The lock then stays even if the
     /// process dies, because the store has the ttl from the start.
-    fn at_least(&self, terms: Terms) -> Result<Option<Duration>, LockError> {
-        let Some(at_least) = self.at_least else {
+    fn min_hold(&self, terms: Terms) -> Result<Option<Duration>, LockError> {
+        let Some(min_hold) = self.min_hold else {
             return Ok(None);
         };
-        lease_terms::check_stay("at_least", at_least)?;
-        if self.watchdog.is_none() && terms.ttl() < at_least {
+        lease_terms::check_stay("min_hold", min_hold)?;
+        if self.watchdog.is_none() && terms.ttl() < min_hold {
             return Err(LockError::config(format!(
-                "an `at_least` of {at_least:?} is longer than the ttl of {:?}; raise the ttl to it, so that the lock \
+                "a `min_hold` of {min_hold:?} is longer than the ttl of {:?}; raise the ttl to it, so that the lock \
                  stays even if the process dies, or add a watchdog",
                 terms.ttl()
             )));
         }
-        Ok(Some(at_least))
+        Ok(Some(min_hold))
     }
 
     fn watchdog(&self, terms: Terms) -> Result<Option<Watchdog>, LockError> {

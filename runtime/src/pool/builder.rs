@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::LockPool;
-use crate::engine::core::signal::Limits;
+use super::fairness::Fairness;
 use crate::engine::driver::observer::Watch;
 use crate::engine::driver::thread::Place;
 use crate::error::LockError;
@@ -16,15 +16,9 @@ mod connect;
 
 const DEFAULT_NAMESPACE: &str = "lock";
 const DEFAULT_IO_TIMEOUT: Duration = Duration::from_secs(1);
-const DEFAULT_MAX_WAITERS: usize = 1000;
-const DEFAULT_MAX_PASSES: u32 = 16;
-const DEFAULT_MAKE_WAY_AFTER: Duration = Duration::from_secs(1);
 /// Default maximum length of a kept result, in bytes. The content of a web page is far smaller.
 #[cfg(feature = "replay")]
 const DEFAULT_REPLAY_LIMIT: usize = 64 * 1024;
-/// Number of requests under way at which the engine asks for no further lock. A server answers this
-/// many requests within a few dozen milliseconds.
-const IN_FLIGHT: usize = 4096;
 
 impl LockPool {
     /// Starts the configuration of a pool.
@@ -76,7 +70,8 @@ pub struct LockPoolBuilder {
     url: Option<String>,
     namespace: String,
     wait: Duration,
-    limits: Limits,
+    io_timeout: Duration,
+    fairness: Fairness,
     replicas: Option<Replicas>,
     #[cfg(feature = "replay")]
     pub(super) replay_limit: usize,
@@ -92,15 +87,8 @@ impl Default for LockPoolBuilder {
             url: None,
             namespace: DEFAULT_NAMESPACE.to_owned(),
             wait: Duration::ZERO,
-            limits: Limits {
-                io_timeout: DEFAULT_IO_TIMEOUT,
-                max_waiters: DEFAULT_MAX_WAITERS,
-                max_passes: DEFAULT_MAX_PASSES,
-                longest_turn: None,
-                make_way_after: DEFAULT_MAKE_WAY_AFTER,
-                retry_hint: None,
-                in_flight: IN_FLIGHT,
-            },
+            io_timeout: DEFAULT_IO_TIMEOUT,
+            fairness: Fairness::default(),
             replicas: None,
             #[cfg(feature = "replay")]
             replay_limit: DEFAULT_REPLAY_LIMIT,
@@ -193,7 +181,7 @@ impl LockPoolBuilder {
     /// let builder = leasehold::LockPool::builder().io_timeout(Duration::from_millis(250));
     /// ```
     pub fn io_timeout(mut self, io_timeout: Duration) -> Self {
-        self.limits.io_timeout = io_timeout;
+        self.io_timeout = io_timeout;
         self
     }
 
@@ -259,100 +247,17 @@ impl LockPoolBuilder {
         self
     }
 
-    /// Sets the maximum number of calls of this process that may queue for one key. The next one is
-    /// refused with [`LockError::QueueFull`]. Default: 1,000.
+    /// Sets the rules by which calls share the locks of the pool with each other and with other
+    /// processes, instead of the defaults of [`Fairness`]. [`connect`](Self::connect) checks their
+    /// ranges.
     ///
     /// ```
+    /// # use leasehold::{Fairness, LockPool};
     /// // The 51st call that would queue for a key is refused.
-    /// let builder = leasehold::LockPool::builder().max_waiters(50);
+    /// let builder = LockPool::builder().fairness(Fairness::default().max_waiters(50));
     /// ```
-    pub fn max_waiters(mut self, max_waiters: usize) -> Self {
-        self.limits.max_waiters = max_waiters;
-        self
-    }
-
-    /// Sets how many times calls of this process may hand a lock over to each other while other
-    /// processes queue for it. After that, the other processes get the lock. With zero, each
-    /// release gives the lock to another process. Default: 16. There is no limit while no other
-    /// process waits.
-    ///
-    /// Handing over costs no round trip. A larger number gives more throughput on a hot key, and
-    /// longer waits in other processes.
-    ///
-    /// ```
-    /// let builder = leasehold::LockPool::builder().max_passes(64);
-    /// ```
-    pub fn max_passes(mut self, max_passes: u32) -> Self {
-        self.limits.max_passes = max_passes;
-        self
-    }
-
-    /// Sets the longest tenure: the time for which calls of this process may hand a lock over to
-    /// each other while other processes queue for it. Default: a quarter of the lock's ttl.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// let builder = leasehold::LockPool::builder().longest_turn(Duration::from_millis(100));
-    /// ```
-    pub fn longest_turn(mut self, longest_turn: Duration) -> Self {
-        self.limits.longest_turn = Some(longest_turn);
-        self
-    }
-
-    /// Sets the time of unbroken use after which a key is left free for clients that are not
-    /// leasehold's. From 10 ms to 24 h, or [`Duration::ZERO`] for never. Default: 1 s.
-    ///
-    /// Queued calls hand a lock over to each other, within a process and between processes, so that
-    /// it is never free. Some clients do not queue but try from time to time: redis-py, redsync,
-    /// node-redlock, rslock, a shell script. Such a client would never get the lock. So a lock that
-    /// has been handed over for this long, and at least four times, is left free for 300 ms. The
-    /// pause begins at the end of the running section. A client that tries at least every 250 ms
-    /// gets the lock. With sections of at most 1 s, a pause comes at least every 5 s.
-    ///
-    /// By default, a key that would otherwise never be free is left free for up to 300 ms of every
-    /// 1.3 s. A waiting call then waits up to 300 ms longer (`docs/reliability/results.md`). In a
-    /// pause, a call that does not queue is refused with [`LockError::Contended`]. If every client
-    /// is leasehold's, set this to zero in all pools: the pool that releases the lock decides.
-    ///
-    /// `memory://` has no other clients and makes no pauses. `redlock://` makes separate short
-    /// pauses, regardless of this setting. A lock that several calls hold at once (`shared`,
-    /// `permits`) is not free while one of them holds it.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// // Every client is leasehold's.
-    /// let builder = leasehold::LockPool::builder().make_way_after(Duration::ZERO);
-    /// ```
-    pub fn make_way_after(mut self, make_way_after: Duration) -> Self {
-        self.limits.make_way_after = make_way_after;
-        self
-    }
-
-    /// Sets a fixed [`LockError::retry_after`] for calls of this pool refused because of other
-    /// calls. From 1 ms to 24 h. Default: an estimate, see [`LockError::retry_after`].
-    ///
-    /// Use this if clients must not come back before a fixed time. It applies to all locks of the
-    /// pool, and does not change the locks themselves.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use leasehold::{LockError, LockPool};
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), LockError> {
-    /// let pool = LockPool::builder()
-    ///     .url("memory://")
-    ///     .retry_hint(Duration::from_secs(3))
-    ///     .connect()
-    ///     .await?;
-    /// let ttl = Duration::from_secs(10);
-    /// let held = pool.lock("order:42").ttl(ttl).acquire().await?;
-    /// let refused = pool.lock("order:42").ttl(ttl).acquire().await.unwrap_err();
-    /// assert_eq!(refused.retry_after_secs(), Some(3)); // the `Retry-After` header
-    /// # held.release().await
-    /// # }
-    /// ```
-    pub fn retry_hint(mut self, retry_hint: Duration) -> Self {
-        self.limits.retry_hint = Some(retry_hint);
+    pub fn fairness(mut self, fairness: Fairness) -> Self {
+        self.fairness = fairness;
         self
     }
 
@@ -413,7 +318,8 @@ impl fmt::Debug for LockPoolBuilder {
         f.debug_struct("LockPoolBuilder")
             .field("namespace", &self.namespace)
             .field("wait", &self.wait)
-            .field("limits", &self.limits)
+            .field("io_timeout", &self.io_timeout)
+            .field("fairness", &self.fairness)
             .field("replicas", &self.replicas)
             .field("place", &self.place)
             .finish_non_exhaustive()

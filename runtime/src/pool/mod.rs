@@ -1,6 +1,7 @@
 //! Pools: a connection to a lock store and the engine that keeps its locks.
 
 pub(crate) mod builder;
+pub(crate) mod fairness;
 pub(crate) mod installed;
 mod log_keys;
 pub(crate) mod look;

@@ -164,12 +164,12 @@ bugs! {
     ShareEntered,
     /// A downgrade removes the bound of `max_hold`.
     MaxHoldForgotten,
-    /// A lock is kept for its `hold` even after an error.
+    /// A lock is kept for its `cooldown` even after an error.
     KeptAfterErr,
     /// A lock that must stay locked after its call is handed over inside the process.
     KeptHandedOver,
-    /// A lock is released at the end of its body, although its `at_least` has not passed.
-    AtLeastForgotten,
+    /// A lock is released at the end of its body, although its `min_hold` has not passed.
+    MinHoldForgotten,
     /// A share kept after its release still belongs to its token, so a late renewal prolongs it.
     KeptShareStays,
     /// A share is given back at once instead of being kept.
@@ -307,8 +307,8 @@ bugs! {
     /// A kept lock has a constant instead of a token in its value. A call adopts the lock with this
     /// constant.
     ConstantAdopted,
-    /// The fence of an adopted lock is taken from its baggage, which may have been altered.
-    BaggageBelieved,
+    /// The fence of an adopted lock is taken from its handover, which may have been altered.
+    ForgedFenceBelieved,
     /// The server refuses all locks after another client has corrupted the counter of fences.
     SpoiltCounterKept,
     /// Fences continue beyond the range in which the numbers of scripts are exact.
@@ -339,7 +339,7 @@ impl Bug {
         Self::MaxHoldForgotten,
         Self::FenceUntold,
         Self::KeptHandedOver,
-        Self::AtLeastForgotten,
+        Self::MinHoldForgotten,
         Self::FingerprintIgnored,
         Self::AnswerForAllFunctions,
         Self::ReplayHandedOver,

@@ -302,14 +302,14 @@ impl Drop for Body<'_> {
             std::thread::sleep(Duration::from_millis(slow_drop_ms));
         }
         let good = self.good.load(Ordering::Relaxed);
-        let hold = self.errand.hold();
+        let cooldown = self.errand.cooldown();
         for stake in &self.stakes {
             self.note(&Note::Leave {
                 key: stake.key.clone(),
                 holder: self.holder,
                 at: now(),
                 deadline: stake.deadline(&self.lock),
-                keeps: (good && !hold.is_zero()).then(|| nanos(hold)),
+                keeps: (good && !cooldown.is_zero()).then(|| nanos(cooldown)),
             });
         }
     }

@@ -141,12 +141,12 @@ async fn renewed_reader_of_two(errand: Errand) -> Result<(), LockError> {
     body::inside(&errand, lock).await
 }
 
-#[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, hold = errand.hold(), guard = lock, pool = errand.pool)]
+#[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, cooldown = errand.cooldown(), guard = lock, pool = errand.pool)]
 async fn kept(errand: Errand) -> Result<(), LockError> {
     body::inside(&errand, lock).await
 }
 
-#[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, watchdog, hold = errand.hold(), guard = lock, pool = errand.pool)]
+#[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, watchdog, cooldown = errand.cooldown(), guard = lock, pool = errand.pool)]
 async fn renewed_and_kept(errand: Errand) -> Result<(), LockError> {
     body::inside(&errand, lock).await
 }

@@ -55,7 +55,7 @@ impl Errand {
     }
 
     /// Returns the time for which the key stays locked after the end of the body.
-    pub(super) fn hold(&self) -> Duration {
+    pub(super) fn cooldown(&self) -> Duration {
         match self.form {
             Form::Kept { ms } => Duration::from_millis(ms),
             _ => Duration::ZERO,

@@ -1,5 +1,5 @@
-//! Requirement 29: exclusion for several keys, `hold`, `reentrant`, `downgrade`, shared locks and
-//! permits, under every fault. The loss of any of several keys ends the body.
+//! Requirement 29: exclusion for several keys, `cooldown`, `reentrant`, `downgrade`, shared locks
+//! and permits, under every fault. The loss of any of several keys ends the body.
 
 use std::future::pending;
 use std::time::Duration;
@@ -23,14 +23,14 @@ use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 29,
-    what: "several keys, hold, reentrant, downgrade, shares and permits under faults",
+    what: "several keys, cooldown, reentrant, downgrade, shares and permits under faults",
     stores: ALL,
     run,
 };
 
 const FAULTS: u64 = 150;
 const SECTIONS: u64 = 20_000;
-const HOLD_MS: u64 = 150;
+const COOLDOWN_MS: u64 = 150;
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("forms");
@@ -90,7 +90,7 @@ fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     };
     let count = |pause_us| Work::Count { pause_us };
     let read = |pause_us| Work::Read { pause_us };
-    let kept = Form::Kept { ms: HOLD_MS };
+    let kept = Form::Kept { ms: COOLDOWN_MS };
     let downgrading = Form::Downgrading { max_hold_ms: 0 };
     let lanes = vec![
         lane("pair", 6, 4, Form::Pair, count(2_000)),

@@ -1,5 +1,5 @@
-//! Requirement 32: a release of a missing lock reports that the lock was gone. A `hold` never lasts
-//! longer than requested.
+//! Requirement 32: a release of a missing lock reports that the lock was gone. A `cooldown` never
+//! lasts longer than requested.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 32,
-    what: "a release that finds the lock gone is told; a hold is never longer than said",
+    what: "a release that finds the lock gone is told; a cooldown is never longer than said",
     stores: REDIS,
     run,
 };
 
 /// Longer than a round may take.
 const TTL: Duration = Duration::from_secs(30);
-const HOLD: Duration = Duration::from_millis(1_500);
+const COOLDOWN: Duration = Duration::from_millis(1_500);
 /// Delay of a renewal in flight. The renewal arrives while the lock is held after its body.
 const LATE: Duration = Duration::from_millis(700);
 const LIMIT: Duration = Duration::from_secs(15);
@@ -106,18 +106,18 @@ fn held(ground: &Ground, sheet: &Sheet) {
             proxy.pass();
             proxy.hang_up(Duration::ZERO);
             sheet.faults("renewal arrives after the release", 1);
-            let released = runtime.block_on(guard.release_after(HOLD));
+            let released = runtime.block_on(guard.release_after(COOLDOWN));
             sheet.check(released.is_ok(), || format!("{key}: {released:?}"));
-            let bound = HOLD + Duration::from_millis(200) + excuse.so_far();
+            let bound = COOLDOWN + Duration::from_millis(200) + excuse.so_far();
             let free = wait::try_until(bound, || !probe.exists(&key));
             sheet.check(free.is_some(), || {
                 format!(
-                    "{key} was to stay for {HOLD:?} and stays for {:?} more",
+                    "{key} was to stay for {COOLDOWN:?} and stays for {:?} more",
                     probe.ttl(&key)
                 )
             });
         }
     });
     sheet.sections(total);
-    sheet.reached("holds", total, 100);
+    sheet.reached("cooldowns", total, 100);
 }

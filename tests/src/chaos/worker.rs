@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold::__test::now;
-use leasehold::LockPool;
+use leasehold::{Fairness, LockPool};
 use tokio::task::JoinSet;
 
 use super::calls;
@@ -119,7 +119,10 @@ async fn connect(job: &Job, lane: &Lane) -> LockPool {
         .io_timeout(Duration::from_millis(job.io_timeout_ms))
         .wait(Duration::from_millis(lane.wait_ms));
     let builder = match job.make_way_ms {
-        Some(after) => builder.make_way_after(Duration::from_millis(after)),
+        Some(after) => {
+            let after = Duration::from_millis(after);
+            builder.fairness(Fairness::default().make_way_after(after))
+        }
         None => builder,
     };
     wait::connected(builder).await

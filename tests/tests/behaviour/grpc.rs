@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use leasehold::{LockPool, distributed_lock};
+use leasehold::{Fairness, LockPool, distributed_lock};
 use tokio::net::TcpListener;
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service, http};
@@ -96,7 +96,7 @@ async fn a_client_is_told_when_to_try_again() {
     for (hint, told) in [(None, UNKNOWN), (Some(HINT), HINT)] {
         let mut pool = LockPool::builder().url("memory://");
         if let Some(hint) = hint {
-            pool = pool.retry_hint(hint);
+            pool = pool.fairness(Fairness::default().retry_hint(hint));
         }
         let pool = pool.connect().await.expect("it is in memory");
         let address = serve(pool.clone()).await;

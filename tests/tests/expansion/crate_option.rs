@@ -27,7 +27,7 @@ async fn relative(id: u64) -> Result<u64, shop::LockError> {
 #[shop::distributed_lock(
     key = ["order:<id>", id + 1],
     ttl = "1s",
-    hold = "1ms",
+    cooldown = "1ms",
     detach,
     crate = self::shop::leasehold
 )]

@@ -58,8 +58,8 @@ pub(super) async fn one_line(id: u64) -> Result<u64, LockError> { return Ok(id);
     watchdog = "300ms",
     max_hold = "1m",
     wait = "2s",
-    hold = "1ms",
-    at_least = "1ms",
+    cooldown = "1ms",
+    min_hold = "1ms",
     reentrant,
     on_lost = "continue",
     on_error = Err,
@@ -93,7 +93,7 @@ pub(super) async fn call_partner() -> Result<(), LockError> {
 }
 
 /// A function with a body that outlives its caller.
-#[distributed_lock(key = "order:<id>", ttl = "10s", detach, hold = "1ms")]
+#[distributed_lock(key = "order:<id>", ttl = "10s", detach, cooldown = "1ms")]
 pub(super) async fn detached(id: u64, _note: String) -> Result<u64, LockError> {
     tick().await;
     return Ok(id);

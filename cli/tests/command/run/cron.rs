@@ -64,7 +64,7 @@ pub(super) fn all_that_wait_run_one_by_one(url: &str) {
 #[test]
 fn a_machine_whose_clock_is_late() {
     let server = Server::start();
-    let options = ["--quiet", "--ttl", "2s", "--at-least", "1h"];
+    let options = ["--quiet", "--ttl", "2s", "--min-hold", "1h"];
     let start = || ended(&mut run(&server.url(), "job", &options, "echo ran"));
     let (first, late) = (start(), start());
     assert_eq!(

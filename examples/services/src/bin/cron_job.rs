@@ -16,7 +16,7 @@ const CUSTOMERS: [&str; 3] = ["ada", "grace", "edsger"];
 
 /// Charges all customers for a day.
 ///
-/// The key contains the day, so a late job of yesterday does not stop the job of today. `hold`
+/// The key contains the day, so a late job of yesterday does not stop the job of today. `cooldown`
 /// keeps the lock after success. So a machine with a late clock does not run the job again, and
 /// neither do the later starts of the day. After an error, or five seconds after a crash, the next
 /// start runs the job again. The provider then recognizes the customers that it has already
@@ -26,7 +26,7 @@ const CUSTOMERS: [&str; 3] = ["ada", "grace", "edsger"];
     ttl = "5s",
     watchdog,
     max_hold = "1h",
-    hold = "12h",
+    cooldown = "12h",
     guard = lock
 )]
 async fn charge_all(day: &str) -> Result<usize, JobError> {

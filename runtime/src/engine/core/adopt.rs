@@ -113,7 +113,7 @@ impl Core {
                 wanted,
             }) if ticket.is_in_time(now) && now < terms.soft(sent) => {
                 let key = ticket.acquire().key.clone();
-                let fence = if seeded!(self, BaggageBelieved) {
+                let fence = if seeded!(self, ForgedFenceBelieved) {
                     adoption.fence
                 } else {
                     adoption.fence_among(fence, reserved_fences)

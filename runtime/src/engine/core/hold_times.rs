@@ -36,8 +36,8 @@ impl HoldTimes {
         // Capped at one ttl, because no refused call gets more than the remaining lease. So a body
         // that hangs once distorts the mean for only a few calls.
         let held = lease.held_for(now).min(acquire.terms.ttl());
-        // A fixed `hold` of the call site needs no mean: `retry_after` adds it.
-        let kept = ticket.keep(now).filter(|_| acquire.hold.is_zero());
+        // A fixed `cooldown` of the call site needs no mean: `retry_after` adds it.
+        let kept = ticket.keep(now).filter(|_| acquire.cooldown.is_zero());
         let held = held + kept.unwrap_or_default();
         let held = u64::try_from(held.as_nanos()).unwrap_or(u64::MAX);
         let mean = self.0.entry(acquire.site).or_insert(held);
@@ -59,7 +59,7 @@ impl Core {
         let mean = self.hold_times.mean(holder.site);
         // Without a watchdog the lock is free at the end of its lease.
         let body = mean.or(holder.watchdog.map(|_| UNKNOWN));
-        let usual = body.map(|body| body + holder.hold);
+        let usual = body.map(|body| body + holder.cooldown);
         let after = match (usual, left) {
             (Some(usual), Some(left)) => Some(usual.min(left)),
             (usual, left) => usual.or(left),

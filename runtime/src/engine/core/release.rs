@@ -59,7 +59,7 @@ impl Core {
     /// Keeps the lock at the store until `until`, however its caller gives it up. The lease is not
     /// extended: it ends as it would without this.
     pub(crate) fn keep_until(&mut self, id: TicketId, until: Instant) {
-        if seeded!(self, AtLeastForgotten) {
+        if seeded!(self, MinHoldForgotten) {
             return;
         }
         if let Some(ticket) = self.tickets.get_mut(id)

@@ -51,11 +51,11 @@ pub(crate) struct Acquire {
     /// Time limit for queueing. Zero means one try.
     pub(crate) wait: Duration,
     /// Time for which the lock stays after success, if known in advance.
-    pub(crate) hold: Duration,
+    pub(crate) cooldown: Duration,
     /// Kind of share; none for an exclusive lock.
     pub(crate) share: Option<Share>,
     /// Least time for which the lock stays, counted from the body's start.
-    pub(crate) at_least: Option<Duration>,
+    pub(crate) min_hold: Option<Duration>,
     /// Set for a `replay` call, which a kept result can answer.
     pub(crate) replay: Option<Box<Replay>>,
 }
@@ -71,13 +71,13 @@ pub(crate) struct Replay {
 pub(crate) struct Adoption {
     /// Token of the lock before the adoption.
     pub(crate) from: Token,
-    /// The fence in the baggage, which may have been altered on its way.
+    /// The fence in the handover, which may have been altered on its way.
     pub(crate) fence: Option<Fence>,
 }
 
 impl Adoption {
     /// Returns the fence of the adopted lock. The store gave `first` and the `reserved` fences
-    /// after it to this acquisition, and the baggage can only select one of these. If it selects
+    /// after it to this acquisition, and the handover can only select one of these. If it selects
     /// none of them, the greatest is safe, because no earlier call can have had a greater one.
     pub(super) fn fence_among(self, first: Option<Fence>, reserved: u32) -> Option<Fence> {
         let first = first?.get();
@@ -161,8 +161,8 @@ impl Acquire {
     /// stay, even if the process dies. A lock with a watchdog makes no such promise, so this is
     /// always true for it.
     pub(super) fn outlives_the_process(&self, sent: Instant, now: Instant) -> bool {
-        let lasts = |at_least| now + at_least <= sent + self.terms.ttl();
-        self.watchdog.is_some() || self.at_least.is_none_or(lasts)
+        let lasts = |min_hold| now + min_hold <= sent + self.terms.ttl();
+        self.watchdog.is_some() || self.min_hold.is_none_or(lasts)
     }
 
     /// True if the caller queues for a held lock.

@@ -201,9 +201,9 @@ fn acquire(name: &str) -> Acquire {
         terms: Terms::new(LONG).expect("a ttl"),
         watchdog: None,
         wait: LONG,
-        hold: Duration::ZERO,
+        cooldown: Duration::ZERO,
         share: None,
-        at_least: None,
+        min_hold: None,
         replay: None,
     }
 }

@@ -28,7 +28,7 @@ impl World {
         } else {
             wait.min(IO_TIMEOUT)
         };
-        let at_least = self.at_least();
+        let min_hold = self.min_hold();
         let first = self.nodes[node].next_ticket;
         self.nodes[node].next_ticket += KEYS;
         let mates: Vec<TicketId> = (first..first + KEYS).map(TicketId).collect();
@@ -45,9 +45,9 @@ impl World {
                 terms,
                 watchdog,
                 wait: Duration::ZERO,
-                hold: Duration::ZERO,
+                cooldown: Duration::ZERO,
                 share: None,
-                at_least,
+                min_hold,
                 replay: None,
             };
             acquires.push((*id, acquire));
@@ -61,7 +61,7 @@ impl World {
                 mates: mates.clone(),
                 max_hold: None,
                 give_up_at: None,
-                at_least,
+                min_hold,
                 stays_until: None,
                 kept_until: None,
                 function: "simulation",

@@ -38,7 +38,7 @@ impl World {
         let keys = if self.is_hot { 1 } else { KEYS };
         let key = FullKey::from(format!("key{}", self.random.below(keys)));
         let reads = !self.is_hot && self.random.one_in(4);
-        let at_least = self.at_least();
+        let min_hold = self.min_hold();
         let replay = self.replay().filter(|_| !reads);
         let function = self.function(replay);
         let token = Token::fixed(u128::from(self.random.next()));
@@ -51,9 +51,9 @@ impl World {
             terms,
             watchdog,
             wait,
-            hold: Duration::ZERO,
+            cooldown: Duration::ZERO,
             share: reads.then_some(Share::Reader),
-            at_least,
+            min_hold,
             replay: replay.map(Box::new),
         };
         self.begin(node, acquire);
@@ -76,7 +76,7 @@ impl World {
             mates: Vec::new(),
             max_hold: acquire.watchdog.and_then(|dog| dog.max_hold),
             give_up_at: None,
-            at_least: acquire.at_least,
+            min_hold: acquire.min_hold,
             stays_until: None,
             kept_until: None,
             function: acquire.function,
@@ -216,7 +216,7 @@ impl World {
         self.outcome.handed_over += usize::from(caller.token != token);
         caller.token = token;
         let (key, reads) = (caller.key.clone(), caller.reads);
-        self.keep_at_least(node, ticket);
+        self.keep_min_hold(node, ticket);
         // A lock that an operator deleted was free before the answer came.
         if !self.stolen.contains(&token) {
             self.check_kept(&key, reads);

@@ -1,4 +1,4 @@
-//! Checks that a lock stays at the server for as long as `hold` and `at_least` specify.
+//! Checks that a lock stays at the server for as long as `cooldown` and `min_hold` specify.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use crate::engine::core::ticket::TicketId;
 
 impl World {
     /// Picks the time for which the next call's lock must stay; none for most calls.
-    pub(super) fn at_least(&mut self) -> Option<Duration> {
+    pub(super) fn min_hold(&mut self) -> Option<Duration> {
         let stays = self.random.one_in(16);
         stays.then(|| self.random.millis(1, 600))
     }
 
     /// Begins a body, and with it the time for which its lock must stay.
-    pub(super) fn keep_at_least(&mut self, node: usize, id: TicketId) {
+    pub(super) fn keep_min_hold(&mut self, node: usize, id: TicketId) {
         let state = &mut self.nodes[node];
         if let Some(caller) = state.callers.get_mut(&id)
-            && let Some(at_least) = caller.at_least
+            && let Some(min_hold) = caller.min_hold
         {
-            let until = self.now + at_least;
+            let until = self.now + min_hold;
             caller.stays_until = Some(until);
             state.core.keep_until(id, until);
         }
@@ -35,16 +35,22 @@ impl World {
         &mut self,
         node: usize,
         id: TicketId,
-        hold: Option<Duration>,
+        cooldown: Option<Duration>,
         deadline: Instant,
     ) {
         let now = self.now;
         let Some(caller) = self.nodes[node].callers.get_mut(&id) else {
             return;
         };
-        // A share is not kept by `hold`.
-        let hold = hold.filter(|_| !caller.reads).map(|hold| now + hold);
-        let Some(until) = caller.stays_until.max(hold).filter(|until| now < *until) else {
+        // A share is not kept by `cooldown`.
+        let cooldown = cooldown
+            .filter(|_| !caller.reads)
+            .map(|cooldown| now + cooldown);
+        let Some(until) = caller
+            .stays_until
+            .max(cooldown)
+            .filter(|until| now < *until)
+        else {
             return;
         };
         caller.kept_until = Some((now + on_server(until.since(now))).min(deadline));

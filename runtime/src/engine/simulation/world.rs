@@ -162,8 +162,8 @@ pub(super) struct Caller {
     /// Time at which `max_hold` ends the lock, even if it was renewed. Set at the grant.
     pub(super) give_up_at: Option<Instant>,
     /// Time for which its lock must stay, counted from the body's start.
-    pub(super) at_least: Option<Duration>,
-    /// End of the time in `at_least`, once the body has started.
+    pub(super) min_hold: Option<Duration>,
+    /// End of the time in `min_hold`, once the body has started.
     pub(super) stays_until: Option<Instant>,
     /// Time until which no other call may get the lock, after the body has ended.
     pub(super) kept_until: Option<Instant>,

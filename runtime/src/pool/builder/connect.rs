@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::LockPoolBuilder;
 use crate::base::clock::Clock;
 use crate::base::token::Nonce;
+use crate::engine::core::signal::Limits;
 #[cfg(feature = "testing")]
 use crate::engine::driver::observer::Watch;
 use crate::engine::driver::thread::{self, Place};
@@ -22,13 +23,9 @@ use crate::store::options::Options;
 
 const SHORTEST_IO_TIMEOUT: Duration = Duration::from_millis(1);
 const LONGEST_IO_TIMEOUT: Duration = Duration::from_secs(60 * 60);
-/// The store's marks would show nothing for a shorter time.
-const SHORTEST_MAKE_WAY_AFTER: Duration = Duration::from_millis(10);
-/// As long as the longest ttl.
-const LONGEST_MAKE_WAY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
-const SHORTEST_RETRY_HINT: Duration = Duration::from_millis(1);
-/// As long as the longest ttl.
-const LONGEST_RETRY_HINT: Duration = Duration::from_secs(24 * 60 * 60);
+/// Number of requests under way at which the engine asks for no further lock. A server answers this
+/// many requests within a few dozen milliseconds.
+const IN_FLIGHT: usize = 4096;
 
 impl LockPoolBuilder {
     /// Sets a test kit that observes all calls of the pool.
@@ -51,18 +48,18 @@ impl LockPoolBuilder {
             Place::CurrentRuntime => Clock::tokio(),
         });
         let place = target.to_string();
+        let mut limits = self.limits();
+        if !target.has_other_clients() {
+            limits.make_way_after = Duration::ZERO;
+        }
         let options = Options {
             clock,
             namespace: self.namespace.clone(),
             replicas: self.replicas,
-            make_way_after: self.limits.make_way_after,
+            make_way_after: self.fairness.make_way_after,
             tls: self.tls,
-            ..Options::new(self.limits.io_timeout)
+            ..Options::new(self.io_timeout)
         };
-        let mut limits = self.limits;
-        if !target.has_other_clients() {
-            limits.make_way_after = Duration::ZERO;
-        }
         let local = Arc::new(OnceLock::new());
         let connecting = noting(target.connect(options.clone()), Arc::clone(&local));
         let engine = thread::start(self.place, place.clone(), limits, clock, connecting).await?;
@@ -79,7 +76,7 @@ impl LockPoolBuilder {
                 nonce: Nonce::new(),
                 namespace: self.namespace,
                 wait: self.wait,
-                retry_hint: self.limits.retry_hint,
+                retry_hint: self.fairness.retry_hint,
                 log_keys: self.log_keys,
                 #[cfg(feature = "replay")]
                 replay_limit: self.replay_limit,
@@ -93,28 +90,25 @@ impl LockPoolBuilder {
 
     pub(crate) fn check(&self) -> Result<(), LockError> {
         key::check_namespace(&self.namespace)?;
-        if !(SHORTEST_IO_TIMEOUT..=LONGEST_IO_TIMEOUT).contains(&self.limits.io_timeout) {
+        if !(SHORTEST_IO_TIMEOUT..=LONGEST_IO_TIMEOUT).contains(&self.io_timeout) {
             return Err(LockError::config(
                 "an `io_timeout` is between 1 ms and 1 h; the default is 1 s",
             ));
         }
-        if self
-            .limits
-            .retry_hint
-            .is_some_and(|hint| !(SHORTEST_RETRY_HINT..=LONGEST_RETRY_HINT).contains(&hint))
-        {
-            return Err(LockError::config(
-                "a `retry_hint` is between 1 ms and 24 h; leave it out for an estimate",
-            ));
+        self.fairness.check()
+    }
+
+    fn limits(&self) -> Limits {
+        let fairness = &self.fairness;
+        Limits {
+            io_timeout: self.io_timeout,
+            max_waiters: fairness.max_waiters,
+            max_passes: fairness.max_passes,
+            longest_turn: fairness.longest_turn,
+            make_way_after: fairness.make_way_after,
+            retry_hint: fairness.retry_hint,
+            in_flight: IN_FLIGHT,
         }
-        let after = self.limits.make_way_after;
-        if !after.is_zero() && !(SHORTEST_MAKE_WAY_AFTER..=LONGEST_MAKE_WAY_AFTER).contains(&after)
-        {
-            return Err(LockError::config(
-                "`make_way_after` is between 10 ms and 24 h, or zero for never; the default is 1 s",
-            ));
-        }
-        Ok(())
     }
 }
 

@@ -1,13 +1,13 @@
 //! Inspecting the locks at a pool's store, and taking them away.
 //!
-//! [`locks`] is the list as a stream. [`observer`] reads the store separately from the pool's
+//! [`lock_list`] is the list as a stream. [`observer`] reads the store separately from the pool's
 //! engine, so that a long list delays no renewal.
 
-pub(crate) mod locks;
+pub(crate) mod lock_list;
 pub(crate) mod observer;
 mod thread;
 
-use self::locks::Locks;
+use self::lock_list::LockList;
 use super::LockPool;
 use crate::base::full_key::FullKey;
 use crate::error::LockError;
@@ -70,8 +70,8 @@ impl LockPool {
     ///
     /// With an empty [namespace](crate::LockPoolBuilder::namespace) on Redis, every string in the
     /// database is a lock. A string that this library did not write is reported as foreign.
-    pub fn locks(&self, pattern: &str) -> Locks {
-        Locks::new(self.clone(), Pattern::new(pattern))
+    pub fn locks(&self, pattern: &str) -> LockList {
+        LockList::new(self.clone(), Pattern::new(pattern))
     }
 
     /// Takes the lock `key` away from its holders, and returns its previous state. None if it was
@@ -92,7 +92,7 @@ impl LockPool {
     /// method returns when the holder has given the lock back, or after 3 seconds. The lock is then
     /// free.
     ///
-    /// A lock kept by `hold`, or handed to a waiting process, becomes free at once. A waiting
+    /// A lock kept by `cooldown`, or handed to a waiting process, becomes free at once. A waiting
     /// process gets it next. A second call of this method for a lock that is already being taken
     /// away changes nothing.
     ///

@@ -133,7 +133,7 @@ async fn each_function_has_its_result(one: &mut Client, two: &mut Client) {
     }
 }
 
-/// Checks that the lock of a call with `at_least` stays locked, and that the call's result is
+/// Checks that the lock of a call with `min_hold` stays locked, and that the call's result is
 /// already returned.
 async fn a_kept_lock_has_its_result(one: &mut Client, two: &mut Client) {
     let (key, mine, other) = scene("result-kept");

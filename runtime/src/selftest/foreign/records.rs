@@ -8,7 +8,7 @@ use redis::{PushInfo, PushKind, Value};
 use super::Input;
 use crate::base::token::Token;
 use crate::inspect::info::LockInfo;
-use crate::lock::baggage::Baggage;
+use crate::lock::handover::Handover;
 use crate::owner::Owner;
 use crate::pool::LockPool;
 use crate::store::StoreEvent;
@@ -116,8 +116,8 @@ pub fn results(bytes: &[u8]) {
     }
 }
 
-/// Checks that baggage is read as it was written, shows no token, and cannot be adopted without a
-/// lock.
+/// Checks that a handover is read as it was written, shows no token, and cannot be adopted without
+/// a lock.
 ///
 /// # Panics
 ///
@@ -132,19 +132,19 @@ pub fn handovers(bytes: &[u8]) {
         (runtime, pool.expect("memory"))
     });
 
-    let Ok(baggage) = serde_json::from_slice::<Baggage>(bytes) else {
+    let Ok(handover) = serde_json::from_slice::<Handover>(bytes) else {
         return;
     };
-    let written = serde_json::to_vec(&baggage).expect("baggage is a map");
-    let again: Baggage = serde_json::from_slice(&written).expect("it is read as it is written");
-    assert_eq!(again, baggage);
-    let token = baggage.token.hex();
-    let shown = format!("{baggage:?}");
+    let written = serde_json::to_vec(&handover).expect("a handover is a map");
+    let again: Handover = serde_json::from_slice(&written).expect("it is read as it is written");
+    assert_eq!(again, handover);
+    let token = handover.token.hex();
+    let shown = format!("{handover:?}");
     assert!(
-        baggage.key.contains(&token) || !shown.contains(&token),
+        handover.key.contains(&token) || !shown.contains(&token),
         "{shown}"
     );
     let (runtime, pool) = &*RUNTIME;
-    let adopted = runtime.block_on(pool.adopt(baggage));
+    let adopted = runtime.block_on(pool.adopt(handover));
     assert!(adopted.is_err(), "a lock that nobody holds was adopted");
 }

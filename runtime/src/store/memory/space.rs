@@ -51,7 +51,7 @@ impl Space {
     }
 
     /// True if the space has a pool, a kept result, or a lock that outlives its pool. A lock
-    /// outlives its pool if `hold` keeps it, or if the engine has stopped.
+    /// outlives its pool if `cooldown` keeps it, or if the engine has stopped.
     fn is_used(&self) -> bool {
         let now = self.clock.now();
         self.entries().are_used(now)

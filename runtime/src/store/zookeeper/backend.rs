@@ -54,7 +54,7 @@ impl Address {
 impl Backend for Address {
     fn can_keep(&self) -> Result<(), LockError> {
         Err(LockError::config(
-            "`hold` and `at_least` are not possible with `zookeeper://`, where a lock ends with a session of its process; use a pool \
+            "`cooldown` and `min_hold` are not possible with `zookeeper://`, where a lock ends with a session of its process; use a pool \
              with `etcd://`, `redis://` or `postgres://`",
         ))
     }

@@ -342,13 +342,13 @@ pub const CASES: &[Case] = &[
     case(
         "KeptAfterErr",
         Kind::FreedLate,
-        "a function with `hold` fails",
+        "a function with `cooldown` fails",
         kept::fails,
     ),
     case(
         "KeptHandedOver",
         Kind::KeptShort,
-        "a function with `hold` returns while a call of its process waits",
+        "a function with `cooldown` returns while a call of its process waits",
         kept::next_call_waits,
     ),
     case(

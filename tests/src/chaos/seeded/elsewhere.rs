@@ -41,10 +41,10 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "another call wants a permit that is kept",
     },
     Elsewhere {
-        bug: "AtLeastForgotten",
+        bug: "MinHoldForgotten",
         program: "behaviour",
-        test: "bodies::at_least::results::redis::whatever_the_result_the_lock_stays",
-        what: "a function with `at_least` ends in each way, and other calls come",
+        test: "bodies::min_hold::results::redis::whatever_the_result_the_lock_stays",
+        what: "a function with `min_hold` ends in each way, and other calls come",
     },
     Elsewhere {
         bug: "RepeatShortened",
@@ -239,10 +239,10 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a kept lock is adopted with a token of zeros",
     },
     Elsewhere {
-        bug: "BaggageBelieved",
+        bug: "ForgedFenceBelieved",
         program: "behaviour",
         test: "leases::hand_over::redis::the_fence_is_the_one_of_the_store",
-        what: "baggage comes with another fence",
+        what: "a handover comes with another fence",
     },
     Elsewhere {
         bug: "RetriedTogether",

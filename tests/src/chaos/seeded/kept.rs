@@ -1,4 +1,4 @@
-//! Scenarios of `hold` and `max_hold`.
+//! Scenarios of `cooldown` and `max_hold`.
 
 use std::time::Duration;
 

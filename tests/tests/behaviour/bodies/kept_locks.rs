@@ -1,5 +1,5 @@
-//! Tests of `hold`: locks that stay for a while after the work is done. They refuse a second click
-//! that comes after the end of the first.
+//! Tests of `cooldown`: locks that stay for a while after the work is done. They refuse a second
+//! click that comes after the end of the first.
 
 use std::future::pending;
 use std::panic::AssertUnwindSafe;
@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use super::{RELEASE, is_released};
 
 const TTL: Duration = Duration::from_secs(20);
-const HOLD: Duration = Duration::from_secs(6);
+const COOLDOWN: Duration = Duration::from_secs(6);
 /// Longer than any call here takes unless it hangs.
 const HANG: Duration = Duration::from_secs(10);
 
@@ -43,7 +43,7 @@ enum Outcome {
     Hangs,
 }
 
-#[distributed_lock(key = "k", ttl = "20s", hold = "6s", pool = pool)]
+#[distributed_lock(key = "k", ttl = "20s", cooldown = "6s", pool = pool)]
 async fn click(pool: &LockPool, outcome: Outcome) -> std::result::Result<u32, ClickError> {
     tokio::task::yield_now().await;
     match outcome {
@@ -65,24 +65,24 @@ fn refused<T: std::fmt::Debug>(ended: std::result::Result<T, ClickError>) -> Dur
 }
 
 /// Fails if a click after the end of the first one gets the lock, or if its `retry_after` is the
-/// ttl instead of the hold.
+/// ttl instead of the cooldown.
 async fn a_late_double_click_is_refused(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let started = Instant::now();
     assert_eq!(click(&pool, Outcome::Paid).await, Ok(7));
-    // On a busy machine the hold may begin after the call's end. Before that, `retry_after` may be
-    // the rest of the ttl.
+    // On a busy machine the cooldown may begin after the call's end. Before that, `retry_after` may
+    // be the rest of the ttl.
     let answered = started.elapsed() < RELEASE;
     for pool in [&pool, &other] {
         let retry_after = refused(click(pool, Outcome::Paid).await);
-        assert!(retry_after <= HOLD || !answered, "{retry_after:?}");
-        assert!(started.elapsed() > HOLD / 2 || retry_after > Duration::ZERO);
+        assert!(retry_after <= COOLDOWN || !answered, "{retry_after:?}");
+        assert!(started.elapsed() > COOLDOWN / 2 || retry_after > Duration::ZERO);
     }
     assert!(store.probe.exists("k"));
     sleep(refused(click(&other, Outcome::Paid).await)).await;
     wait::until_async("the next click", HANG, || !store.probe.exists("k")).await;
     assert!(
-        started.elapsed() >= HOLD,
+        started.elapsed() >= COOLDOWN,
         "free after {:?}",
         started.elapsed()
     );
@@ -104,7 +104,12 @@ async fn after_a_failure_the_retry_gets_in(store: &Store) {
     is_released(&*store.probe, "k", asked).await;
     let dropped = timeout(Duration::from_millis(50), click(&pool, Outcome::Hangs));
     assert!(dropped.await.is_err());
-    let free = pool.lock("k").ttl(TTL).wait(HOLD * 2 / 3).acquire().await;
+    let free = pool
+        .lock("k")
+        .ttl(TTL)
+        .wait(COOLDOWN * 2 / 3)
+        .acquire()
+        .await;
     let asked = Instant::now();
     free.expect("free at once")
         .release()
@@ -115,9 +120,9 @@ async fn after_a_failure_the_retry_gets_in(store: &Store) {
 }
 
 /// Fails if a queued call gets the lock while it is kept, or keeps sleeping after it is free.
-async fn who_waits_gets_in_when_the_hold_ends(store: &Store) {
+async fn who_waits_gets_in_when_the_cooldown_ends(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
-    let (hold, excuse) = (Duration::from_millis(500), Excuse::begin());
+    let (cooldown, excuse) = (Duration::from_millis(500), Excuse::begin());
     let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
     let waits = async |pool: &LockPool| {
         let guard = pool.lock("k").ttl(TTL).wait(HANG).acquire().await?;
@@ -129,13 +134,13 @@ async fn who_waits_gets_in_when_the_hold_ends(store: &Store) {
         // Before the release, both calls must already sleep until a much later time.
         sleep(Duration::from_millis(300)).await;
         let at = Instant::now();
-        guard.release_after(hold).await?;
+        guard.release_after(cooldown).await?;
         Ok(at)
     };
     let all = async { tokio::try_join!(release, waits(&pool), waits(&other)) };
     let (released, here, there) = wait::within("all", HANG, all).await.expect("all get in");
     let (first, second) = (here.min(there) - released, here.max(there) - released);
-    assert!(first >= hold, "in after {first:?} of {hold:?}");
+    assert!(first >= cooldown, "in after {first:?} of {cooldown:?}");
     // A busy machine adds some delay. A missed poll would add the rest of the ttl.
     let most = HANG / 2 + excuse.so_far();
     assert!(second < most, "in after {second:?}");
@@ -144,11 +149,11 @@ async fn who_waits_gets_in_when_the_hold_ends(store: &Store) {
 /// Fails if a lock that should be kept is passed to the next call of the process instead.
 async fn a_kept_lock_is_not_passed_on(store: &Store) {
     let pool = store.pool().await;
-    let hold = Duration::from_millis(500);
+    let cooldown = Duration::from_millis(500);
     let waits = async || {
         let guard = pool.lock("k").ttl(TTL).wait(HANG).acquire().await?;
         let at = Instant::now();
-        guard.release_after(hold).await?;
+        guard.release_after(cooldown).await?;
         Ok::<_, LockError>(at)
     };
     // Other calls already wait before the second and the third call get the lock.
@@ -158,20 +163,20 @@ async fn a_kept_lock_is_not_passed_on(store: &Store) {
     times.sort_unstable();
     for pair in times.windows(2) {
         let after = pair[1] - pair[0];
-        assert!(after >= hold, "in after {after:?} of {hold:?}");
+        assert!(after >= cooldown, "in after {after:?} of {cooldown:?}");
     }
 }
 
-/// Fails if the hold of a guard or a body differs from that of the attribute, or if an impossible
-/// hold is accepted.
+/// Fails if the cooldown of a guard or a body differs from that of the attribute, or if an
+/// impossible cooldown is accepted.
 async fn by_hand(store: &Store) {
     let pool = store.pool().await;
     let short = Duration::from_millis(200);
     let request = || pool.lock("k").ttl(TTL);
     let free = async || {
-        wait::until_async("the hold's end", HANG, || !store.probe.exists("k")).await;
+        wait::until_async("the cooldown's end", HANG, || !store.probe.exists("k")).await;
     };
-    // On a busy machine the hold may be over before the probe looks.
+    // On a busy machine the cooldown may be over before the probe looks.
     let is_kept = |since: Instant| {
         let kept = store.probe.exists("k");
         assert!(kept || short <= since.elapsed(), "it is not kept");
@@ -183,14 +188,14 @@ async fn by_hand(store: &Store) {
     free().await;
     let asked = Instant::now();
     let paid = request()
-        .run_then_hold(short, async { Ok::<_, ()>(7) })
+        .run_with_cooldown(short, async { Ok::<_, ()>(7) })
         .await;
     assert_eq!(paid, Ok(Ok(7)));
     is_kept(asked);
     free().await;
     let asked = Instant::now();
     let declined = request()
-        .run_then_hold(short, async { Err::<(), _>(7) })
+        .run_with_cooldown(short, async { Err::<(), _>(7) })
         .await;
     assert_eq!(declined, Ok(Err(7)));
     is_released(&*store.probe, "k", asked).await;
@@ -200,7 +205,7 @@ async fn by_hand(store: &Store) {
         Duration::from_micros(999),
     ] {
         let refused = request()
-            .run_then_hold(impossible, async { Ok::<_, ()>(()) })
+            .run_with_cooldown(impossible, async { Ok::<_, ()>(()) })
             .await;
         assert!(
             matches!(refused, Err(LockError::Config { .. })),
@@ -213,7 +218,7 @@ async fn by_hand(store: &Store) {
             matches!(refused, Err(LockError::Config { .. })),
             "{refused:?}"
         );
-        // The lock is released although the hold is refused.
+        // The lock is released although the cooldown is refused.
         is_released(&*store.probe, "k", asked).await;
     }
 }
@@ -222,7 +227,7 @@ fn too_long() -> Duration {
     Duration::from_secs(86_401)
 }
 
-#[distributed_lock(key = "k", ttl = "20s", hold = too_long(), pool = pool)]
+#[distributed_lock(key = "k", ttl = "20s", cooldown = too_long(), pool = pool)]
 async fn holds_too_long(pool: &LockPool) -> Result {
     panic!("it does not run");
 }
@@ -235,7 +240,7 @@ async fn an_expression_is_checked_at_the_call(store: &Store) {
     );
 }
 
-#[distributed_lock(key = ["a", "b"], ttl = "20s", hold = "300ms", detach, reentrant, pool = pool)]
+#[distributed_lock(key = ["a", "b"], ttl = "20s", cooldown = "300ms", detach, reentrant, pool = pool)]
 async fn all_options(pool: LockPool, depth: u32) -> Result<u32> {
     if depth > 0 {
         return deeper(pool, depth - 1).await.map(|depth| depth + 1);
@@ -268,7 +273,7 @@ async fn several_keys_detached_and_nested(store: &Store) {
 on_every_store_of_leases! {
     a_late_double_click_is_refused,
     after_a_failure_the_retry_gets_in,
-    who_waits_gets_in_when_the_hold_ends,
+    who_waits_gets_in_when_the_cooldown_ends,
     a_kept_lock_is_not_passed_on,
     by_hand,
     an_expression_is_checked_at_the_call,
@@ -278,7 +283,7 @@ on_every_store_of_leases! {
 // etcd does not report when a lock ends.
 on_etcd! {
     after_a_failure_the_retry_gets_in,
-    who_waits_gets_in_when_the_hold_ends,
+    who_waits_gets_in_when_the_cooldown_ends,
     a_kept_lock_is_not_passed_on,
     by_hand,
     an_expression_is_checked_at_the_call,
@@ -288,12 +293,12 @@ on_etcd! {
 on_stores!(sentinel cluster redlock: (
     a_late_double_click_is_refused,
     after_a_failure_the_retry_gets_in,
-    who_waits_gets_in_when_the_hold_ends,
+    who_waits_gets_in_when_the_cooldown_ends,
     a_kept_lock_is_not_passed_on,
 ));
 
-/// Fails if a timer of the process ends the hold. The hold must last even after the process has
-/// ended.
+/// Fails if a timer of the process ends the cooldown. The cooldown must last even after the process
+/// has ended.
 #[tokio::test]
 async fn the_server_counts() {
     let server = Server::start();
@@ -304,5 +309,5 @@ async fn the_server_counts() {
     pool.shutdown(HANG).await;
     drop(pool);
     let left = probe.ttl("k").expect("it stays, and it expires");
-    assert!(left <= HOLD && left > HOLD / 4, "{left:?}");
+    assert!(left <= COOLDOWN && left > COOLDOWN / 4, "{left:?}");
 }

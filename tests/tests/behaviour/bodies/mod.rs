@@ -1,12 +1,12 @@
 //! Tests of the bodies of locked calls: a body is alone inside its lock, and however it ends, its
 //! lock becomes free.
 
-mod at_least;
 mod concurrency;
 mod deploys;
 mod detached;
 mod exits;
 mod kept_locks;
+mod min_hold;
 mod nested_calls;
 mod replay;
 

@@ -70,7 +70,7 @@ async fn what_is_held_is_renewed_and_released() {
     nothing_is_left(&probe).await;
 }
 
-/// Fails if a lock that must stay (`at_least`) is free at its release, or stays forever. Covers
+/// Fails if a lock that must stay (`min_hold`) is free at its release, or stays forever. Covers
 /// every kind of lock.
 #[tokio::test]
 async fn what_is_to_stay_stays() {
@@ -83,7 +83,7 @@ async fn what_is_to_stay_stays() {
         pool.lock("readers").shared(),
         pool.lock("places").permits(3),
     ] {
-        guards.push(take(request.at_least(LONG)).await);
+        guards.push(take(request.min_hold(LONG)).await);
     }
     fill(&probe);
     for guard in guards {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use leasehold::{Baggage, LockError, LockGuard, LockPool};
+use leasehold::{Handover, LockError, LockGuard, LockPool};
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
@@ -26,11 +26,11 @@ async fn the_worker_has_the_same_lock(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let guard = take(&handler, SHORT).await;
     let fence = guard.fence();
-    let baggage = guard.hand_over().expect("held");
-    assert_eq!(baggage.fence(), fence);
-    let json = serde_json::to_string(&baggage).expect("it goes on a queue");
-    let baggage: Baggage = serde_json::from_str(&json).expect("and comes from it");
-    let guard = worker.adopt(baggage).await.expect("within its ttl");
+    let handover = guard.hand_over().expect("held");
+    assert_eq!(handover.fence(), fence);
+    let json = serde_json::to_string(&handover).expect("it goes on a queue");
+    let handover: Handover = serde_json::from_str(&json).expect("and comes from it");
+    let guard = worker.adopt(handover).await.expect("within its ttl");
     assert_eq!((guard.fence(), guard.key()), (fence, "k"));
     let second = handler.lock("k").ttl(TTL).acquire().await;
     assert!(second.expect_err("the job is not done").is_contention());
@@ -47,14 +47,14 @@ async fn the_worker_has_the_same_lock(store: &Store) {
 /// Fails if the first process renews or releases a lock that it has handed over.
 async fn it_expires_without_a_worker(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
-    let baggage = take(&handler, SHORT).await.hand_over().expect("held");
+    let handover = take(&handler, SHORT).await.hand_over().expect("held");
     assert!(store.probe.exists("k"), "released");
     let report = handler.shutdown(HANG).await;
     let held = (report.released, report.still_held, report.unconfirmed);
     assert_eq!(held, (0, 0, 0), "{report:?}");
     let ended = || !store.probe.exists("k");
     wait::until_async("the end of the lease", 2 * HANG, ended).await;
-    let late = worker.adopt(baggage).await.expect_err("it has expired");
+    let late = worker.adopt(handover).await.expect_err("it has expired");
     assert!(late.is_lost(), "{late}");
     take(&worker, TTL).await.release().await.expect("held");
 }
@@ -63,9 +63,9 @@ async fn it_expires_without_a_worker(store: &Store) {
 async fn it_is_adopted_once(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     for _ in 0..20 {
-        let baggage = take(&handler, TTL).await.hand_over().expect("held");
+        let handover = take(&handler, TTL).await.hand_over().expect("held");
         let workers = [&handler, &worker, &worker, &handler];
-        let adopted = join_all(workers.map(|pool| pool.adopt(baggage.clone()))).await;
+        let adopted = join_all(workers.map(|pool| pool.adopt(handover.clone()))).await;
         let (won, lost): (Vec<_>, Vec<_>) = adopted.into_iter().partition(Result::is_ok);
         assert_eq!(won.len(), 1, "{won:?}");
         for refused in lost {
@@ -117,10 +117,10 @@ async fn who_waits_gets_it_from_the_worker(store: &Store) {
     near.and(far).expect("held");
 }
 
-/// Returns a copy of the baggage (the data that a worker needs to adopt a lock) with another value
+/// Returns a copy of the handover (the data that a worker needs to adopt a lock) with another value
 /// in one field.
-fn altered(baggage: &Baggage, field: &str, value: Value) -> Baggage {
-    let mut map = serde_json::to_value(baggage).expect("it goes on a queue");
+fn altered(handover: &Handover, field: &str, value: Value) -> Handover {
+    let mut map = serde_json::to_value(handover).expect("it goes on a queue");
     map[field] = value;
     serde_json::from_value(map).expect("it comes from the queue, altered")
 }
@@ -129,16 +129,16 @@ fn altered(baggage: &Baggage, field: &str, value: Value) -> Baggage {
 /// locks have instead of a token.
 async fn a_constant_is_no_token(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
-    let baggage = take(&handler, TTL).await.hand_over().expect("held");
-    let held = worker.adopt(baggage.clone()).await.expect("still there");
+    let handover = take(&handler, TTL).await.hand_over().expect("held");
+    let held = worker.adopt(handover.clone()).await.expect("still there");
     held.release().await.expect("held");
     let constants = ["0", "f"].map(|digit| {
-        let baggage = altered(&baggage, "token", digit.repeat(32).into());
-        altered(&baggage, "fence", 1.into())
+        let handover = altered(&handover, "token", digit.repeat(32).into());
+        altered(&handover, "fence", 1.into())
     });
     let refuse = async |state| {
-        for baggage in &constants {
-            let refused = worker.adopt(baggage.clone()).await;
+        for handover in &constants {
+            let refused = worker.adopt(handover.clone()).await;
             assert!(refused.is_err_and(|error| error.is_lost()), "{state}");
         }
     };
@@ -150,13 +150,13 @@ async fn a_constant_is_no_token(store: &Store) {
     refuse("permits").await;
     permit.expect("free").release().await.expect("held");
     let request = handler.lock("k").ttl(TTL).watchdog();
-    let kept = request.run_then_hold(TTL, async { Ok::<_, ()>(()) });
+    let kept = request.run_with_cooldown(TTL, async { Ok::<_, ()>(()) });
     kept.await.expect("free").expect("it returns");
     refuse("kept").await;
     assert!(store.probe.exists("k"), "adopted and released");
 }
 
-/// Fails if a worker accepts a fence from the baggage that differs from the lock's fence.
+/// Fails if a worker accepts a fence from the handover that differs from the lock's fence.
 async fn the_fence_is_the_one_of_the_store(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     for forged in [
@@ -168,17 +168,17 @@ async fn the_fence_is_the_one_of_the_store(store: &Store) {
     ] {
         let guard = take(&handler, TTL).await;
         let fence = guard.fence();
-        let baggage = altered(&guard.hand_over().expect("held"), "fence", forged.clone());
-        let adopted = worker.adopt(baggage).await.expect("still there");
+        let handover = altered(&guard.hand_over().expect("held"), "fence", forged.clone());
+        let adopted = worker.adopt(handover).await.expect("still there");
         assert_eq!(adopted.fence(), fence, "forged: {forged}");
         adopted.release().await.expect("still held");
     }
 }
 
-/// Fails if baggage with an impossible value is accepted, or adopts the lock of another key.
-async fn impossible_baggage_is_refused(store: &Store) {
+/// Fails if a handover with an impossible value is accepted, or adopts the lock of another key.
+async fn an_impossible_handover_is_refused(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
-    let baggage = take(&handler, TTL).await.hand_over().expect("held");
+    let handover = take(&handler, TTL).await.hand_over().expect("held");
     let impossible: [(&str, Value); 8] = [
         ("ttl", 0.into()),
         ("ttl", u64::MAX.into()),
@@ -191,7 +191,7 @@ async fn impossible_baggage_is_refused(store: &Store) {
     ];
     for (field, value) in impossible {
         let text = value.to_string();
-        let refused = worker.adopt(altered(&baggage, field, value)).await;
+        let refused = worker.adopt(altered(&handover, field, value)).await;
         let refused = refused.expect_err(&text);
         assert!(
             matches!(
@@ -201,19 +201,19 @@ async fn impossible_baggage_is_refused(store: &Store) {
             "{field}: {refused}"
         );
     }
-    let neighbour = altered(&baggage, "key", "l".into());
+    let neighbour = altered(&handover, "key", "l".into());
     let other = handler.lock("l").ttl(TTL).acquire().await.expect("free");
     let refused = worker.adopt(neighbour).await.expect_err("another token");
     assert!(refused.is_lost(), "{refused}");
     other.release().await.expect("still held");
-    let adopted = worker.adopt(baggage).await.expect("still there");
+    let adopted = worker.adopt(handover).await.expect("still there");
     adopted.release().await.expect("still held");
 }
 
 on_every_store_of_leases!(
     a_constant_is_no_token,
     the_fence_is_the_one_of_the_store,
-    impossible_baggage_is_refused,
+    an_impossible_handover_is_refused,
     the_worker_has_the_same_lock,
     it_expires_without_a_worker,
     it_is_adopted_once,
@@ -272,7 +272,7 @@ async fn a_lost_lock_is_not_handed_over() {
     assert!(guard.hand_over().expect_err("it is over").is_lost());
 }
 
-/// Fails if the error for baggage of another namespace does not contain that namespace.
+/// Fails if the error for a handover of another namespace does not contain that namespace.
 #[tokio::test]
 async fn another_namespace_is_told() {
     let of = |namespace| {
@@ -282,10 +282,10 @@ async fn another_namespace_is_told() {
     };
     let (shop, other) = (of("shop").connect().await, of("other").connect().await);
     let (shop, other) = (shop.expect("here"), other.expect("here"));
-    let baggage = take(&shop, TTL).await.hand_over().expect("held");
-    let error = other.adopt(baggage.clone()).await.expect_err("another");
+    let handover = take(&shop, TTL).await.hand_over().expect("held");
+    let error = other.adopt(handover.clone()).await.expect_err("another");
     assert!(error.to_string().contains("`shop`"), "{error}");
-    let adopted = shop.adopt(baggage).await.expect("still there");
+    let adopted = shop.adopt(handover).await.expect("still there");
     adopted.release().await.expect("held");
 }
 
@@ -297,9 +297,9 @@ async fn a_store_that_is_away_is_told() {
         .url(server.url())
         .io_timeout(Duration::from_millis(300));
     let pool = wait::connected(pool).await;
-    let baggage = take(&pool, TTL).await.hand_over().expect("held");
+    let handover = take(&pool, TTL).await.hand_over().expect("held");
     server.kill();
-    let error = wait::within("the error", HANG, pool.adopt(baggage)).await;
+    let error = wait::within("the error", HANG, pool.adopt(handover)).await;
     let error = error.expect_err("there is no server");
     assert!(error.is_unavailable(), "{error}");
 }
@@ -322,21 +322,21 @@ fn a_kept_lock_that_is_adopted_is_found() {
     fails_with("ConstantAdopted", test);
 }
 
-/// Fails if these tests do not detect a worker that trusts the fence in its baggage.
+/// Fails if these tests do not detect a worker that trusts the fence in its handover.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_fence_from_the_baggage_is_found() {
+fn a_fence_from_the_handover_is_found() {
     let test = "leases::hand_over::redis::the_fence_is_the_one_of_the_store";
-    fails_with("BaggageBelieved", test);
+    fails_with("ForgedFenceBelieved", test);
 }
 
-/// Fails if the value of another client is adopted as the lock of the baggage, or is changed.
+/// Fails if the value of another client is adopted as the lock of the handover, or is changed.
 #[tokio::test]
 async fn the_value_of_another_client_is_not_adopted() {
     let store = Store::redis("foreign_values");
     let (handler, worker) = (store.pool().await, store.pool().await);
-    let baggage = take(&handler, TTL).await.hand_over().expect("held");
-    let map = serde_json::to_value(&baggage).expect("it is a map");
+    let handover = take(&handler, TTL).await.hand_over().expect("held");
+    let map = serde_json::to_value(&handover).expect("it is a map");
     let token = map["token"].as_str().expect("it is text").to_owned();
     let server = leasehold_tests::server::Server::start();
     let pool = LockPool::builder()
@@ -358,12 +358,12 @@ async fn the_value_of_another_client_is_not_adopted() {
         String::new(),
     ] {
         probe.overwrite("foreign_values:k", &value, TTL);
-        let refused = pool.adopt(baggage.clone()).await.expect_err(&value);
+        let refused = pool.adopt(handover.clone()).await.expect_err(&value);
         assert!(refused.is_lost(), "{value}: {refused}");
         assert_eq!(probe.get("foreign_values:k"), Some(value));
     }
     worker
-        .adopt(baggage)
+        .adopt(handover)
         .await
         .expect("still there")
         .release()

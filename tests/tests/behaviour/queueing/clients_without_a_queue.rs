@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use futures_util::poll;
-use leasehold::{LockError, LockPool, LockPoolBuilder};
+use leasehold::{Fairness, LockError, LockPool, LockPoolBuilder};
 use leasehold_tests::probe::Probe;
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::NO_OUTAGE;
@@ -152,8 +152,8 @@ async fn a_long_section_makes_no_pause() {
     let server = Server::start();
     let after = Duration::from_millis(50);
     let pool = || {
-        let pool = LockPool::builder().url(server.url()).make_way_after(after);
-        wait::connected(pool.io_timeout(NO_OUTAGE))
+        let pool = LockPool::builder().url(server.url()).io_timeout(NO_OUTAGE);
+        wait::connected(pool.fairness(Fairness::default().make_way_after(after)))
     };
     let (one, other, probe) = (pool().await, pool().await, server.probe());
     let queue = cmd("EXISTS").arg("lock:%leasehold:queue:lock:k").to_owned();
@@ -176,8 +176,8 @@ async fn a_long_section_makes_no_pause() {
 async fn left_free_by_one_process(server: &Server) -> Option<bool> {
     let after = Duration::from_secs(1);
     let pool = || {
-        let pool = LockPool::builder().url(server.url()).make_way_after(after);
-        wait::connected(pool.io_timeout(NO_OUTAGE))
+        let pool = LockPool::builder().url(server.url()).io_timeout(NO_OUTAGE);
+        wait::connected(pool.fairness(Fairness::default().make_way_after(after)))
     };
     let (one, other, probe) = (pool().await, pool().await, server.probe());
     let began = Instant::now();
@@ -227,8 +227,8 @@ async fn in_a_pause(
 ) -> (LockPool, JoinSet<Result<(), LockError>>) {
     let after = Duration::from_millis(50);
     let pool = || {
-        let pool = LockPool::builder().url(server.url()).make_way_after(after);
-        wait::connected(pool.io_timeout(NO_OUTAGE))
+        let pool = LockPool::builder().url(server.url()).io_timeout(NO_OUTAGE);
+        wait::connected(pool.fairness(Fairness::default().make_way_after(after)))
     };
     let (holder, probe) = (pool().await, server.probe());
     let mut calls = JoinSet::new();
@@ -295,8 +295,8 @@ async fn a_single_try_in_a_pause() {
 #[tokio::test]
 async fn what_the_option_takes() {
     let with = |after| {
-        let pool = LockPool::builder().url("memory://").make_way_after(after);
-        LockPoolBuilder::connect(pool)
+        let pool = LockPool::builder().url("memory://");
+        LockPoolBuilder::connect(pool.fairness(Fairness::default().make_way_after(after)))
     };
     for sound in [Duration::ZERO, Duration::from_millis(10), LONG] {
         with(sound).await.expect("it is taken");

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{LockError, LockGuard, LockPool, LockRequest, distributed_lock};
+use leasehold::{Fairness, LockError, LockGuard, LockPool, LockRequest, distributed_lock};
 use leasehold_tests::stores::Store;
 use leasehold_tests::variant;
 use leasehold_tests::wait;
@@ -141,7 +141,8 @@ on_etcd! {
 
 async fn hinted(hint: Duration) -> Result<LockPool> {
     let pool = LockPool::builder().url("memory://refusals-hint");
-    pool.max_waiters(1).retry_hint(hint).connect().await
+    let fairness = Fairness::default().max_waiters(1).retry_hint(hint);
+    pool.fairness(fairness).connect().await
 }
 
 /// Fails if a call refused because of other calls does not get the fixed `retry_after` of the pool.

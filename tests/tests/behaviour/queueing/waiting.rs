@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use leasehold::{LockError, LockPool};
+use leasehold::{Fairness, LockError, LockPool};
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::probe::{MemoryProbe, Probe};
 use leasehold_tests::proxy::{Mode, Proxy};
@@ -46,7 +46,8 @@ impl Stores {
 }
 
 async fn connect(url: &str, io_timeout: Duration) -> LockPool {
-    let pool = LockPool::builder().url(url).max_waiters(20);
+    let fairness = Fairness::default().max_waiters(20);
+    let pool = LockPool::builder().url(url).fairness(fairness);
     wait::connected(pool.io_timeout(io_timeout)).await
 }
 

@@ -124,7 +124,7 @@ async fn permits(store: &Store) {
     let begun = SystemTime::now();
     let mut held = Vec::new();
     for count in 1..=3 {
-        let request = pool.lock("p").ttl(TTL).permits(3).at_least(TTL);
+        let request = pool.lock("p").ttl(TTL).permits(3).min_hold(TTL);
         held.push(request.acquire().await.expect("there is a permit"));
         let lock = look(&pool, "p").await;
         assert_eq!(lock.state, LockState::Permits { limit: 3 });

@@ -29,7 +29,7 @@ fn a_repeat_that_keeps_the_rest_of_its_ttl_is_found() {
     fails_with("RepeatShortened", "store::conformance::redis");
 }
 
-/// Fails if the suite does not detect a late renewal that lengthens a hold.
+/// Fails if the suite does not detect a late renewal that lengthens a cooldown.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_kept_key_that_is_still_renewed_is_found() {

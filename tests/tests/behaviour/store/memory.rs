@@ -58,7 +58,7 @@ async fn pools_share_their_locks_by_a_name_alone() {
     assert!(!exclude_each_other(&one, &elsewhere).await);
 }
 
-/// Fails if the locks of a name are forgotten while a guard or a `hold` keeps one of them.
+/// Fails if the locks of a name are forgotten while a guard or a `cooldown` keeps one of them.
 #[tokio::test]
 async fn a_name_lasts_as_long_as_its_locks() {
     const URL: &str = "memory://lasts";

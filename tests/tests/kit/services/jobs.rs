@@ -13,7 +13,13 @@ use crate::{is_contended, is_lost, secs};
 struct Nightly(Table<u32>);
 
 impl Nightly {
-    #[distributed_lock(key = "job:<day>", ttl = "5s", watchdog, max_hold = "1h", hold = "12h")]
+    #[distributed_lock(
+        key = "job:<day>",
+        ttl = "5s",
+        watchdog,
+        max_hold = "1h",
+        cooldown = "12h"
+    )]
     async fn run(&self, day: &str, takes: Duration) -> Result<(), LockError> {
         assert!(!day.is_empty());
         sleep(takes).await;

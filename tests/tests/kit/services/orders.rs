@@ -49,7 +49,7 @@ struct Webhooks(Table<u32>);
 
 impl Webhooks {
     /// The sender repeats an event for a minute.
-    #[distributed_lock(key = "event:<event>", ttl = "10s", hold = "1m")]
+    #[distributed_lock(key = "event:<event>", ttl = "10s", cooldown = "1m")]
     async fn receive(&self, event: &str, works: bool) -> Result<(), LockError> {
         round_trip().await;
         if !works {

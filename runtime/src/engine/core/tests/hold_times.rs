@@ -5,7 +5,7 @@ use super::*;
 
 /// Time that each call works.
 const WORK: Duration = Duration::from_millis(120);
-const HOLD: Duration = Duration::from_secs(3);
+const COOLDOWN: Duration = Duration::from_secs(3);
 const SHORTEST: Duration = Duration::from_millis(10);
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -242,31 +242,31 @@ fn the_mean_follows_what_calls_take() {
     assert!(again < 2 * WORK, "{again:?}");
 }
 
-/// Fails if a call refused in the time of `hold` gets only the time of the body.
+/// Fails if a call refused in the time of `cooldown` gets only the time of the body.
 #[test]
 fn a_lock_that_is_kept_is_told_with_its_hold() {
     let holding = |number| Acquire {
-        hold: HOLD,
+        cooldown: COOLDOWN,
         ..call(CREATE, number)
     };
     let mut process = Process::new();
     let told = process.refused_by_server(holding, Some(TTL));
-    assert_eq!(told, Some(SECOND + HOLD), "nothing was released yet");
+    assert_eq!(told, Some(SECOND + COOLDOWN), "nothing was released yet");
     let id = process.takes(holding);
-    process.works(id, WORK, Some(HOLD));
-    process.now = process.now + HOLD;
+    process.works(id, WORK, Some(COOLDOWN));
+    process.now = process.now + COOLDOWN;
     let told = process.refused_by_server(holding, Some(TTL));
-    assert_eq!(told, Some(WORK + HOLD), "while the body runs");
-    let told = process.refused_by_server(holding, Some(HOLD / 2));
-    assert_eq!(told, Some(HOLD / 2), "while it is kept");
+    assert_eq!(told, Some(WORK + COOLDOWN), "while the body runs");
+    let told = process.refused_by_server(holding, Some(COOLDOWN / 2));
+    assert_eq!(told, Some(COOLDOWN / 2), "while it is kept");
 
     // A guard whose holder decides at the end.
     let mut process = Process::new();
     let id = process.takes(|number| call(CREATE, number));
-    process.works(id, WORK, Some(HOLD));
-    process.now = process.now + HOLD;
+    process.works(id, WORK, Some(COOLDOWN));
+    process.now = process.now + COOLDOWN;
     let told = process.refused_by_server(|number| call(CREATE, number), Some(TTL));
-    assert_eq!(told, Some(WORK + HOLD));
+    assert_eq!(told, Some(WORK + COOLDOWN));
 }
 
 /// Fails if calls that queue get no `retry_after`.

@@ -94,9 +94,9 @@ fn a_repeated_removal_keeps_the_rest() {
 /// Fails if the shorter of two times counts.
 #[test]
 fn the_later_of_two_times_counts() {
-    for (hold, rest) in [(TTL / 4, TTL / 2), (TTL, TTL)] {
+    for (cooldown, rest) in [(TTL / 4, TTL / 2), (TTL, TTL)] {
         let (mut core, id) = held_until(None, START + TTL / 2);
-        core.release(id, Some(hold), START);
+        core.release(id, Some(cooldown), START);
         assert_eq!(keeps(&mut core, START), Some(rest));
     }
 }
@@ -125,7 +125,7 @@ fn it_is_handed_over_when_its_time_is_over() {
 /// if it inherits none although the lock would stay.
 #[test]
 fn an_heir_has_its_whole_time() {
-    for (after, at_least, handed_over) in [
+    for (after, min_hold, handed_over) in [
         (Duration::ZERO, TTL, true),
         (MILLI, TTL, false),
         (TTL / 4, TTL / 2, true),
@@ -134,7 +134,7 @@ fn an_heir_has_its_whole_time() {
         let first = enter(&mut core, 1, HOUR, START);
         let heir = TicketId(2);
         let acquire = Acquire {
-            at_least: Some(at_least),
+            min_hold: Some(min_hold),
             ..acquire(2, HOUR)
         };
         core.acquire(heir, acquire, START);
@@ -144,7 +144,7 @@ fn an_heir_has_its_whole_time() {
         core.release(first, None, START + after);
         let signals = core.take_signals();
         let granted = signals.iter().any(|signal| is_granted(signal, heir));
-        assert_eq!(granted, handed_over, "{after:?} {at_least:?}");
+        assert_eq!(granted, handed_over, "{after:?} {min_hold:?}");
     }
 }
 

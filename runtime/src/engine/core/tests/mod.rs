@@ -45,9 +45,9 @@ fn acquire(number: u64, wait: Duration) -> Acquire {
         terms: Terms::new(TTL).expect("a usual ttl"),
         watchdog: None,
         wait,
-        hold: Duration::ZERO,
+        cooldown: Duration::ZERO,
         share: None,
-        at_least: None,
+        min_hold: None,
         replay: None,
     }
 }

@@ -203,7 +203,7 @@ fn an_adopted_lock_is_held() {
 
 /// Fails if an adopter gets a fence that the store has not given to this acquisition.
 #[test]
-fn the_baggage_selects_among_the_fences_of_the_store() {
+fn the_handover_selects_among_the_fences_of_the_store() {
     let (token, first) = (Token::fixed(1), Some(Fence::new(7)));
     for (fence, expected) in [
         (Some(7), 7),

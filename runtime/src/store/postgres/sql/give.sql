@@ -97,7 +97,7 @@ END $$;
 -- Carries out releases, shares given back and places in queues given up, in the order of the
 -- arrays. Returns one row for each: `had` is true if the token had it, and null for a left-out row.
 -- A release need not be on disk before it is answered, because a lock whose release is lost in a
--- crash lasts its ttl. A hold must be on disk.
+-- crash lasts its ttl. A cooldown must be on disk.
 CREATE FUNCTION leasehold.give(me uuid, verbs text[], keys text[], tokens uuid[], keeps integer[])
 RETURNS TABLE (had boolean) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

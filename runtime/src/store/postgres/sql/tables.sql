@@ -55,7 +55,7 @@ CREATE TYPE leasehold.state AS ENUM (
   'held',                                        -- by `token`, for `process`
   'revoked',                                     -- taken away from `token`, whose body may not have ended yet
   'handed',                                      -- to `process`, which has not confirmed yet
-  'kept',                                        -- by `hold`, after its section
+  'kept',                                        -- by `cooldown`, after its section
   'shared'                                       -- by the tokens in `shares`
 );
 

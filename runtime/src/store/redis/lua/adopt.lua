@@ -12,7 +12,7 @@
 -- - A missing key is not created, and a key with another value is not touched.
 -- - If several processes adopt a lock, one gets it: the rest no longer find the token.
 -- - With the same tokens the script succeeds again. So a retry after a lost reply is not refused.
--- - A kept lock is not adopted. Its value has a constant instead of a token, and the baggage may
+-- - A kept lock is not adopted. Its value has a constant instead of a token, and the handover may
 --   contain that constant as well.
 -- - The fence stays. The lock lives its full ttl from now.
 -- - The script works when memory is full.

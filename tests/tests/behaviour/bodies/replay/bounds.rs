@@ -63,12 +63,12 @@ async fn a_result_of_another_type_is_an_error(store: &Store) {
     assert_eq!(click_by_hand(&pool, &shop).await, Ok(order(1)));
 }
 
-/// Fails if `at_least` prevents a kept result, or the result prevents `at_least`.
+/// Fails if `min_hold` prevents a kept result, or the result prevents `min_hold`.
 async fn a_lock_that_stays_has_a_result(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::new();
     for _ in 0..2 {
-        let request = pool.lock("order").ttl(TTL).wait(HANG).at_least(TTL / 2);
+        let request = pool.lock("order").ttl(TTL).wait(HANG).min_hold(TTL / 2);
         let paid: Order = request
             .run_replayed(DAY, shop.order(End::Paid))
             .await

@@ -83,8 +83,8 @@ async fn in_a_cluster_it_shares_the_slot() {
             assert_eq!(order(2).await, Ok(Ok(1)), "{namespace}:{key}");
             assert_eq!(pool.forget(key).await, Ok(true), "{namespace}:{key}");
             let held = pool.lock(key).ttl(TTL).wait(HANG).acquire().await;
-            let baggage = held.expect("free").hand_over().expect("held");
-            let adopted = pool.adopt(baggage).await;
+            let handover = held.expect("free").hand_over().expect("held");
+            let adopted = pool.adopt(handover).await;
             adopted.expect("still there").release().await.expect("held");
         }
     }

@@ -422,7 +422,7 @@ async fn a_batch_reads_its_keys_and_no_other_rows() {
     assert!(read < i64::from(OTHERS) / 2, "{read} rows");
 }
 
-/// Fails if a later release without `hold` replaces an earlier release with `hold`.
+/// Fails if a later release without `cooldown` replaces an earlier release with `cooldown`.
 #[tokio::test]
 async fn the_first_release_of_a_lock_counts() {
     let database = Postgres::shared().migrated();

@@ -205,7 +205,7 @@ async fn readers_pin_against_writers_only() {
 async fn a_kept_share_verifies_no_fence() {
     let (database, pool) = fresh().await;
     let mut client = database.client().await;
-    let reader = pool.lock("kept").ttl(TTL).at_least(TTL / 2).shared();
+    let reader = pool.lock("kept").ttl(TTL).min_hold(TTL / 2).shared();
     let reader = reader.acquire().await.expect("it is free");
     let key = reader.full_key().to_owned();
     reader.release().await.expect("still held");

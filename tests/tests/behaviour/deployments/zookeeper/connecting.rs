@@ -32,9 +32,9 @@ async fn what_it_cannot_do_is_refused() {
     ];
     let pool = connecting::what_it_cannot_do_is_refused::<Zookeeper>(&url, &wrong).await;
     let kept = pool.lock("k").ttl(TTL);
-    let kept = kept.run_then_hold(TTL, async { Ok::<_, ()>(()) }).await;
+    let kept = kept.run_with_cooldown(TTL, async { Ok::<_, ()>(()) }).await;
     is_not_possible::<Zookeeper>(kept.map(drop));
-    let kept = pool.lock("k").ttl(TTL).at_least(TTL / 2).acquire().await;
+    let kept = pool.lock("k").ttl(TTL).min_hold(TTL / 2).acquire().await;
     is_not_possible::<Zookeeper>(kept.map(drop));
     let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
     is_not_possible::<Zookeeper>(guard.release_after(TTL).await);
@@ -44,7 +44,7 @@ async fn what_it_cannot_do_is_refused() {
         .await
         .expect("held");
     let kit = Kit::on(&url).await.expect("it connects");
-    let kept = kit.pool().lock("k").ttl(TTL).at_least(TTL / 2);
+    let kept = kit.pool().lock("k").ttl(TTL).min_hold(TTL / 2);
     is_not_possible::<Zookeeper>(kept.acquire().await.map(drop));
     works::<Zookeeper>(&pool, "k").await;
 }

@@ -63,7 +63,7 @@ async fn a_holder_that_was_not_told() {
     const CALLS: usize = 60;
     let server = Server::start();
     let proxy = Proxy::start(server.address());
-    let many = connect_with(&proxy.url(), |pool| pool.max_passes(1)).await;
+    let many = connect_with(&proxy.url(), |fairness| fairness.max_passes(1)).await;
     let other = connect(&server.url()).await;
     let held = take(&connect(&server.url()).await, "untold").await;
     let mut line = Line::new("untold");

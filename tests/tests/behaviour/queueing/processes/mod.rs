@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use leasehold::{LockGuard, LockPool, LockPoolBuilder};
+use leasehold::{Fairness, LockGuard, LockPool};
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::redis_probe::RedisProbe;
 use leasehold_tests::server::Server;
@@ -35,12 +35,12 @@ const SOON: Duration = Duration::from_secs(20);
 const FENCES: &str = "lock:%leasehold:fence";
 
 async fn connect(url: &str) -> LockPool {
-    connect_with(url, |pool| pool).await
+    connect_with(url, |fairness| fairness).await
 }
 
-async fn connect_with(url: &str, set: fn(LockPoolBuilder) -> LockPoolBuilder) -> LockPool {
+async fn connect_with(url: &str, set: fn(Fairness) -> Fairness) -> LockPool {
     let pool = LockPool::builder().url(url).io_timeout(NO_OUTAGE);
-    wait::connected(set(pool)).await
+    wait::connected(pool.fairness(set(Fairness::default()))).await
 }
 
 async fn take(pool: &LockPool, key: &str) -> LockGuard {

@@ -37,7 +37,7 @@ async fn serves(url: &str) {
     println!("{url}");
     line.served_as(released, &["a", "b", "c"]).await;
 
-    let many = connect_with(url, |pool| pool.max_passes(3)).await;
+    let many = connect_with(url, |fairness| fairness.max_passes(3)).await;
     let other = connect(url).await;
     let held = take(&connect(url).await, "turns").await;
     let mut line = Line::new("turns");

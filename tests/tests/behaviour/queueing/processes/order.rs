@@ -38,7 +38,10 @@ async fn who_asks_again_keeps_its_place() {
     let (server, _probe, held) = super::held("again").await;
     let mut line = Line::new("again");
     // This option lets the first process keep the lock for its own calls, even on a busy machine.
-    let first = connect_with(&server.url(), |pool| pool.make_way_after(Duration::ZERO)).await;
+    let first = connect_with(&server.url(), |fairness| {
+        fairness.make_way_after(Duration::ZERO)
+    })
+    .await;
     let second = connect(&server.url()).await;
     line.join(&first, "first").await;
     line.join(&second, "second").await;

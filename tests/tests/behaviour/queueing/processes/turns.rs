@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{LockPool, LockPoolBuilder};
+use leasehold::{Fairness, LockPool};
 use leasehold_tests::server::Server;
 
 use super::{LONG, Line, connect, connect_with, settle, take};
@@ -28,8 +28,8 @@ async fn before_the_other(url: &str, many: LockPool, stay: Duration) -> (usize, 
 }
 
 /// Removes the other limits, so that they end no turn even on a slow machine.
-fn endless(pool: LockPoolBuilder) -> LockPoolBuilder {
-    pool.longest_turn(LONG).make_way_after(Duration::ZERO)
+fn endless(fairness: Fairness) -> Fairness {
+    fairness.longest_turn(LONG).make_way_after(Duration::ZERO)
 }
 
 /// Fails if a turn has no end, or ends after another number of calls than configured.
@@ -38,8 +38,8 @@ async fn a_turn_ends_after_so_many_passes() {
     let server = Server::start();
     for url in [&*server.url(), "memory://queue-passes"] {
         let usual = connect_with(url, endless).await;
-        let few = connect_with(url, |pool| endless(pool).max_passes(3)).await;
-        let none = connect_with(url, |pool| endless(pool).max_passes(0)).await;
+        let few = connect_with(url, |fairness| endless(fairness).max_passes(3)).await;
+        let none = connect_with(url, |fairness| endless(fairness).max_passes(0)).await;
         for (pool, passes) in [(usual, 16), (few, 3), (none, 0)] {
             let (first, missed) = before_the_other(url, pool, Duration::ZERO).await;
             assert!(missed || first == 1 + passes, "{first} of {passes}, {url}");
@@ -52,9 +52,9 @@ async fn a_turn_ends_after_so_many_passes() {
 async fn a_turn_ends_after_so_long() {
     let server = Server::start();
     for url in [&*server.url(), "memory://queue-long"] {
-        let short = |pool: LockPoolBuilder| {
-            let pool = pool.max_passes(1_000);
-            pool.longest_turn(Duration::from_millis(30))
+        let short = |fairness: Fairness| {
+            let fairness = fairness.max_passes(1_000);
+            fairness.longest_turn(Duration::from_millis(30))
         };
         let pool = connect_with(url, short).await;
         // At the earliest, the first call ends after 20 ms and the second after 40 ms.
@@ -70,7 +70,7 @@ async fn a_turn_ends_after_so_long() {
 async fn one_that_comes_in_the_middle_of_a_turn() {
     let server = Server::start();
     for url in [&*server.url(), "memory://queue-middle"] {
-        let many = connect_with(url, |pool| pool.max_passes(5)).await;
+        let many = connect_with(url, |fairness| fairness.max_passes(5)).await;
         let other = connect(url).await;
         let held = take(&connect(url).await, "middle").await;
         let mut line = Line::new("middle");

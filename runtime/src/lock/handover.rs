@@ -1,0 +1,111 @@
+//! The data with which another process adopts a held lock.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::base::token::Token;
+use crate::fence::Fence;
+
+/// A held lock on its way to another process, made by [`LockGuard::hand_over`]. That process takes
+/// it over with [`LockPool::adopt`].
+///
+/// A handover can be used once. No process renews the lock until it is adopted, so it must be
+/// adopted within the rest of the lease: at most a ttl, counted from the last renewal. After that
+/// the lock expires, as if the process had died.
+///
+/// With the feature `serde` it is serialized as a map: `key`, `namespace`, `token`, `fence`, and
+/// `ttl`, `watchdog` and `max_hold` in milliseconds. A client that knows the token can release the
+/// lock, so send the handover only where the job goes. `Debug` does not show the token.
+///
+/// A handover may be altered on its way. The key and the token must be those of a held lock. If the
+/// store has not given the fence to this lock, the greatest fence that it has given to the lock is
+/// used. The durations are accepted as they are, if a usual call could have them.
+///
+/// [`LockGuard::hand_over`]: crate::LockGuard::hand_over
+/// [`LockPool::adopt`]: crate::LockPool::adopt
+///
+/// ```
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::LockError> {
+/// # let pool = leasehold::LockPool::connect("memory://").await?;
+/// let guard = pool.lock("order:42").ttl(Duration::from_secs(10)).acquire().await?;
+/// let handover = guard.hand_over()?;
+/// assert_eq!((handover.key(), handover.ttl()), ("order:42", Duration::from_secs(10)));
+///
+/// let guard = pool.adopt(handover).await?; // in the worker
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+#[must_use = "the lock is held until it is adopted or expires"]
+pub struct Handover {
+    pub(crate) key: String,
+    pub(crate) namespace: String,
+    pub(crate) token: Token,
+    pub(crate) fence: Option<Fence>,
+    pub(crate) ttl: Duration,
+    /// Renewal interval, if the lock was renewed.
+    pub(crate) watchdog: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+}
+
+impl Handover {
+    /// The key without its namespace.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// let guard = pool.lock("order:42").ttl(Duration::from_secs(10)).acquire().await?;
+    /// assert_eq!(guard.hand_over()?.key(), "order:42");
+    /// # Ok(()) }
+    /// ```
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The fence of the lock, which stays the same when the lock is adopted. See
+    /// [`LockGuard::fence`](crate::LockGuard::fence).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// let guard = pool.lock("order:42").ttl(Duration::from_secs(10)).acquire().await?;
+    /// let fence = guard.fence();
+    /// let adopted = pool.adopt(guard.hand_over()?).await?;
+    /// assert_eq!(adopted.fence(), fence);
+    /// # Ok(()) }
+    /// ```
+    pub fn fence(&self) -> Option<Fence> {
+        self.fence
+    }
+
+    /// The lock's ttl, which is also the maximum time until the lock must be adopted.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// let guard = pool.lock("order:42").ttl(Duration::from_secs(10)).acquire().await?;
+    /// assert_eq!(guard.hand_over()?.ttl(), Duration::from_secs(10));
+    /// # Ok(()) }
+    /// ```
+    pub fn ttl(&self) -> Duration {
+        self.ttl
+    }
+}
+
+impl fmt::Debug for Handover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handover")
+            .field("key", &self.key)
+            .field("fence", &self.fence)
+            .field("ttl", &self.ttl)
+            .finish_non_exhaustive()
+    }
+}

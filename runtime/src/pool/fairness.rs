@@ -1,0 +1,177 @@
+//! The rules by which calls share a lock that several of them ask for.
+
+use std::time::Duration;
+
+use crate::error::LockError;
+
+/// The store's marks would show nothing for a shorter time.
+const SHORTEST_MAKE_WAY_AFTER: Duration = Duration::from_millis(10);
+/// As long as the longest ttl.
+const LONGEST_MAKE_WAY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+const SHORTEST_RETRY_HINT: Duration = Duration::from_millis(1);
+/// As long as the longest ttl.
+const LONGEST_RETRY_HINT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The rules by which the calls of a pool share a lock with each other, with other processes and
+/// with other clients. Set them with
+/// [`LockPoolBuilder::fairness`](crate::LockPoolBuilder::fairness). They apply to all locks of the
+/// pool.
+///
+/// | rule | default |
+/// |---|---|
+/// | [`max_waiters`](Self::max_waiters) | 1,000 calls |
+/// | [`max_passes`](Self::max_passes) | 16 hand-overs |
+/// | [`longest_turn`](Self::longest_turn) | a quarter of the lock's ttl |
+/// | [`make_way_after`](Self::make_way_after) | 1 s |
+/// | [`retry_hint`](Self::retry_hint) | an estimate |
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use leasehold::{Fairness, LockPool};
+///
+/// let fairness = Fairness::default()
+///     .max_waiters(64)
+///     .retry_hint(Duration::from_secs(3));
+/// let builder = LockPool::builder().fairness(fairness);
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "the rules have no effect before `LockPoolBuilder::fairness`"]
+pub struct Fairness {
+    pub(super) max_waiters: usize,
+    pub(super) max_passes: u32,
+    pub(super) longest_turn: Option<Duration>,
+    pub(super) make_way_after: Duration,
+    pub(super) retry_hint: Option<Duration>,
+}
+
+impl Default for Fairness {
+    fn default() -> Self {
+        Self {
+            max_waiters: 1000,
+            max_passes: 16,
+            longest_turn: None,
+            make_way_after: Duration::from_secs(1),
+            retry_hint: None,
+        }
+    }
+}
+
+impl Fairness {
+    /// Sets the maximum number of calls of this process that may queue for one key. The next one is
+    /// refused with [`LockError::QueueFull`]. Default: 1,000.
+    ///
+    /// ```
+    /// // The 51st call that would queue for a key is refused.
+    /// let fairness = leasehold::Fairness::default().max_waiters(50);
+    /// ```
+    pub fn max_waiters(mut self, max_waiters: usize) -> Self {
+        self.max_waiters = max_waiters;
+        self
+    }
+
+    /// Sets how many times calls of this process may hand a lock over to each other while other
+    /// processes queue for it. After that, the other processes get the lock. With zero, each
+    /// release gives the lock to another process. Default: 16. There is no limit while no other
+    /// process waits.
+    ///
+    /// Handing over costs no round trip. A larger number gives more throughput on a hot key, and
+    /// longer waits in other processes.
+    ///
+    /// ```
+    /// let fairness = leasehold::Fairness::default().max_passes(64);
+    /// ```
+    pub fn max_passes(mut self, max_passes: u32) -> Self {
+        self.max_passes = max_passes;
+        self
+    }
+
+    /// Sets the longest tenure: the time for which calls of this process may hand a lock over to
+    /// each other while other processes queue for it. Default: a quarter of the lock's ttl.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let fairness = leasehold::Fairness::default().longest_turn(Duration::from_millis(100));
+    /// ```
+    pub fn longest_turn(mut self, longest_turn: Duration) -> Self {
+        self.longest_turn = Some(longest_turn);
+        self
+    }
+
+    /// Sets the time of unbroken use after which a key is left free for clients that are not
+    /// leasehold's. From 10 ms to 24 h, or [`Duration::ZERO`] for never. Default: 1 s. With any
+    /// other time, [`connect`](crate::LockPoolBuilder::connect) returns [`LockError::Config`].
+    ///
+    /// Queued calls hand a lock over to each other, within a process and between processes, so that
+    /// it is never free. Some clients do not queue but try from time to time: redis-py, redsync,
+    /// node-redlock, rslock, a shell script. Such a client would never get the lock. So a lock that
+    /// has been handed over for this long, and at least four times, is left free for 300 ms. The
+    /// pause begins at the end of the running section. A client that tries at least every 250 ms
+    /// gets the lock. With sections of at most 1 s, a pause comes at least every 5 s.
+    ///
+    /// By default, a key that would otherwise never be free is left free for up to 300 ms of every
+    /// 1.3 s. A waiting call then waits up to 300 ms longer (`docs/reliability/results.md`). In a
+    /// pause, a call that does not queue is refused with [`LockError::Contended`]. If every client
+    /// is leasehold's, set this to zero in all pools: the pool that releases the lock decides.
+    ///
+    /// `memory://` has no other clients and makes no pauses. `redlock://` makes separate short
+    /// pauses, regardless of this setting. A lock that several calls hold at once (`shared`,
+    /// `permits`) is not free while one of them holds it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// // Every client is leasehold's.
+    /// let fairness = leasehold::Fairness::default().make_way_after(Duration::ZERO);
+    /// ```
+    pub fn make_way_after(mut self, make_way_after: Duration) -> Self {
+        self.make_way_after = make_way_after;
+        self
+    }
+
+    /// Sets a fixed [`LockError::retry_after`] for calls of this pool refused because of other
+    /// calls. From 1 ms to 24 h. Default: an estimate, see [`LockError::retry_after`]. With any
+    /// other time, [`connect`](crate::LockPoolBuilder::connect) returns [`LockError::Config`].
+    ///
+    /// Use this if clients must not come back before a fixed time. It applies to all locks of the
+    /// pool, and does not change the locks themselves.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use leasehold::{Fairness, LockError, LockPool};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), LockError> {
+    /// let pool = LockPool::builder()
+    ///     .url("memory://")
+    ///     .fairness(Fairness::default().retry_hint(Duration::from_secs(3)))
+    ///     .connect()
+    ///     .await?;
+    /// let ttl = Duration::from_secs(10);
+    /// let held = pool.lock("order:42").ttl(ttl).acquire().await?;
+    /// let refused = pool.lock("order:42").ttl(ttl).acquire().await.unwrap_err();
+    /// assert_eq!(refused.retry_after_secs(), Some(3)); // the `Retry-After` header
+    /// # held.release().await
+    /// # }
+    /// ```
+    pub fn retry_hint(mut self, retry_hint: Duration) -> Self {
+        self.retry_hint = Some(retry_hint);
+        self
+    }
+
+    /// Checks the ranges of the rules.
+    pub(super) fn check(&self) -> Result<(), LockError> {
+        let hints = SHORTEST_RETRY_HINT..=LONGEST_RETRY_HINT;
+        if self.retry_hint.is_some_and(|hint| !hints.contains(&hint)) {
+            return Err(LockError::config(
+                "a `retry_hint` is between 1 ms and 24 h; leave it out for an estimate",
+            ));
+        }
+        let after = self.make_way_after;
+        if !after.is_zero() && !(SHORTEST_MAKE_WAY_AFTER..=LONGEST_MAKE_WAY_AFTER).contains(&after)
+        {
+            return Err(LockError::config(
+                "`make_way_after` is between 10 ms and 24 h, or zero for never; the default is 1 s",
+            ));
+        }
+        Ok(())
+    }
+}

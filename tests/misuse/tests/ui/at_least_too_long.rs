@@ -1,8 +1,0 @@
-use leasehold::{LockError, distributed_lock};
-
-#[distributed_lock(key = "job:sweep", ttl = "24h", watchdog, at_least = "25h")]
-async fn sweep() -> Result<(), LockError> {
-    Ok(())
-}
-
-fn main() {}

@@ -1,8 +1,0 @@
-use leasehold::{LockError, distributed_lock};
-
-#[distributed_lock(key = "job:sweep", ttl = "1m", at_least = "0s")]
-async fn sweep() -> Result<(), LockError> {
-    Ok(())
-}
-
-fn main() {}

@@ -1,8 +1,0 @@
-use leasehold::distributed_lock;
-
-#[distributed_lock(key = "page", ttl = "10s", hold = "3s", on_error = move |_| page)]
-async fn show<P: Copy>(page: P) -> P {
-    page
-}
-
-fn main() {}

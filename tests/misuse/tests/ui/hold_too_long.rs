@@ -1,8 +1,0 @@
-use leasehold::{LockError, distributed_lock};
-
-#[distributed_lock(key = "order:<id>", ttl = "10s", hold = "25h")]
-async fn create(id: u64) -> Result<(), LockError> {
-    Ok(())
-}
-
-fn main() {}

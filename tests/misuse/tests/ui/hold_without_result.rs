@@ -1,8 +1,0 @@
-use leasehold::distributed_lock;
-
-#[distributed_lock(key = "order:<id>", ttl = "10s", hold = "3s", on_error = drop)]
-async fn create(id: u64) {
-    drop(id);
-}
-
-fn main() {}

@@ -1,0 +1,8 @@
+use leasehold::{LockError, distributed_lock};
+
+#[distributed_lock(key = "job:sweep", ttl = "1m", min_hold = "0s")]
+async fn sweep() -> Result<(), LockError> {
+    Ok(())
+}
+
+fn main() {}

@@ -1,8 +1,0 @@
-use leasehold::{LockError, distributed_lock};
-
-#[distributed_lock(key = "order:<id>", ttl = "10s", replay = "24h", hold = "3s")]
-async fn create(id: u64) -> Result<u64, LockError> {
-    Ok(id)
-}
-
-fn main() {}

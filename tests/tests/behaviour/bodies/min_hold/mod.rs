@@ -1,0 +1,54 @@
+//! Tests of `min_hold`: a lock stays held for a time from the body's start, whatever the result.
+
+mod kinds;
+mod neighbours;
+mod results;
+
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockGuard, LockPool, LockRequest};
+use leasehold_tests::stores::Store;
+use leasehold_tests::wait;
+
+const TTL: Duration = Duration::from_secs(20);
+/// Longer than an empty body takes.
+const MIN_HOLD: Duration = Duration::from_millis(800);
+/// The least time between two calls. It is shorter than `MIN_HOLD`, because the first call learns
+/// of its lock a moment after the time has begun.
+const NEARLY: Duration = Duration::from_millis(600);
+/// Longer than any call here takes unless it hangs.
+const HANG: Duration = Duration::from_secs(10);
+
+fn request(pool: &LockPool, key: &str) -> LockRequest {
+    pool.lock(key).ttl(TTL).min_hold(MIN_HOLD)
+}
+
+async fn taken(pool: &LockPool, key: &str) -> LockGuard {
+    request(pool, key).acquire().await.expect("it is free")
+}
+
+/// Fails if `key` becomes free earlier than `min_hold` after `start`, or not at all.
+async fn comes_free(store: &Store, key: &str, start: Instant, min_hold: Duration) {
+    wait::until_async(key, HANG, || !store.probe.exists(key)).await;
+    let after = start.elapsed();
+    assert!(
+        min_hold <= after,
+        "`{key}` is free after {after:?} of {min_hold:?}"
+    );
+}
+
+/// Fails unless `key` becomes free long before `later`, the time for which it would wrongly stay
+/// held.
+async fn is_free_early(store: &Store, key: &str, start: Instant, later: Duration) {
+    wait::until_async(key, later / 2, || !store.probe.exists(key)).await;
+    assert!(start.elapsed() < later, "the machine was too busy");
+}
+
+/// Returns the time after which a refused call may try again.
+#[track_caller]
+fn retry_after<T: std::fmt::Debug>(ended: Result<T, LockError>) -> Duration {
+    match ended {
+        Err(LockError::Contended { retry_after, .. }) => retry_after.expect("it says when"),
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,90 @@
+//! Tests of `min_hold` with other calls for the same lock: from this process, from another process,
+//! and nested.
+
+use std::time::Instant;
+
+use leasehold::{LockError, LockPool};
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::stores::Store;
+use leasehold_tests::wait;
+use leasehold_tests::{on_etcd, on_every_store_of_leases};
+use tokio::time::sleep;
+
+use super::{HANG, MIN_HOLD, NEARLY, TTL, is_free_early, request, taken};
+
+on_every_store_of_leases! {
+    who_waits_waits_on,
+    it_is_not_handed_over_early,
+    a_nested_call_keeps_nothing,
+}
+
+on_etcd! {
+    who_waits_waits_on,
+    it_is_not_handed_over_early,
+    a_nested_call_keeps_nothing,
+}
+
+/// Waits for the lock, and returns the time of the grant.
+async fn waits(pool: &LockPool) -> Result<Instant, LockError> {
+    let guard = pool.lock("k").ttl(TTL).wait(HANG).acquire().await?;
+    let at = Instant::now();
+    guard.release().await?;
+    Ok(at)
+}
+
+/// Fails if a waiting call gets the lock early, or keeps sleeping after the lock is free.
+async fn who_waits_waits_on(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let (start, excuse) = (Instant::now(), Excuse::begin());
+    let guard = taken(&pool, "k").await;
+    let release = async {
+        // Before the release, both calls must already sleep until a much later time.
+        sleep(MIN_HOLD / 4).await;
+        guard.release().await
+    };
+    let all = async { tokio::try_join!(release, waits(&pool), waits(&other)) };
+    let ((), here, there) = wait::within("all", HANG, all).await.expect("all get in");
+    let (first, second) = (here.min(there) - start, here.max(there) - start);
+    assert!(MIN_HOLD <= first, "in after {first:?}");
+    // A busy machine adds some delay. A missed poll would add the rest of the ttl.
+    let most = HANG / 2 + excuse.so_far();
+    assert!(second < most, "in after {second:?}");
+}
+
+/// Fails if the process passes the lock to its next call before the time is over, after a release
+/// or after a drop.
+async fn it_is_not_handed_over_early(store: &Store) {
+    let pool = store.pool().await;
+    let waits = async |drops: bool| {
+        let guard = request(&pool, "k").wait(HANG).acquire().await?;
+        let at = Instant::now();
+        if drops {
+            drop(guard);
+        } else {
+            guard.release().await?;
+        }
+        Ok::<_, LockError>(at)
+    };
+    for drops in [false, true] {
+        // Other calls already wait before the second and the third call get the lock.
+        let all = async { tokio::try_join!(waits(drops), waits(drops), waits(drops)) };
+        let (first, second, third) = wait::within("all", HANG, all).await.expect("all get in");
+        let mut times = [first, second, third];
+        times.sort_unstable();
+        for pair in times.windows(2) {
+            let after = pair[1] - pair[0];
+            assert!(NEARLY <= after, "in after {after:?} of {MIN_HOLD:?}");
+        }
+    }
+}
+
+/// Fails if a nested call makes the lock stay, because only the call that took the lock decides
+/// that.
+async fn a_nested_call_keeps_nothing(store: &Store) {
+    let pool = store.pool().await;
+    let start = Instant::now();
+    let nested = pool.lock("k").ttl(TTL).min_hold(TTL).reentrant();
+    let outer = pool.lock("k").ttl(TTL).run(nested.run(async {}));
+    outer.await.expect("it is free").expect("it is entered");
+    is_free_early(store, "k", start, TTL).await;
+}
