@@ -2,6 +2,7 @@
 //! lock becomes free.
 
 mod at_least;
+mod blocking;
 mod concurrency;
 mod deploys;
 mod detached;
