@@ -21,7 +21,7 @@ use crate::pool::LockPool;
 
 /// Mean pause after the first failed try. Each further pause is twice as long.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
-/// A leader is missing for at most this long, and half of it, after the store is back.
+/// Longest mean pause. The jitter adds at most half of it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 impl LockRequest {
@@ -40,7 +40,8 @@ impl LockRequest {
     /// log has the first failed try as `leader-retries`.
     ///
     /// A [shutdown](crate::LockPool::shutdown) of the pool drops the body, and the next process
-    /// leads at once. If the leader dies, the next process leads when the ttl is over.
+    /// leads at once. If the leader dies, the next process leads when the ttl is over, on etcd and
+    /// ZooKeeper when its session has ended.
     /// [`LockPool::inspect`] shows the leader. With [`max_hold`](Self::max_hold), the leader gives
     /// way after that time.
     ///

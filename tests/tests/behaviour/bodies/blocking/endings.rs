@@ -28,7 +28,8 @@ async fn a_panic_releases(store: &Store) {
     let ended = on_a_thread(move || {
         let function = catch_unwind(AssertUnwindSafe(|| panics(&pool))).is_err();
         let request = pool.lock("k").ttl(TTL).wait(LONG);
-        let run = || request.run_blocking(|| panic!("as the test wants it"));
+        let run =
+            || request.run_blocking(|| assert!(pool.is_held("other"), "as the test wants it"));
         (function, catch_unwind(AssertUnwindSafe(run)).is_err())
     });
     assert_eq!(ended.await, (true, true));
