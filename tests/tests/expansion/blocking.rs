@@ -134,6 +134,12 @@ impl Till for Account {
 /// Notes if the lock is held when it is dropped.
 struct Witness(Option<LockHandle>, Arc<Mutex<Vec<bool>>>);
 
+impl Witness {
+    fn watches(&mut self, lock: LockHandle) {
+        self.0 = Some(lock);
+    }
+}
+
 impl Drop for Witness {
     fn drop(&mut self) {
         let held = self.0.as_ref().is_some_and(|lock| lock.check().is_ok());
@@ -143,7 +149,7 @@ impl Drop for Witness {
 
 #[distributed_lock(key = "witness", ttl = "5s", guard = lock)]
 fn arguments(mut one: Witness, _two: Witness) -> Result<LockHandle, LockError> {
-    one.0 = Some(lock.clone());
+    one.watches(lock.clone());
     Ok(lock)
 }
 

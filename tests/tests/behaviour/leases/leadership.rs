@@ -4,6 +4,7 @@ use std::future::{pending, ready};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use ::redis::cmd;
 use leasehold::{LockError, LockHandle, LockPool, LockRequest, LockState};
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::rerun::fails_with;
@@ -11,7 +12,6 @@ use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::stores::{NO_OUTAGE, Store};
 use leasehold_tests::worker::{Event, Job, Scenario, Worker};
 use leasehold_tests::{on_stores, wait};
-use redis::cmd;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
@@ -20,7 +20,19 @@ const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(60);
 const KEY: &str = "leader:billing";
 
-on_stores!(memory redis sentinel cluster redlock postgres etcd zookeeper: (
+on_stores!(redis sentinel cluster redlock postgres etcd zookeeper: (
+    another_leads_when_the_leader_stops,
+    a_lost_lease_drops_the_body_and_the_call_waits_again,
+    a_body_that_returns_after_the_loss_begins_again,
+    a_body_that_returns_ends_the_call,
+    a_shutdown_ends_the_leader_and_the_waiting_calls,
+    max_hold_gives_others_their_turn,
+    there_are_never_two_leaders,
+    another_leads_when_the_process_dies,
+));
+
+// The locks of a process end with it.
+on_stores!(memory: (
     another_leads_when_the_leader_stops,
     a_lost_lease_drops_the_body_and_the_call_waits_again,
     a_body_that_returns_after_the_loss_begins_again,
@@ -29,8 +41,6 @@ on_stores!(memory redis sentinel cluster redlock postgres etcd zookeeper: (
     max_hold_gives_others_their_turn,
     there_are_never_two_leaders,
 ));
-
-on_stores!(redis sentinel cluster redlock postgres etcd zookeeper: (another_leads_when_the_process_dies));
 
 /// The handle of the last leader. Panics if the next one begins while its lease lasts.
 #[derive(Default)]
