@@ -10,6 +10,8 @@
 //! cargo run --example double_click
 //! cargo run --example read_mostly_catalog
 //! cargo run --example rate_of_n
+//! cargo run --example blocking
+//! cargo run --example leader
 //! ```
 //!
 //! They need no server. The order service, which has a database, is in `examples/order_service`.

@@ -67,8 +67,9 @@ pub(crate) fn check(
         rule(&args, diagnostics);
     }
     let target = target?;
-    let rules: [TargetRule; 8] = [
+    let rules: [TargetRule; 9] = [
         work_is_done,
+        detach_needs_async,
         detach_owns_its_arguments,
         never_needs_on_error,
         cooldown_needs_a_result,
@@ -277,8 +278,19 @@ fn cooldown_is_exclusive(args: &Args, diagnostics: &Diagnostics) {
     }
 }
 
+/// A body that blocks its thread runs to its end anyway, because nothing can drop it.
+fn detach_needs_async(args: &Args, target: &Target, diagnostics: &Diagnostics) {
+    if let (Some(detach), true) = (args.detach, target.blocks) {
+        let name = &target.name;
+        let message = Message::new(format!(
+            "`detach` is for async functions: the body of `{name}` runs to its end anyway"
+        ));
+        diagnostics.error(detach, &message.help("leave `detach` out"));
+    }
+}
+
 fn detach_owns_its_arguments(args: &Args, target: &Target, diagnostics: &Diagnostics) {
-    if args.detach.is_none() {
+    if args.detach.is_none() || target.blocks {
         return;
     }
     for Borrow { name, span } in &target.borrows {

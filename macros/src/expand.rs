@@ -310,22 +310,27 @@ fn body(spec: &LockSpec) -> TokenStream {
     let captures = captures(spec);
     let user = user_block(spec);
     // The span of the user's `async` lets rustc report which argument was "used after move".
+    // Without `async`, the body is a closure, so that it cannot await anything.
     let mut inside = Group::new(
         Delimiter::Brace,
         quote_spanned!(here()=> #edge #(#captures)* #user),
     );
     inside.set_span(spec.target.async_span);
-    let asynchronous = quote_spanned!(spec.target.async_span=> async move #inside);
+    let body = if spec.target.blocks {
+        quote_spanned!(spec.target.async_span=> move || #inside)
+    } else {
+        quote_spanned!(spec.target.async_span=> async move #inside)
+    };
     match &spec.guard {
         Some(name) => quote_spanned! {here()=> {
             let #name = __leasehold_call.handle();
-            #asynchronous
+            #body
         }},
-        None => asynchronous,
+        None => body,
     }
 }
 
-/// Specifies the return type of the async block, so that types are inferred for `?` and `into()` in
+/// Specifies the return type of the async block or closure, so that types are inferred for `?` and `into()` in
 /// the body as in the original function.
 fn edge(returns: &Returns) -> TokenStream {
     match returns {

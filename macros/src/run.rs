@@ -14,7 +14,11 @@ pub(crate) fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
     let method = |name: &str, option: Span| Ident::new(name, here().located_at(option));
     let cooldown = spec.cooldown.as_ref().map(|cooldown| cooldown.span);
     let replay = spec.replay.as_ref().map(|replay| replay.span);
+    let blocks = spec.target.blocks;
     let run = match (spec.detach, cooldown, replay) {
+        (_, None, None) if blocks => method("run_blocking", here()),
+        (_, _, Some(replay)) if blocks => method("run_blocking_replaying", replay),
+        (_, Some(cooldown), None) if blocks => method("run_blocking_with_cooldown", cooldown),
         (None, None, None) => method("run", here()),
         (None, _, Some(replay)) => method("run_replaying", replay),
         (None, Some(cooldown), None) => method("run_with_cooldown", cooldown),
@@ -25,6 +29,12 @@ pub(crate) fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
     let hint = cooldown
         .or(replay)
         .map(|_| quote_spanned!(here()=> , __leasehold::hint));
+    if blocks {
+        // rustc infers that the closure runs once from the function that it is an argument of.
+        return quote_spanned! {here()=>
+            let __leasehold_out = __leasehold_call.#run(#body #hint);
+        };
+    }
     let body = if spec.detach.is_some() {
         body.clone()
     } else {

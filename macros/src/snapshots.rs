@@ -117,6 +117,20 @@ async fn transfer(from: u64, to: &Account) -> Result<(), Error> {
 }
 
 #[test]
+fn blocking() {
+    check(
+        "blocking",
+        r#"
+key = "report:<day>", ttl = "10s", guard = lock
+pub unsafe fn write(&mut self, day: u32) -> Result<&mut Report, Error> {
+    lock.check()?;
+    Ok(self.pages(day))
+}
+"#,
+    );
+}
+
+#[test]
 fn never_returns() {
     check(
         "never_returns",

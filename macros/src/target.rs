@@ -7,14 +7,14 @@ use syn::spanned::Spanned as _;
 use syn::{Attribute, ReturnType, Signature, Type, Visibility};
 
 use crate::borrow::{self, Borrow};
-use crate::boxed;
+use crate::boxed::{self, Found};
 use crate::deferred::Deferred;
 use crate::diag::{Diagnostics, Message, Refusal};
 use crate::kind;
 use crate::shape::{Binding, Frame, Returns, bindings};
 use crate::tokens;
 
-/// An async function, taken apart so that its body can be replaced.
+/// A function, taken apart so that its body can be replaced.
 pub(crate) struct Target {
     pub(crate) name: Ident,
     /// Code around the body, outermost first: the signature, and with `#[async_trait]` also
@@ -22,8 +22,10 @@ pub(crate) struct Target {
     pub(crate) frames: Vec<Frame>,
     /// The user's body, including its braces.
     pub(crate) body: Group,
-    /// Span of the user's `async`.
+    /// Span of the user's `async`, or of `fn` if the function is not async.
     pub(crate) async_span: Span,
+    /// True if the function is not async: the call parks its thread.
+    pub(crate) blocks: bool,
     /// Names that the body can use.
     pub(crate) bindings: Vec<Binding>,
     pub(crate) returns: Returns,
@@ -115,20 +117,23 @@ impl Item {
     }
 
     fn target(self) -> Result<Target, Refusal> {
-        let Some(asyncness) = self.signature.asyncness else {
-            return self.boxed_target();
+        let async_span = match self.signature.asyncness {
+            Some(asyncness) => asyncness.span(),
+            None => match boxed::find(&self.body, &self.signature)? {
+                Some(found) => return Ok(self.boxed_target(found)),
+                None => self.blocking_span()?,
+            },
         };
         if let Some(constness) = self.signature.constness {
-            return Err((
-                constness.span(),
-                Message::new("an async function cannot be `const`"),
-            ));
+            let name = &self.signature.ident;
+            let message = Message::new(format!("`{name}` is `const` and cannot hold a lock"));
+            return Err((constness.span(), message.help("leave `const` out")));
         }
         if let Some(abi) = &self.signature.abi {
             let message = Message::new("`#[distributed_lock]` cannot go on an `extern` function");
             return Err((
                 abi.span(),
-                message.help("put it on an `async fn` and call that from here"),
+                message.help("put it on a Rust function and call that from here"),
             ));
         }
         let (returns, deferred) = match &self.signature.output {
@@ -144,7 +149,8 @@ impl Item {
             bindings: bindings(&self.signature),
             generic_error: kind::generic_error(&self.signature.output, &self.signature.generics),
             frames: vec![Frame::around(&self.body, self.head, TokenStream::new())],
-            async_span: asyncness.span(),
+            async_span,
+            blocks: self.signature.asyncness.is_none(),
             body: self.body,
             returns,
             deferred,
@@ -154,63 +160,71 @@ impl Item {
 
     /// Takes apart a function that returns a boxed future: an async method under `#[async_trait]`,
     /// or a recursive function boxed by hand.
-    fn boxed_target(self) -> Result<Target, Refusal> {
-        let Some(found) = boxed::find(&self.body, &self.signature)? else {
-            return Err(self.not_async());
-        };
+    fn boxed_target(self, found: Found) -> Target {
         let mut frames = vec![Frame::around(&self.body, self.head, TokenStream::new())];
         frames.extend(found.frames);
-        Ok(Target {
+        Target {
             borrows: borrow::borrows(&self.signature),
             name: self.signature.ident,
             frames,
             body: found.body,
             async_span: found.async_span,
+            blocks: false,
             bindings: found.bindings,
             returns: found.returns,
             deferred: found.deferred,
             returns_itself: found.returns_itself,
             generic_error: None,
-        })
+        }
     }
 
-    fn not_async(&self) -> Refusal {
-        let name = &self.signature.ident;
+    /// Returns the place of a function that is not async. Refuses an async function that an
+    /// attribute above this one has made synchronous.
+    fn blocking_span(&self) -> Result<Span, Refusal> {
         let span = self.signature.fn_token.span();
-        let is_test = self.attributes.iter().any(|attribute| {
-            attribute
-                .path()
-                .segments
-                .last()
-                .is_some_and(|segment| segment.ident == "test")
-        });
-        let expanded = is_test || tokens::mentions(self.body.stream(), "block_on");
-        let message = if expanded {
-            Message::new(format!(
-                "`{name}` is no longer async here: an attribute above this one made it synchronous"
-            ))
-            .help(if name == "main" {
-                "lock a function that `main` calls after `leasehold::init`"
-            } else {
-                "put `#[distributed_lock(…)]` above `#[tokio::test]` and the like"
-            })
-        } else if self.signature.constness.is_some() {
-            Message::new(format!("`{name}` is `const` and cannot hold a lock"))
-                .help(format!("write `async fn {name}`"))
+        if !self.was_async() {
+            return Ok(span);
+        }
+        let name = &self.signature.ident;
+        let message = Message::new(format!(
+            "`{name}` is no longer async here: an attribute above this one made it synchronous"
+        ));
+        let help = if name == "main" {
+            "lock a function that `main` calls after `leasehold::init`"
         } else {
-            Message::new(format!("`{name}` is not async"))
-                .help(format!("make it `async fn {name}`; a lock is awaited"))
+            "put `#[distributed_lock(…)]` above `#[tokio::test]` and the like"
         };
-        (span, message)
+        Err((span, message.help(help)))
+    }
+
+    /// True if another attribute has put the body of an async function into a `block_on`. Such
+    /// attributes leave `#[::core::prelude::v1::test]`, a `let body = async …` or a `main`. A
+    /// function that calls `block_on` in other words was written so.
+    fn was_async(&self) -> bool {
+        let is_generated_test = |attribute: &Attribute| {
+            let segments = &attribute.path().segments;
+            1 < segments.len() && segments.last().is_some_and(|last| last.ident == "test")
+        };
+        let mut start = self
+            .body
+            .stream()
+            .into_iter()
+            .map(|token| token.to_string());
+        let starts_a_block = ["let", "body", "=", "async"]
+            .iter()
+            .all(|word| start.next().as_deref() == Some(word));
+        let blocks = || tokens::mentions(self.body.stream(), "block_on");
+        self.attributes.iter().any(is_generated_test)
+            || (self.signature.ident == "main" || starts_a_block) && blocks()
     }
 }
 
 fn not_a_function(head: TokenStream) -> Refusal {
     let Some((span, kind)) = tokens::item_keyword(head) else {
-        let message = Message::new("`#[distributed_lock]` goes on an `async fn`");
+        let message = Message::new("`#[distributed_lock]` goes on a function");
         return (Span::call_site(), message);
     };
-    let message = Message::new("`#[distributed_lock]` goes on an `async fn`");
+    let message = Message::new("`#[distributed_lock]` goes on a function");
     let message = match kind.as_str() {
         "impl" | "trait" | "mod" => {
             message.help(format!("put it on the functions in this `{kind}`"))

@@ -33,6 +33,8 @@ pub enum Scenario {
     /// Takes the lock once, and stays inside until a line arrives on standard input. Reports every
     /// poll.
     Hold,
+    /// Leads, and stays so until a line arrives on standard input.
+    Lead,
     /// Takes the lock many times. Each time it reads the number in a file, sleeps, and writes the
     /// number plus one.
     Count {

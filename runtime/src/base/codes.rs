@@ -18,6 +18,12 @@ pub(crate) const RESULT_NOT_JSON: &str = "result-not-json";
 /// A lease is lost, and a task that its body had spawned waited for the same lock.
 pub(crate) const OWN_LOCK: &str = "own-lock";
 
+/// A blocking call parked a thread of a tokio runtime, whose other tasks had to wait.
+pub(crate) const WORKER_BLOCKED: &str = "worker-blocked";
+
+/// A `lead` call could not ask for its lock, and tries again.
+pub(crate) const LEADER_RETRIES: &str = "leader-retries";
+
 /// The store did not confirm a release before the lock expired.
 pub(crate) const RELEASE_UNCONFIRMED: &str = "release-unconfirmed";
 

@@ -210,10 +210,7 @@ impl Want {
                 Some(holder)
             }
             Standing::Inside(holder) => {
-                return Err(LockError::WouldDeadlock {
-                    key: lock.name().to_owned(),
-                    held_at: holder.at.to_string(),
-                });
+                return Err(holder.would_deadlock(lock.name()));
             }
             Standing::Lost(error) if reentrant => return Err(error),
             Standing::Lost(_) | Standing::Outside => None,
@@ -336,6 +333,9 @@ impl Taking {
         want: &Want,
         holder: &LeaseRef,
     ) -> Result<NestedPermit, LockError> {
+        if self.plan.parks {
+            return NestedPermit::without_waiting(holder, want.key.name());
+        }
         let Some(budget) = self.plan.nested_wait else {
             let permit = NestedPermit::wait(holder, pending()).await?;
             return permit.ok_or_else(|| self.timed_out(want, self.retry_nested(holder)));

@@ -1,10 +1,11 @@
 //! One call of an annotated function.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use super::blocking::{Parks, park};
 use super::body::{Framed, Good, Owned};
 use super::call_site::{At, Site};
 use super::detach;
@@ -231,6 +232,31 @@ impl Call {
         self.run_detached_keeping(body, Some(Outcome::is_ok))
     }
 
+    /// Like [`run`](Self::run), for a body that blocks its thread. The thread is parked while the
+    /// call waits for the lock.
+    pub fn run_blocking<T>(&mut self, body: impl FnOnce() -> T) -> Result<T, LockError> {
+        self.parks();
+        park(self.run(pin!(Some(async { body() }))))
+    }
+
+    /// Like [`run_blocking`](Self::run_blocking), but keeps the lock for a while after `Ok`.
+    pub fn run_blocking_with_cooldown<T, Hint>(
+        &mut self,
+        body: impl FnOnce() -> T,
+        hint: Hint,
+    ) -> Result<T, LockError>
+    where
+        T: Outcome<Hint>,
+    {
+        self.parks();
+        park(self.run_with_cooldown(pin!(Some(async { body() })), hint))
+    }
+
+    fn parks(&mut self) {
+        let at = self.0.section().at();
+        self.settings().parks = Some(Parks::here(at));
+    }
+
     /// Takes the lock, runs the body inside it, and releases it. Keeps the lock for a while if
     /// `good` returns true for the value.
     pub(crate) fn run_keeping<'a, F: Future>(
@@ -294,6 +320,19 @@ impl Call {
             ready!(self.0.section_mut().poll(cx, &mut body))?;
             Poll::Ready(Ok(body.body().value()))
         })
+    }
+
+    /// Like [`run_replaying`](Self::run_replaying), for a body that blocks its thread.
+    pub fn run_blocking_replaying<T, Hint>(
+        &mut self,
+        body: impl FnOnce() -> T,
+        hint: Hint,
+    ) -> Result<T, LockError>
+    where
+        T: Replayable<Hint>,
+    {
+        self.parks();
+        park(self.run_replaying(pin!(Some(async { body() })), hint))
     }
 
     /// Like [`run_detached`](Self::run_detached), but keeps the value of `Ok`. If a value is

@@ -21,6 +21,8 @@ use crate::error::LockError;
 pub(crate) struct Gate {
     held: HeldLocks,
     on_lost: OnLost,
+    /// True if the value of a body that returns after the loss is dropped.
+    late_is_lost: bool,
     /// Ends when an entered lease is over.
     entered_over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// Number of times that the body has been polled.
@@ -38,11 +40,12 @@ pub(crate) enum OnLost {
 }
 
 impl Gate {
-    pub(crate) fn new(held: HeldLocks, on_lost: OnLost) -> Self {
+    pub(crate) fn new(held: HeldLocks, on_lost: OnLost, late_is_lost: bool) -> Self {
         Self {
             entered_over: held.entered_over(),
             held,
             on_lost,
+            late_is_lost,
             polls: 0,
         }
     }
@@ -85,7 +88,7 @@ impl Gate {
             catch_unwind(AssertUnwindSafe(poll))
         };
         match catch_unwind(AssertUnwindSafe(observed)).unwrap_or_else(Err) {
-            Ok(Poll::Ready(good)) => Poll::Ready(Ok(Ok(good))),
+            Ok(Poll::Ready(good)) => Poll::Ready(self.returned().map(|()| Ok(good))),
             // A later loss must wake this task. For an earlier loss, which woke no task, `register`
             // returns false.
             Ok(Poll::Pending) => {
@@ -98,6 +101,20 @@ impl Gate {
                 }
             }
             Err(panic) => Poll::Ready(Ok(Err(panic))),
+        }
+    }
+
+    /// Refuses the value of a blocking body whose lease was lost while it ran, because it could not
+    /// be dropped. Also that of a leader, which may have returned because of the loss.
+    fn returned(&self) -> Result<(), LockError> {
+        if !self.late_is_lost || self.on_lost == OnLost::Continue || seeded!(LateValueReturned) {
+            return Ok(());
+        }
+        self.held.polled(self.polls);
+        if self.held.locks().is_live() {
+            Ok(())
+        } else {
+            Err(self.held.locks().lost_error())
         }
     }
 }

@@ -36,7 +36,7 @@ use crate::fence::Fence;
 /// ```
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct LockGuard {
-    held: HeldLocks,
+    pub(super) held: HeldLocks,
     lasts: Lasts,
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::span::Entered;
 
+use super::blocking::Parks;
 use super::leases::{LeaseRef, Locks, any_over};
 use super::observed::{Asking, Holding};
 use super::pending::PendingLock;
@@ -49,6 +50,13 @@ impl NestedPermit {
     pub(crate) fn at_once(holder: &LeaseRef) -> Option<Self> {
         let permit = holder.permit().try_acquire_owned().ok()?;
         Some(Self::of(holder, permit))
+    }
+
+    /// Takes the permit for a call that parks its thread. If another branch of the body has the
+    /// permit, that branch could not return it: only this thread polls the body.
+    pub(crate) fn without_waiting(holder: &LeaseRef, key: &str) -> Result<Self, LockError> {
+        holder.cell.check()?;
+        Self::at_once(holder).ok_or_else(|| holder.would_deadlock(key))
     }
 
     /// Waits for the permit. Returns none if `ended` ends first, and an error if the lease is over
@@ -153,6 +161,13 @@ impl HeldLocks {
             }
         }
         Poll::Ready(Ok(now))
+    }
+
+    /// Refuses to park this thread for the locks that the call has taken itself, if their engine
+    /// would be parked, too.
+    pub(crate) fn can_park(&self, parks: Parks) -> Result<(), LockError> {
+        let mut own = self.own();
+        own.next().map_or(Ok(()), |lock| parks.check(lock.pool()))
     }
 
     /// Refuses to keep the locks that the call has taken itself, if their store cannot.

@@ -278,6 +278,14 @@ impl LeaseRef {
         self.pool == pool && self.cell.key() == key
     }
 
+    /// The error of a nested call that would wait for this lock, which its own call path holds.
+    pub(crate) fn would_deadlock(&self, key: &str) -> LockError {
+        LockError::WouldDeadlock {
+            key: key.to_owned(),
+            held_at: self.at.to_string(),
+        }
+    }
+
     /// Records that a call at `at` waits for this lock in a task spawned by the body.
     pub(crate) fn awaited_in_task(&self, at: At) {
         let _ = self.own_task.set(Arc::new(Mutex::new(Some(at))));

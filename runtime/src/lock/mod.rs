@@ -3,6 +3,7 @@
 
 pub(crate) mod acquire;
 pub(crate) mod adopt;
+pub(crate) mod blocking;
 pub(crate) mod body;
 pub(crate) mod call;
 pub(crate) mod call_site;
@@ -14,6 +15,7 @@ pub(crate) mod held;
 pub(crate) mod is_held;
 #[cfg(feature = "replay")]
 pub(crate) mod json;
+mod lead;
 pub(crate) mod leases;
 pub(crate) mod nesting;
 #[cfg(feature = "replay")]
@@ -23,6 +25,7 @@ pub(crate) mod pending;
 #[cfg(feature = "replay")]
 pub(crate) mod replay;
 pub(crate) mod request;
+mod request_blocking;
 #[cfg(feature = "replay")]
 mod request_replay;
 mod request_run;

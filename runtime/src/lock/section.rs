@@ -95,6 +95,10 @@ impl Section {
         }
     }
 
+    pub(crate) fn at(&self) -> At {
+        self.at
+    }
+
     pub(crate) fn locks(&self) -> &Locks {
         &self.locks
     }
@@ -191,7 +195,10 @@ impl Section {
             Poll::Ready(()) => {
                 let held = taking.into_held();
                 self.stage = match self.settings.replay.and_then(|_| held.kept()) {
-                    None => Stage::Inside(Gate::new(held, self.settings.on_lost)),
+                    None => {
+                        let late_is_lost = self.settings.parks.is_some() || self.settings.leads;
+                        Stage::Inside(Gate::new(held, self.settings.on_lost, late_is_lost))
+                    }
                     Some(kept) => Stage::Recalled(kept),
                 };
                 Poll::Ready(Ok(()))

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::blocking::Parks;
 use super::call_site::At;
 use super::gate::OnLost;
 use crate::base::label::Label;
@@ -27,6 +28,10 @@ pub(crate) struct Settings {
     pub(crate) label: Option<Label>,
     /// Time for which the result is kept.
     pub(crate) replay: Option<Duration>,
+    /// Set if the call parks its thread.
+    pub(crate) parks: Option<Parks>,
+    /// True for a call of `lead`.
+    pub(crate) leads: bool,
     /// Fingerprint of the call's parameters, or the reason why there is none.
     pub(crate) fingerprint: Option<Result<Fingerprint, LockError>>,
 }
@@ -72,6 +77,8 @@ pub(crate) struct Plan {
     pub(crate) min_hold: Option<Duration>,
     /// Parameters of a `replay` call.
     pub(crate) replay: Option<Replay>,
+    /// True if the call parks its thread.
+    pub(crate) parks: bool,
 }
 
 /// The interval at which a watchdog renews.
@@ -94,6 +101,7 @@ impl Settings {
             LockError::config("the lock has no ttl; add `.ttl(Duration::from_secs(10))`")
         })?;
         let terms = Terms::new(ttl)?;
+        self.parks.map_or(Ok(()), |parks| parks.check(pool))?;
         if self.cooldown.is_some() || self.min_hold.is_some() {
             pool.can_keep()?;
         }
@@ -126,6 +134,7 @@ impl Settings {
             share: self.share,
             min_hold: self.min_hold(terms)?,
             replay: self.replay()?,
+            parks: self.parks.is_some(),
         })
     }
 

@@ -13,11 +13,11 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use self::look::observer::Observer;
 use crate::base::full_key::FullKey;
@@ -149,8 +149,8 @@ struct Inner {
     id: PoolId,
     engine: Engine,
     watch: Option<Arc<dyn Watch>>,
-    /// Set when a shutdown has begun. The pool then takes no new locks.
-    shut_down: AtomicBool,
+    /// True once a shutdown has begun. The pool then takes no new locks.
+    shut_down: watch::Sender<bool>,
     nonce: Nonce,
     namespace: String,
     wait: Duration,
@@ -158,6 +158,8 @@ struct Inner {
     log_keys: bool,
     #[cfg(feature = "replay")]
     replay_limit: usize,
+    /// True if the engine has a dedicated thread.
+    own_thread: bool,
     /// The store, without its password.
     place: String,
     /// The store that `check` connects to.
@@ -230,7 +232,7 @@ impl LockPool {
     }
 
     pub(crate) fn begin_shutdown(&self, limit: Duration) -> oneshot::Receiver<ShutdownReport> {
-        self.inner.shut_down.store(true, Ordering::Release);
+        self.inner.shut_down.send_replace(true);
         let (reply, report) = oneshot::channel();
         // A failure drops `reply`, and the receiver then returns an error.
         let _ = self.engine().send(Command::ShutDown { limit, reply });
@@ -268,7 +270,23 @@ impl LockPool {
 
     /// True if the pool no longer gives locks: it was shut down, or its engine has stopped.
     pub(crate) fn has_ended(&self) -> bool {
-        self.inner.shut_down.load(Ordering::Acquire) || self.engine().has_stopped()
+        self.is_shutting_down() || self.engine().has_stopped()
+    }
+
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        *self.inner.shut_down.borrow()
+    }
+
+    /// Ends when a shutdown begins.
+    pub(crate) async fn shutdown_begins(&self) {
+        let mut shut_down = self.inner.shut_down.subscribe();
+        // The sender is a part of this pool, so it is not gone.
+        let _ = shut_down.wait_for(|begun| *begun).await;
+    }
+
+    /// True if the engine has a dedicated thread, and so runs while all other threads are parked.
+    pub(crate) fn has_own_thread(&self) -> bool {
+        self.inner.own_thread
     }
 
     /// Returns true if a test kit wants the lock of `ticket` lost after `polls` polls of its body.

@@ -72,6 +72,37 @@ impl LockPool {
     }
 }
 
+impl LockPool {
+    /// Runs `work` with this pool instead of the installed one, like [`scope`](Self::scope), but on
+    /// this thread and without a future. For functions that are not async, such as in a test with
+    /// [`spawn_blocking`](tokio::task::spawn_blocking). Threads that `work` starts are outside of
+    /// the scope.
+    ///
+    /// ```
+    /// use leasehold::{LockError, LockPool, distributed_lock};
+    ///
+    /// #[distributed_lock(key = "report:<day>", ttl = "10s", watchdog)]
+    /// fn write_report(day: u32) -> Result<u32, LockError> {
+    ///     Ok(day)
+    /// }
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), LockError> {
+    /// let pool = LockPool::connect("memory://").await?;
+    /// let report = move || pool.scope_blocking(|| write_report(7));
+    /// assert_eq!(tokio::task::spawn_blocking(report).await.unwrap(), Ok(7));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If `work` panics.
+    pub fn scope_blocking<T>(&self, work: impl FnOnce() -> T) -> T {
+        SCOPED.sync_scope(Some(self.clone()), work)
+    }
+}
+
 /// Wraps the future of a task, so that it keeps the scope of the running code.
 pub(crate) fn taken_along<F: Future>(future: F) -> impl Future<Output = F::Output> {
     SCOPED.scope(scoped(), future)

@@ -53,6 +53,14 @@ bugs! {
     BudgetIgnored,
     /// The body is polled even if its lease is over.
     NoGate,
+    /// A blocking body whose lease was lost returns its value.
+    LateValueReturned,
+    /// Two calls of `lead` have the lock together.
+    TwoLeaders,
+    /// A call that wants to lead ends when it cannot ask for its lock.
+    LeaderGivesUp,
+    /// A parked thread polls within the limit of operations that its task has left.
+    ParkedOnBudget,
     /// The lock is released before the body is dropped.
     ReleasedBeforeDrop,
     /// A release deletes the key of any holder.

@@ -78,6 +78,11 @@ async fn run(leave: &Notify) -> Result<(), LockError> {
     match &job().scenario {
         Scenario::Hold if job().watchdog => stamped(hold_renewed(key, leave)).await,
         Scenario::Hold => stamped(hold(key, leave)).await,
+        Scenario::Lead => {
+            let request = leasehold::pool()?.lock(key).ttl(ttl());
+            let stay = |lock: LockHandle| async move { stay(&lock, leave).await };
+            request.lead(stay).await
+        }
         Scenario::Count {
             file,
             times,

@@ -180,6 +180,38 @@ pub(super) fn boxed(depth: u64) -> Pin<Box<dyn Future<Output = Result<u64, LockE
     });
 }
 
+/// A function that is not async.
+#[distributed_lock(key = "report:<day>", ttl = "10s")]
+pub(super) fn report(day: u64, _note: String) -> Result<u64, LockError> {
+    return Ok(day);
+}
+
+/// A function that is not async, with every option that goes with it.
+#[distributed_lock(
+    key = "all:<id>",
+    ttl = TTL,
+    watchdog = "300ms",
+    max_hold = "1m",
+    wait = "2s",
+    cooldown = "1ms",
+    min_hold = "1ms",
+    reentrant,
+    on_lost = "continue",
+    on_error = Err,
+    guard = lock
+)]
+pub(super) fn every_blocking_option(id: u64) -> Result<u64, LockError> {
+    lock.check()?;
+    return Ok(id);
+}
+
+/// A function that is not async, with a kept result.
+#[distributed_lock(key = "order:<id>", ttl = "10s", replay = "1m", fingerprint = (&cart, id))]
+pub(super) fn replayed_blocking(id: u64, cart: Vec<u64>) -> Result<u64, LockError> {
+    drop(cart);
+    return Ok(id);
+}
+
 /// A function with two locks.
 #[distributed_lock(key = "tenant:<tenant>", ttl = "10s")]
 #[distributed_lock(key = "order:<id>", ttl = "10s")]
@@ -195,6 +227,13 @@ impl Account {
     /// An account with a separate pool.
     pub(super) const fn new(id: u64, cents: u64, locks: LockPool) -> Self {
         return Self { cents, id, locks };
+    }
+
+    /// A method that is not async.
+    #[distributed_lock(key = "account:<self.id>", ttl = "10s", pool = self.locks)]
+    pub(super) fn withdraw(&mut self, cents: u64) -> Result<u64, LockError> {
+        self.cents = self.cents.saturating_sub(cents);
+        return Ok(self.cents);
     }
 
     /// The pool in a field.

@@ -39,6 +39,9 @@ async fn functions_with_each_return_written_out() {
         assert_eq!(sum, Ok(1 + 5 + 2 + 3));
         assert_eq!(forbidden::items(8).await, Ok(9));
         assert_eq!(forbidden::boxed(9).await, Ok(9));
+        assert_eq!(forbidden::report(10, String::new()), Ok(10));
+        assert_eq!(forbidden::every_blocking_option(11), Ok(11));
+        assert_eq!(forbidden::replayed_blocking(12, vec![1]), Ok(12));
         assert_eq!(forbidden::stacked("t", 10).await.as_deref(), Ok("t10"));
     })
     .await;
@@ -51,6 +54,7 @@ async fn methods_with_each_return_written_out() {
         assert_eq!(forbidden::transfer(&one, &two).await, Ok(10));
         assert_eq!(one.deposit(1).await, Ok(()));
         assert_eq!(one.balance().await, Ok(6));
+        assert_eq!(one.withdraw(0), Ok(6));
         assert_eq!((one.pay(1).await, one.count(1).await), (Ok(7), Ok(1)));
         assert_eq!(one.close().await, Ok(6));
         assert_eq!(Arc::new(two).audit().await, Ok(5));
@@ -73,6 +77,8 @@ async fn functions_without_return() {
         forbidden_too::sweep().await;
         assert_eq!(forbidden_too::detached(4).await, Ok(4));
         assert_eq!(forbidden_too::boxed(5).await, Ok(5));
+        assert_eq!(forbidden_too::report(6), Ok(6));
+        forbidden_too::sweep_blocking();
     })
     .await;
 }

@@ -51,6 +51,7 @@ mod async_trait_instrument;
 mod async_trait_local;
 mod async_trait_paths;
 mod axum_handler;
+mod blocking;
 mod boxed_by_hand;
 mod cancellation;
 mod cfg_arguments;

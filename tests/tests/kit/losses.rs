@@ -2,6 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -37,6 +39,26 @@ async fn a_body_is_polled_exactly_so_often() {
         let ended = request(&kit).run(polls(&count)).await;
         assert!(is_lost(&ended), "{ended:?}");
         assert_eq!(count.get(), expected);
+        assert_eq!(kit.history().losses(), 1, "{}", kit.history());
+    }
+}
+
+#[distributed_lock(key = "order:42", ttl = "10s")]
+fn runs_to_its_end(count: &AtomicU32) -> Result<u32, LockError> {
+    Ok(count.fetch_add(1, Ordering::SeqCst) + 1)
+}
+
+/// Fails if the kit cannot take the lock of a blocking body away, before or while it runs.
+#[tokio::test(start_paused = true)]
+async fn a_blocking_body_loses_its_lock() {
+    for (after, ran) in [(0, 0), (1, 1)] {
+        let (kit, count) = (Kit::new(), Arc::new(AtomicU32::new(0)));
+        kit.lose_when("order:42", Point::AfterPolls(after));
+        let (pool, counts) = (kit.pool(), Arc::clone(&count));
+        let call = move || pool.scope_blocking(|| runs_to_its_end(&counts));
+        let ended = tokio::task::spawn_blocking(call).await.expect("no panic");
+        assert!(is_lost(&ended), "{ended:?}");
+        assert_eq!(count.load(Ordering::SeqCst), ran);
         assert_eq!(kit.history().losses(), 1, "{}", kit.history());
     }
 }

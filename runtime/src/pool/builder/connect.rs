@@ -1,9 +1,10 @@
 //! Connecting a pool: the checks of its configuration, the options of the store, and the start of
 //! the engine.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+use tokio::sync::watch;
 
 use super::LockPoolBuilder;
 use crate::base::clock::Clock;
@@ -72,7 +73,7 @@ impl LockPoolBuilder {
                 id: PoolId::next(),
                 engine,
                 watch: self.watch,
-                shut_down: AtomicBool::new(false),
+                shut_down: watch::Sender::new(false),
                 nonce: Nonce::new(),
                 namespace: self.namespace,
                 wait: self.wait,
@@ -80,6 +81,7 @@ impl LockPoolBuilder {
                 log_keys: self.log_keys,
                 #[cfg(feature = "replay")]
                 replay_limit: self.replay_limit,
+                own_thread: self.place == Place::Thread,
                 place,
                 observer: Observer::new(target.clone(), options.clone(), local),
                 target,

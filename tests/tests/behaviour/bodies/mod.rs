@@ -1,6 +1,7 @@
 //! Tests of the bodies of locked calls: a body is alone inside its lock, and however it ends, its
 //! lock becomes free.
 
+mod blocking;
 mod concurrency;
 mod deploys;
 mod detached;

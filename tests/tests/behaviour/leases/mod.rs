@@ -4,6 +4,7 @@ mod blocked_workers;
 mod full_server;
 mod hand_over;
 mod killed_processes;
+mod leadership;
 mod lost_answers;
 mod neighbours;
 mod orphans;

@@ -61,6 +61,10 @@ impl Servers {
 
     /// Connects a pool that waits for an answer longer than any stop lasts.
     async fn pool(&self) -> LockPool {
+        self.pool_of(NO_OUTAGE).await
+    }
+
+    async fn pool_of(&self, io_timeout: Duration) -> LockPool {
         let url = match self {
             Self::Redis(server) => server.url(),
             Self::Sentinel(deployment) => deployment.url(),
@@ -70,7 +74,7 @@ impl Servers {
             Self::Etcd(server) => server.url("stopped"),
             Self::Zookeeper(server) => server.url("stopped"),
         };
-        wait::connected(LockPool::builder().url(&url).io_timeout(NO_OUTAGE)).await
+        wait::connected(LockPool::builder().url(&url).io_timeout(io_timeout)).await
     }
 
     /// Stops all servers that store locks (not the Sentinels).
@@ -233,6 +237,29 @@ async fn a_stop_costs_the_budget_and_no_more(mut servers: Servers) {
     }
 }
 
+/// Fails if a stop that costs the leader its lease also ends its call, or if the call stops asking.
+async fn a_leader_leads_again_after_a_stop(mut servers: Servers) {
+    const TTL: Duration = Duration::from_secs(2);
+    let pool = servers.pool_of(TTL / 2).await;
+    let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
+    let leader = tokio::spawn(pool.lock("leader").ttl(TTL).lead(move |lock: LockHandle| {
+        // At the end of the test, nobody reads it.
+        let _ = begins.send(lock);
+        std::future::pending::<()>()
+    }));
+    let first = wait::within("it leads", LONG, begun.recv()).await;
+    servers.pause();
+    let lost = async { first.expect("a handle").lost().await };
+    wait::within("the loss", LONG, lost).await;
+    // Some requests of the waiting call get no answer in time.
+    tokio::time::sleep(TTL * 2).await;
+    assert!(!leader.is_finished(), "the call has ended");
+    servers.resume();
+    let again = wait::within("it leads again", 2 * LONG, begun.recv()).await;
+    assert!(again.is_some());
+    leader.abort();
+}
+
 /// Generates a test for each scene in the brackets on each store in front of them.
 /// `tests/tests/docs/test_names.rs` parses these calls.
 macro_rules! on_stopped {
@@ -259,12 +286,14 @@ on_stopped!(sentinel cluster: (
     a_body_ends_before_its_lease,
     a_short_stop_costs_no_lease,
     a_stop_costs_the_budget_and_no_more,
+    a_leader_leads_again_after_a_stop,
 ));
 
 on_stopped!(redis postgres etcd zookeeper: (
     a_lease_counts_from_before_its_request,
     a_body_ends_before_its_lease,
     a_short_stop_costs_no_lease,
+    a_leader_leads_again_after_a_stop,
 ));
 
 // The first scene is missing here, because a late node has no vote, so the lease may start at a
@@ -273,6 +302,7 @@ on_stopped!(redlock: (
     a_body_ends_before_its_lease,
     a_short_stop_costs_no_lease,
     a_stop_costs_the_budget_and_no_more,
+    a_leader_leads_again_after_a_stop,
 ));
 
 /// Fails if the tests above do not detect a late deadline, a late poll, a missing renewal, or a

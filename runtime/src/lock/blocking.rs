@@ -1,0 +1,187 @@
+//! Calls that park their thread instead of being awaited.
+//!
+//! The thread polls the same future as an async caller, so there is one way to take, keep and
+//! release a lock. Whoever reads the store's answer wakes the thread: a listener, or the keeper on
+//! its own thread. No part of the future needs a timer or a task of the caller's runtime.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use tokio::runtime::Handle;
+use tokio::task::coop;
+
+use super::call_site::At;
+use crate::base::seeded::seeded;
+use crate::base::{codes, reporter};
+use crate::error::LockError;
+use crate::pool::LockPool;
+
+/// A call that parks its thread.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parks {
+    /// True if the thread belongs to a runtime whose tasks cannot run meanwhile.
+    on_worker: bool,
+}
+
+impl Parks {
+    /// Describes a call at `at` that is about to park this thread. The first call of the process
+    /// that parks a runtime's own thread is logged.
+    pub(crate) fn here(at: At) -> Self {
+        static LOGGED: AtomicBool = AtomicBool::new(false);
+        let on_worker = is_worker();
+        if on_worker && !LOGGED.swap(true, Ordering::Relaxed) {
+            reporter::log(move || {
+                tracing::warn!(
+                    code = codes::WORKER_BLOCKED,
+                    %at,
+                    "a blocking call runs on a thread of a tokio runtime, whose other tasks wait meanwhile; \
+                     call it in `tokio::task::spawn_blocking`, or await the async call; later such calls are not logged"
+                );
+            });
+        }
+        Self { on_worker }
+    }
+
+    /// Refuses a call whose thread would have to run the engine as well.
+    pub(crate) fn check(self, pool: &LockPool) -> Result<(), LockError> {
+        if self.on_worker && !pool.has_own_thread() {
+            return Err(LockError::config(
+                "a blocking call would park the runtime that runs the pool's engine, and so wait for ever; \
+                 call it in `tokio::task::spawn_blocking`, or connect the pool without `on_current_runtime`",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// True if a task, or the future of a `block_on`, runs on this thread. A thread of `spawn_blocking`
+/// and a thread in `block_in_place` may block.
+///
+/// tokio has no function for this. But it limits the number of operations between two yields of
+/// such code, and of no other code. The limit is at most 255. A task whose limit is used up yields
+/// at its next operation, so this costs a blocked task no more than that.
+fn is_worker() -> bool {
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut is_limited = || match coop::poll_proceed(&mut cx) {
+        Poll::Ready(budget) => {
+            budget.made_progress();
+            false
+        }
+        Poll::Pending => true,
+    };
+    Handle::try_current().is_ok() && (0..=u8::MAX).any(|_| is_limited())
+}
+
+/// Polls `future` to its end, and parks this thread between the polls.
+pub(crate) fn park<F: Future>(future: F) -> F::Output {
+    if seeded!(ParkedOnBudget) {
+        return polled(future);
+    }
+    // Inside a task, an operation beyond the task's limit is woken when the task yields. This
+    // thread does not yield before the operation is done.
+    polled(coop::unconstrained(future))
+}
+
+fn polled<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let alarm = Arc::new(Alarm::default());
+    let waker = Waker::from(Arc::clone(&alarm));
+    let mut cx = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
+            return output;
+        }
+        alarm.wait();
+    }
+}
+
+/// Wakes a parked thread. Uses no `thread::park`, because its token may belong to the program.
+#[derive(Default)]
+struct Alarm {
+    rings: Mutex<bool>,
+    rung: Condvar,
+}
+
+impl Alarm {
+    fn wait(&self) {
+        let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        let rings = self.rung.wait_while(rings, |rings| !*rings);
+        *rings.unwrap_or_else(PoisonError::into_inner) = false;
+    }
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        *self.rings.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.rung.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::{Builder, Runtime};
+    use tokio::task::{block_in_place, spawn_blocking, unconstrained};
+
+    use super::*;
+
+    fn runtimes() -> [Runtime; 2] {
+        let (mut one, mut several) = (Builder::new_current_thread(), Builder::new_multi_thread());
+        [one.build(), several.worker_threads(2).build()].map(|runtime| runtime.expect("it starts"))
+    }
+
+    /// Fails if a thread that may block counts as a worker, or if a worker does not.
+    #[test]
+    fn workers_are_recognized() {
+        assert!(!is_worker(), "a thread without a runtime");
+        for runtime in runtimes() {
+            let _inside = runtime.enter();
+            assert!(!is_worker(), "a thread that has only entered the runtime");
+            let worker = runtime.spawn(async { is_worker() });
+            let blocking = spawn_blocking(is_worker);
+            let ended = runtime.block_on(async { (worker.await, blocking.await, is_worker()) });
+            let (worker, blocking, main) = ended;
+            assert!(worker.expect("no panic"), "a task");
+            assert!(!blocking.expect("no panic"), "a thread of `spawn_blocking`");
+            assert!(main, "the future of `block_on`");
+        }
+        let [_, several] = runtimes();
+        let task = several.spawn(async { block_in_place(is_worker) });
+        let is_worker = several.block_on(task).expect("no panic");
+        assert!(!is_worker, "a thread in `block_in_place`");
+    }
+
+    /// Fails if a future is polled within the limit of the task that is blocked.
+    #[test]
+    fn a_parked_future_has_no_limit() {
+        let [one, _] = runtimes();
+        let spends = || {
+            assert!(is_worker(), "the limit is used up");
+            park(async { (0..3).for_each(|_| assert!(!is_worker())) });
+        };
+        one.block_on(async { spends() });
+        one.block_on(unconstrained(async { park(async {}) }));
+    }
+
+    /// Fails if a wake-up before the thread is parked is lost.
+    #[test]
+    fn an_early_wake_up_counts() {
+        let mut polls = 0;
+        park(std::future::poll_fn(|cx| {
+            polls += 1;
+            cx.waker().wake_by_ref();
+            if polls < 3 {
+                Poll::Pending
+            } else {
+                Poll::Ready(())
+            }
+        }));
+        assert_eq!(polls, 3);
+    }
+}

@@ -1,0 +1,235 @@
+//! Leadership: one process at a time runs a body, and another process follows when it stops.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::call_site::At;
+use super::guard::LockHandle;
+use super::request::LockRequest;
+use super::settings::Beat;
+use crate::base::jitter::Jitter;
+use crate::base::seeded::seeded;
+use crate::base::{codes, reporter};
+use crate::engine::core::ticket::Share;
+use crate::engine::driver::command::Command;
+use crate::error::LockError;
+use crate::pool::LockPool;
+
+/// Mean pause after the first failed try. Each further pause is twice as long.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+/// Longest mean pause. The jitter adds at most half of it.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+impl LockRequest {
+    /// Waits until this process is the leader, which means that it has the lock, and then runs
+    /// `body`. Ends with the value of the body. For work that one process of many does all the
+    /// time, such as polling a queue.
+    ///
+    /// The lease is renewed as with [`watchdog`](Self::watchdog). If it is lost, the body is
+    /// dropped at its next poll, and the call waits again. It also waits again if the body returns
+    /// after the loss, such as by `lock.check()?`, and drops the value. So the body can begin
+    /// several times, and each time it gets the handle of its lease. Let the resource check the
+    /// [`fence`](LockHandle::fence), so that it refuses late writes of an earlier leader.
+    ///
+    /// The call waits without limit. While the store is away, or too many calls of the process
+    /// queue, it tries again after 100 ms, and then less and less often, up to every 2 s or so. The
+    /// log has the first failed try as `leader-retries`.
+    ///
+    /// A [shutdown](crate::LockPool::shutdown) of the pool drops the body, and the next process
+    /// leads at once. If the leader dies, the next process leads when the ttl is over, on etcd and
+    /// ZooKeeper when its session has ended.
+    /// [`LockPool::inspect`] shows the leader. With [`max_hold`](Self::max_hold), the leader gives
+    /// way after that time.
+    ///
+    /// Cancel safe: if the future is dropped, the body is dropped, and the lock is released.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// let request = pool.lock("leader:billing").ttl(Duration::from_secs(10));
+    /// let bills = request.lead(|lock| async move {
+    ///     println!("leading with fence {:?}", lock.fence());
+    ///     // … a leader usually works in a loop …
+    ///     3
+    /// });
+    /// assert_eq!(bills.await?, 3);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`LockError::ShuttingDown`] when the pool shuts down.
+    /// - [`LockError::Config`] for settings that no call can have, for
+    ///   [`wait`](Self::wait), because the wait has no limit, for [`shared`](Self::shared) and
+    ///   [`permits`](Self::permits), because there is one leader, and for
+    ///   [`reentrant`](Self::reentrant), because only the enclosing call can take its lost lease
+    ///   again.
+    /// - [`LockError::InvalidKey`], and [`LockError::WouldDeadlock`] if this call is nested in a
+    ///   body that holds the key.
+    /// - [`LockError::Unavailable`] only if the pool's engine has stopped.
+    ///
+    /// # Panics
+    ///
+    /// If the body panics. The panic continues after the release.
+    pub async fn lead<F, Fut>(mut self, mut body: F) -> Result<Fut::Output, LockError>
+    where
+        F: FnMut(LockHandle) -> Fut,
+        Fut: Future,
+    {
+        self.check_lead()?;
+        self.settings.watchdog = self.settings.watchdog.or(Some(Beat::Default));
+        self.settings.wait = Some(Duration::MAX);
+        self.settings.leads = true;
+        if seeded!(TwoLeaders) {
+            self.settings.share = Some(Share::Permit(2));
+        }
+        let mut pauses = Pauses::new();
+        loop {
+            let mut led = false;
+            let begun = |lock| {
+                led = true;
+                body(lock)
+            };
+            let error = match self.clone().term(begun).await {
+                Ok(value) => return value.ok_or(LockError::ShuttingDown),
+                Err(error) => error,
+            };
+            if led && error.is_lost() {
+                pauses.reset();
+            } else {
+                self.pause_after(error, &mut pauses).await?;
+            }
+        }
+    }
+
+    /// Refuses options that contradict leadership.
+    fn check_lead(&self) -> Result<(), LockError> {
+        let settings = &self.settings;
+        for (set, option, why) in [
+            (
+                settings.wait.is_some(),
+                "wait",
+                "a call that wants to lead waits without limit",
+            ),
+            (
+                settings.share.is_some(),
+                "shared` and `permits",
+                "there is one leader",
+            ),
+            (
+                settings.reentrant,
+                "reentrant",
+                "a call cannot take the lock again whose lease an enclosing call has lost",
+            ),
+            (
+                settings.fingerprint.is_some(),
+                "fingerprint",
+                "no result is kept",
+            ),
+        ] {
+            if set {
+                return Err(LockError::config(format!(
+                    "`lead` excludes `{option}`: {why}; leave it out"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the lock and runs the body once. None if a shutdown of the pool ended the body.
+    async fn term<F, Fut>(self, body: F) -> Result<Option<Fut::Output>, LockError>
+    where
+        F: FnOnce(LockHandle) -> Fut,
+        Fut: Future,
+    {
+        let pool = self.pool.clone();
+        let mut call = self.call();
+        let lock = call.handle();
+        let body = async move { before(pool.shutdown_begins(), body(lock)).await };
+        call.run(pin!(Some(body))).await
+    }
+
+    /// Waits after a failed try. Returns the error if no further try can succeed.
+    async fn pause_after(&self, error: LockError, pauses: &mut Pauses) -> Result<(), LockError> {
+        let passes = error.is_lost()
+            || error.is_contention()
+            || matches!(error, LockError::Unavailable { .. }) && !self.pool.engine().has_stopped();
+        if !passes || seeded!(LeaderGivesUp) {
+            return Err(error);
+        }
+        if pauses.are_new() {
+            let at = At::Call(self.at);
+            reporter::log(move || {
+                tracing::warn!(
+                    code = codes::LEADER_RETRIES,
+                    %at,
+                    %error,
+                    "a call that wants to lead could not take its lock, and tries again"
+                );
+            });
+        }
+        sleep(&self.pool, pauses.next()).await;
+        Ok(())
+    }
+}
+
+/// The growing pauses between failed tries.
+struct Pauses {
+    mean: Duration,
+    jitter: Jitter,
+}
+
+impl Pauses {
+    fn new() -> Self {
+        Self {
+            mean: SHORTEST_PAUSE,
+            jitter: Jitter::new(u64::from(std::process::id())),
+        }
+    }
+
+    fn reset(&mut self) {
+        self.mean = SHORTEST_PAUSE;
+    }
+
+    fn are_new(&self) -> bool {
+        self.mean == SHORTEST_PAUSE
+    }
+
+    fn next(&mut self) -> Duration {
+        let pause = self.jitter.around(self.mean);
+        self.mean = LONGEST_PAUSE.min(self.mean * 2);
+        pause
+    }
+}
+
+/// Sleeps under any executor. A shutdown ends the sleep early.
+async fn sleep(pool: &LockPool, time: Duration) {
+    let engine = pool.engine();
+    let (caller, mut woken) = oneshot::channel();
+    let at = engine.clock().now() + time;
+    // A stopped engine drops `caller`, which ends the sleep.
+    let _ = engine.send(Command::Wake { at, caller });
+    before(
+        pool.shutdown_begins(),
+        poll_fn(|cx| Pin::new(&mut woken).poll(cx)),
+    )
+    .await;
+}
+
+/// Runs `work`. Returns none if `end` ends first.
+async fn before<T>(end: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+    let (mut end, mut work) = (pin!(end), pin!(work));
+    poll_fn(|cx| {
+        if end.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        work.as_mut().poll(cx).map(Some)
+    })
+    .await
+}

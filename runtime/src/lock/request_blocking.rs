@@ -1,0 +1,115 @@
+//! Requests and guards for threads that block instead of awaiting.
+
+use std::panic::Location;
+
+use super::blocking::{Parks, park};
+use super::call_site::At;
+use super::guard::LockGuard;
+use super::request::LockRequest;
+use crate::error::LockError;
+
+impl LockRequest {
+    /// Like [`acquire`](Self::acquire), but parks the calling thread until the lock is granted. For
+    /// code that is not async: `main`, a thread without a runtime, rayon, or
+    /// [`spawn_blocking`](tokio::task::spawn_blocking).
+    ///
+    /// The engine's own thread renews the lease and wakes the caller. So the call also ends on a
+    /// thread of a tokio runtime, even if the runtime has only that thread. But all tasks of such a
+    /// thread wait meanwhile. If one of them has the lock, this call cannot get it, and ends with
+    /// its [`wait`](Self::wait). The first such call of the process is logged as `worker-blocked`,
+    /// with its place. [`block_in_place`](tokio::task::block_in_place) moves the other tasks away.
+    ///
+    /// A parked call cannot be cancelled, so give it a `wait` that the thread can afford.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// let work = tokio::task::spawn_blocking(move || {
+    ///     let guard = pool.lock("report:7").ttl(Duration::from_secs(10)).acquire_blocking()?;
+    ///     println!("fence {:?}", guard.fence());
+    ///     guard.release_blocking()
+    /// });
+    /// work.await.unwrap()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`acquire`](Self::acquire). [`LockError::WouldDeadlock`] also if this call is
+    /// nested, and another branch of the enclosing body has [entered](Self::reentrant) the lock.
+    /// [`LockError::Config`] also on a thread whose runtime runs the pool's engine
+    /// ([`on_current_runtime`](crate::LockPoolBuilder::on_current_runtime)).
+    pub fn acquire_blocking(mut self) -> Result<LockGuard, LockError> {
+        self.settings.parks = Some(Parks::here(At::Call(self.at)));
+        park(self.acquire())
+    }
+
+    /// Like [`run`](Self::run), for a body that is not async. Parks the calling thread until the
+    /// lock is granted, like [`acquire_blocking`](Self::acquire_blocking), and then runs `body` on
+    /// it.
+    ///
+    /// A running body cannot be dropped. If the lease is lost meanwhile, the body runs on, and its
+    /// value is dropped. So use a [`watchdog`](Self::watchdog), or a ttl that is longer than the
+    /// work. Before each step that must not happen without the lock, call
+    /// [`is_held`](crate::is_held()), or take a guard and call its `check`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// let work = tokio::task::spawn_blocking(move || {
+    ///     let request = pool.lock("sum").ttl(Duration::from_secs(10)).watchdog();
+    ///     assert_eq!(request.run_blocking(|| 1 + 1)?, 2);
+    ///     Ok(())
+    /// });
+    /// work.await.unwrap()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`acquire_blocking`](Self::acquire_blocking), and [`LockError::Lost`] if the
+    /// lease was lost before the body's end. The body has then done its work.
+    ///
+    /// # Panics
+    ///
+    /// If the body panics. The panic continues after the release.
+    pub fn run_blocking<T>(self, body: impl FnOnce() -> T) -> Result<T, LockError> {
+        self.call().run_blocking(body)
+    }
+}
+
+impl LockGuard {
+    /// Like [`release`](Self::release), but parks the calling thread until the store has answered,
+    /// for at most a tenth of the ttl and at most 1 s. See
+    /// [`acquire_blocking`](LockRequest::acquire_blocking) for threads of a runtime.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// let work = tokio::task::spawn_blocking(move || {
+    ///     let ttl = Duration::from_secs(10);
+    ///     let guard = pool.lock("report:7").ttl(ttl).acquire_blocking()?;
+    ///     guard.release_blocking()?;
+    ///     pool.lock("report:7").ttl(ttl).run_blocking(|| ()) // it is free again
+    /// });
+    /// work.await.unwrap()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`release`](Self::release). [`LockError::Config`] on a thread whose runtime
+    /// runs the pool's engine. Even then, the lock is released.
+    #[track_caller]
+    pub fn release_blocking(self) -> Result<(), LockError> {
+        self.held
+            .can_park(Parks::here(At::Call(Location::caller())))?;
+        park(self.release())
+    }
+}

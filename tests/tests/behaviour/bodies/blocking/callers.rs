@@ -1,0 +1,170 @@
+//! The threads that may call: plain threads, `spawn_blocking`, and workers of a runtime.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold_tests::clock;
+use leasehold_tests::on_stores;
+use leasehold_tests::probe::Probe;
+use leasehold_tests::recorder::Recorder;
+use leasehold_tests::rerun::fails_with;
+use leasehold_tests::stores::Store;
+use tokio::runtime::Builder;
+
+use super::{LONG, Result, TTL, connect, on_a_thread, where_blocking_is_allowed};
+
+/// Time given to a second call to begin its wait.
+const PAUSE: Duration = Duration::from_millis(20);
+
+on_stores!(memory redis sentinel cluster redlock postgres etcd zookeeper: (
+    a_thread_without_a_runtime,
+    a_thread_of_spawn_blocking,
+    a_worker_beside_another,
+    the_only_thread_of_a_runtime,
+    threads_lose_no_update,
+));
+
+#[distributed_lock(key = "k", ttl = "20s", watchdog, wait = "50s", guard = lock, pool = pool)]
+fn locked(pool: &LockPool, probe: &dyn Probe) -> Result<bool> {
+    lock.check()?;
+    Ok(probe.exists("k"))
+}
+
+/// Takes and releases the lock in every way.
+fn every_way(pool: &LockPool, other: &LockPool, probe: &dyn Probe) {
+    assert_eq!(locked(pool, probe), Ok(true));
+    let request = || pool.lock("k").ttl(TTL).wait(LONG);
+    assert_eq!(request().run_blocking(|| probe.exists("k")), Ok(true));
+    let guard = request().watchdog().acquire_blocking().expect("free");
+    guard.check().expect("held");
+    let second = other.lock("k").ttl(TTL).acquire_blocking();
+    let second = second.map(drop).expect_err("held by the first");
+    assert!(second.is_contention(), "{second}");
+    guard.release_blocking().expect("still held");
+    // A call that waits is woken by a release in another process.
+    let guard = other.lock("k").ttl(TTL).wait(LONG).acquire_blocking();
+    let guard = guard.expect("free");
+    let release = thread::spawn(move || {
+        thread::sleep(PAUSE);
+        guard.release_blocking()
+    });
+    request().run_blocking(|| ()).expect("its turn comes");
+    let released = release.join().expect("no panic");
+    released.expect("still held");
+}
+
+/// Fails if a blocking call needs a runtime on its thread.
+async fn a_thread_without_a_runtime(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let probe = Arc::clone(&store.probe);
+    on_a_thread(move || every_way(&pool, &other, &*probe)).await;
+}
+
+/// Fails if a blocking call does not get its answers on a thread of `spawn_blocking`.
+async fn a_thread_of_spawn_blocking(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let probe = Arc::clone(&store.probe);
+    where_blocking_is_allowed(move || every_way(&pool, &other, &*probe)).await;
+}
+
+/// Fails if a blocking call hangs on a worker of a runtime.
+async fn a_worker_beside_another(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let probe = Arc::clone(&store.probe);
+    let work = async move { every_way(&pool, &other, &*probe) };
+    tokio::spawn(work).await.expect("no panic");
+}
+
+/// Fails if a parked thread waits for a task, a timer or a listener of its own runtime.
+async fn the_only_thread_of_a_runtime(store: &Store) {
+    let (pool, other) = (connect(store), connect(store));
+    let probe = Arc::clone(&store.probe);
+    on_a_thread(move || {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime starts").block_on(async move {
+            let (pool, other) = (pool.await, other.await);
+            // With this call, the runtime begins to listen for the answers of both pools.
+            for pool in [&pool, &other] {
+                let guard = pool.lock("warm").ttl(TTL).wait(LONG).acquire().await;
+                guard.expect("free").release().await.expect("held");
+            }
+            let work = async move { every_way(&pool, &other, &*probe) };
+            tokio::spawn(work).await.expect("no panic");
+        });
+    })
+    .await;
+}
+
+/// A counter that needs a lock, and the recorder of overlaps.
+#[derive(Default)]
+struct Shared {
+    number: AtomicU64,
+    recorder: Recorder,
+}
+
+#[distributed_lock(key = "counter", ttl = "20s", wait = "50s", guard = lock, pool = pool)]
+fn add_one(pool: &LockPool, shared: &Shared) -> Result {
+    let fence = lock.fence().map(u64::from);
+    let deadline = clock::in_future(lock.remaining());
+    let _inside = shared.recorder.enter("counter", fence, deadline);
+    let number = shared.number.load(Ordering::Relaxed);
+    thread::sleep(Duration::from_millis(1));
+    shared.number.store(number + 1, Ordering::Relaxed);
+    Ok(())
+}
+
+#[distributed_lock(key = "counter", ttl = "20s", wait = "50s", guard = lock, pool = pool)]
+async fn add_one_async(pool: &LockPool, shared: &Shared) -> Result {
+    let fence = lock.fence().map(u64::from);
+    let deadline = clock::in_future(lock.remaining());
+    let _inside = shared.recorder.enter("counter", fence, deadline);
+    let number = shared.number.load(Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    shared.number.store(number + 1, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Fails if two blocking bodies, or a blocking and an async body, are inside a lock together.
+async fn threads_lose_no_update(store: &Store) {
+    const TIMES: u64 = 5;
+    let pools = [store.pool().await, store.pool().await];
+    let shared = Arc::new(Shared::default());
+    let (mut threads, mut tasks) = (Vec::new(), Vec::new());
+    for pool in pools.iter().cycle().take(4) {
+        let (pool, shared) = (pool.clone(), Arc::clone(&shared));
+        let (same, too) = (pool.clone(), Arc::clone(&shared));
+        threads.push(on_a_thread(move || {
+            (0..TIMES).try_for_each(|_| add_one(&pool, &shared))
+        }));
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..TIMES {
+                add_one_async(&same, &too).await?;
+            }
+            Ok::<_, LockError>(())
+        }));
+    }
+    for ended in futures_util::future::join_all(threads).await {
+        ended.expect("its turn comes");
+    }
+    for task in tasks {
+        task.await.expect("no panic").expect("its turn comes");
+    }
+    shared.recorder.verify();
+    assert_eq!(shared.number.load(Ordering::Relaxed), 8 * TIMES);
+}
+
+/// Fails if the tests above do not detect a parked thread that waits for its own task to yield, or
+/// a lock that its holder does not have alone.
+#[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
+fn threads_that_hang_are_found() {
+    for (bug, scene) in [
+        ("ParkedOnBudget", "memory::the_only_thread_of_a_runtime"),
+        ("ParkedOnBudget", "redis::the_only_thread_of_a_runtime"),
+    ] {
+        fails_with(bug, &format!("bodies::blocking::callers::{scene}"));
+    }
+}

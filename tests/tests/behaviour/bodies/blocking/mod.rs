@@ -1,0 +1,61 @@
+//! Tests of calls that park their thread: functions that are not async, `acquire_blocking`,
+//! `run_blocking` and `release_blocking`.
+
+mod callers;
+mod endings;
+mod losses;
+mod nested;
+mod options;
+mod processes;
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool};
+use leasehold_tests::stores::{NO_OUTAGE, Store};
+use leasehold_tests::wait;
+use tokio::sync::oneshot;
+
+const TTL: Duration = Duration::from_secs(20);
+/// Longer than any call here takes unless it hangs.
+const HANG: Duration = Duration::from_secs(60);
+/// Maximum wait for a lock that will come free.
+const LONG: Duration = Duration::from_secs(50);
+
+type Result<T = ()> = std::result::Result<T, LockError>;
+
+/// Runs `work` on a thread without a runtime.
+async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, ended) = oneshot::channel();
+    thread::spawn(move || {
+        // The test may have failed meanwhile.
+        let _ = done.send(work());
+    });
+    let ended = wait::within("the thread", HANG, ended).await;
+    ended.expect("no panic")
+}
+
+/// Runs `work` on a thread that may block, of the test's runtime.
+async fn where_blocking_is_allowed<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    let ended = wait::within("the thread", HANG, tokio::task::spawn_blocking(work)).await;
+    ended.expect("no panic")
+}
+
+/// Connects a separate pool. Unlike [`Store::pool`], the future borrows nothing.
+fn connect(store: &Store) -> impl Future<Output = LockPool> + Send + use<> {
+    let builder = LockPool::builder()
+        .url(&store.url)
+        .namespace(&store.namespace)
+        .io_timeout(NO_OUTAGE);
+    wait::connected(builder)
+}
+
+/// A value that shows if it was dropped: nobody else then has the `Arc`.
+fn value() -> (Arc<()>, impl Fn() -> bool) {
+    let value = Arc::new(());
+    let weak = Arc::downgrade(&value);
+    (value, move || weak.strong_count() == 0)
+}

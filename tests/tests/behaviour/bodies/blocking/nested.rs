@@ -1,0 +1,97 @@
+//! Blocking calls inside the bodies of other calls.
+
+use std::thread;
+
+use leasehold::{Fence, LockError, LockPool, distributed_lock, is_held};
+use leasehold_tests::on_every_store;
+use leasehold_tests::stores::Store;
+use tokio::sync::oneshot;
+
+use super::{LONG, Result, TTL, on_a_thread};
+
+on_every_store!(
+    a_nested_call_enters_or_is_refused,
+    an_async_body_has_blocking_calls,
+    a_branch_that_has_the_permit_is_not_waited_for,
+);
+
+#[distributed_lock(key = "k", ttl = "20s", wait = "50s", reentrant, guard = lock, pool = pool)]
+fn nest(pool: &LockPool, depth: u32) -> Result<Vec<Option<Fence>>> {
+    assert!(is_held("k") && pool.is_held("k"));
+    let mut fences = vec![lock.fence()];
+    if depth > 0 {
+        fences.extend(nest(pool, depth - 1)?);
+    }
+    lock.check()?;
+    Ok(fences)
+}
+
+#[distributed_lock(key = "k", ttl = "20s", wait = "50s", pool = pool)]
+fn alone(pool: &LockPool) -> Result<bool> {
+    // A thread that the body starts is not inside its lock.
+    let other = pool.clone();
+    let outside = thread::spawn(move || other.is_held("k"));
+    Ok(pool.is_held("k") && !outside.join().expect("no panic"))
+}
+
+/// Fails if a nested blocking call waits for its own lock, or takes it again.
+async fn a_nested_call_enters_or_is_refused(store: &Store) {
+    let pool = store.pool().await;
+    on_a_thread(move || {
+        let fences = nest(&pool, 3).expect("free");
+        assert_eq!(fences.len(), 4);
+        assert!(fences.iter().all(|fence| *fence == fences[0]));
+        assert_eq!(alone(&pool), Ok(true));
+        let request = || pool.lock("k").ttl(TTL).wait(LONG);
+        let nested = request().run_blocking(|| alone(&pool)).expect("free");
+        assert!(
+            matches!(nested, Err(LockError::WouldDeadlock { .. })),
+            "{nested:?}"
+        );
+        let nested = request().run_blocking(|| nest(&pool, 0)).expect("free");
+        assert_eq!(nested.map(|fences| fences.len()), Ok(1));
+        assert!(!pool.is_held("k"));
+    })
+    .await;
+}
+
+/// Fails if the call path of an async body does not reach the blocking calls in it.
+async fn an_async_body_has_blocking_calls(store: &Store) {
+    let pool = store.pool().await;
+    let inner = pool.clone();
+    let body = async move {
+        tokio::task::yield_now().await;
+        (alone(&inner), nest(&inner, 1))
+    };
+    let run = pool.lock("k").ttl(TTL).wait(LONG).run(body);
+    let (refused, entered) = tokio::spawn(run).await.expect("no panic").expect("free");
+    assert!(
+        matches!(refused, Err(LockError::WouldDeadlock { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(entered.expect("it enters").len(), 2);
+}
+
+/// Fails if a blocking call waits for a permit that only its own thread could return.
+async fn a_branch_that_has_the_permit_is_not_waited_for(store: &Store) {
+    let pool = store.pool().await;
+    let inner = pool.clone();
+    let body = async move {
+        let (leave, left) = oneshot::channel::<()>();
+        let request = || inner.lock("k").ttl(TTL).reentrant();
+        let first = request().run(async { left.await.is_ok() });
+        let second = async {
+            let refused = nest(&inner, 0);
+            leave.send(()).expect("the first branch waits");
+            refused
+        };
+        tokio::join!(first, second)
+    };
+    let run = pool.lock("k").ttl(TTL).watchdog().wait(LONG).run(body);
+    let (first, second) = tokio::spawn(run).await.expect("no panic").expect("free");
+    assert_eq!(first, Ok(true));
+    assert!(
+        matches!(second, Err(LockError::WouldDeadlock { .. })),
+        "{second:?}"
+    );
+}
