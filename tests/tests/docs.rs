@@ -38,7 +38,11 @@ fn pages() -> Vec<PathBuf> {
     ]
     .map(|page| root().join(page))
     .to_vec();
-    pages.extend(files(&root().join("docs"), "md"));
+    let docs = root().join("docs");
+    let site = docs.join("site");
+    let listed = files(&docs, "md").into_iter();
+    // The site's table of contents is not a page.
+    pages.extend(listed.filter(|page| !page.starts_with(&site)));
     pages
 }
 
@@ -159,6 +163,19 @@ fn the_index_names_all_pages() {
         let page = page.canonicalize().expect("it was found");
         let expected = page.starts_with(docs.canonicalize().expect("a folder"));
         assert!(!expected || indexed.contains(&page), "{}", page.display());
+    }
+}
+
+/// Fails if a page is missing from the site that `scripts/docs` builds.
+#[test]
+fn the_site_has_all_pages() {
+    let contents = root().join("docs/site/SUMMARY.md");
+    let text = read(&contents);
+    let listed = links(&text).map(|link| contents.with_file_name(link).canonicalize());
+    let listed: Vec<_> = listed.map(|page| page.expect("a file")).collect();
+    for page in pages() {
+        let page = page.canonicalize().expect("it was found");
+        assert!(listed.contains(&page), "{}", page.display());
     }
 }
 
