@@ -157,10 +157,10 @@ impl LockRequest {
 
     /// Waits after a failed try. Returns the error if no further try can succeed.
     async fn pause_after(&self, error: LockError, pauses: &mut Pauses) -> Result<(), LockError> {
-        let passes = error.is_lost()
+        let is_temporary = error.is_lost()
             || error.is_contention()
             || matches!(error, LockError::Unavailable { .. }) && !self.pool.engine().has_stopped();
-        if !passes || seeded!(LeaderGivesUp) {
+        if !is_temporary || seeded!(LeaderGivesUp) {
             return Err(error);
         }
         if pauses.are_new() {
