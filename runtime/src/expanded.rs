@@ -6,9 +6,9 @@ use std::fmt::Display;
 pub use crate::base::io_text::io_text;
 pub use crate::error::LockError;
 pub use crate::key::Key;
-pub use crate::lock::call::{Call, Outcome};
-pub use crate::lock::call_site::Site;
-pub use crate::lock::is_held::assert_held;
+pub use crate::lock::call::run::{Call, Outcome};
+pub use crate::lock::nest::call_site::Site;
+pub use crate::lock::nest::is_held::assert_held;
 pub use crate::plain::plain;
 pub use core;
 

@@ -55,14 +55,14 @@ pub use inspect::info::{Holder, LockInfo, LockState, Waiter};
 pub use interop::idempotency::{IdempotencyKey, IdempotencyKeyRejection};
 pub use key::encode;
 pub use leasehold_macros::distributed_lock;
-pub use lock::guard::{LockGuard, LockHandle};
-pub use lock::handover::Handover;
-pub use lock::is_held::is_held;
+pub use lock::api::handover::Handover;
+pub use lock::api::request::LockRequest;
+pub use lock::call::guard::{LockGuard, LockHandle};
 #[cfg(feature = "replay")]
 #[cfg_attr(docsrs, doc(cfg(feature = "replay")))]
-pub use lock::observe::watch_replays;
-pub use lock::request::LockRequest;
-pub use lock::spawn::spawn;
+pub use lock::call::observe::watch_replays;
+pub use lock::nest::is_held::is_held;
+pub use lock::nest::spawn::spawn;
 pub use owner::Owner;
 pub use pool::LockPool;
 pub use pool::builder::LockPoolBuilder;

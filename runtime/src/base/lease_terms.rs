@@ -16,6 +16,9 @@ pub(crate) const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// The shortest time between renewals. More frequent renewals would only load the store.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
+/// Maximum time for which a result is kept.
+const MAX_REPLAY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
 /// Maximum time of one renewal or release before the engine retries it.
 const MAX_ATTEMPT: Duration = Duration::from_secs(1);
 
@@ -26,8 +29,17 @@ pub(crate) fn check_stay(option: &str, stay: Duration) -> Result<Duration, LockE
         return Ok(stay);
     }
     Err(LockError::config(format!(
-        "{} `{option}` of {stay:?} is not possible; choose one from 1 ms to 24 h, or leave it out for none",
-        if option.starts_with('a') { "an" } else { "a" }
+        "a `{option}` of {stay:?} is not possible; choose one from 1 ms to 24 h, or leave it out for none"
+    )))
+}
+
+/// Checks the time for which a result must be kept.
+pub(crate) fn check_replay(replay: Duration) -> Result<Duration, LockError> {
+    if (Duration::from_millis(1)..=MAX_REPLAY).contains(&replay) {
+        return Ok(replay);
+    }
+    Err(LockError::config(format!(
+        "a `replay` of {replay:?} is not possible; choose one from 1 ms to 30 days, or leave it out for none"
     )))
 }
 

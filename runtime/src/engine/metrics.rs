@@ -3,7 +3,7 @@
 //! The engine only adds to its own counts, because a recorder is the program's code and may block.
 //! The [reporter thread](crate::base::reporter) gives the counts to the recorder, a few
 //! milliseconds later. Each call counts itself by its template: see
-//! [`observed`](crate::lock::observed).
+//! [`observed`](crate::lock::take::observed).
 
 mod times;
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::base::token::Token;
 use crate::fence::Fence;
-use crate::lock::handover::Handover;
+use crate::lock::api::handover::Handover;
 
 const FIELDS: [&str; 7] = [
     "key",

@@ -9,7 +9,7 @@ use axum_core::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
-use crate::lock::observe::watch_replays;
+use crate::lock::call::observe::watch_replays;
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");

@@ -14,8 +14,8 @@ use super::line::Line;
 use crate::base::clock::Clock;
 use crate::error::LockError;
 use crate::fence::Fence;
-use crate::lock::guard::LockGuard;
-use crate::lock::request::LockRequest;
+use crate::lock::api::request::LockRequest;
+use crate::lock::call::guard::LockGuard;
 
 const DEFAULT_TTL: Duration = Duration::from_secs(10);
 

@@ -1,34 +1,12 @@
 //! The life of one call: its settings, the acquire of its locks, and the run of its body inside
 //! them.
+//!
+//! - `nest` has the leases of the running code, which nested calls enter.
+//! - `take` takes locks: the settings of a call, the acquire, and the locks that it has taken.
+//! - `call` runs a body inside its locks, and has the guard and the handle.
+//! - `api` has the requests, and the ways to begin a call that need them.
 
-pub(crate) mod acquire;
-pub(crate) mod adopt;
-pub(crate) mod blocking;
-pub(crate) mod body;
+pub(crate) mod api;
 pub(crate) mod call;
-pub(crate) mod call_site;
-pub(crate) mod detach;
-pub(crate) mod gate;
-pub(crate) mod guard;
-pub(crate) mod handover;
-pub(crate) mod held;
-pub(crate) mod is_held;
-#[cfg(feature = "replay")]
-pub(crate) mod json;
-mod lead;
-pub(crate) mod leases;
-pub(crate) mod nesting;
-#[cfg(feature = "replay")]
-pub(crate) mod observe;
-pub(crate) mod observed;
-pub(crate) mod pending;
-#[cfg(feature = "replay")]
-pub(crate) mod replay;
-pub(crate) mod request;
-mod request_blocking;
-#[cfg(feature = "replay")]
-mod request_replay;
-mod request_run;
-pub(crate) mod section;
-pub(crate) mod settings;
-pub(crate) mod spawn;
+pub(crate) mod nest;
+pub(crate) mod take;

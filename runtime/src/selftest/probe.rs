@@ -19,7 +19,7 @@ use super::{conformance, interleave};
 use crate::base::clock::Clock;
 use crate::base::reporter;
 use crate::engine::driver::command::Command;
-use crate::lock::guard::LockHandle;
+use crate::lock::call::guard::LockHandle;
 use crate::pool::LockPool;
 use crate::store::LockStore;
 use crate::store::backend::Target;

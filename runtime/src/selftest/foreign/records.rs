@@ -8,7 +8,7 @@ use redis::{PushInfo, PushKind, Value};
 use super::Input;
 use crate::base::token::Token;
 use crate::inspect::info::LockInfo;
-use crate::lock::handover::Handover;
+use crate::lock::api::handover::Handover;
 use crate::owner::Owner;
 use crate::pool::LockPool;
 use crate::store::StoreEvent;

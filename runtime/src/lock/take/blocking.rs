@@ -13,10 +13,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use tokio::runtime::Handle;
 use tokio::task::coop;
 
-use super::call_site::At;
 use crate::base::seeded::seeded;
 use crate::base::{codes, reporter};
 use crate::error::LockError;
+use crate::lock::nest::call_site::At;
 use crate::pool::LockPool;
 
 /// A call that parks its thread.

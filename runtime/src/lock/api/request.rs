@@ -3,12 +3,12 @@
 use std::panic::Location;
 use std::time::Duration;
 
-use super::call::Call;
-use super::call_site::At;
-use super::leases::Locks;
-use super::settings::{Beat, Settings};
 use crate::base::label::Label;
 use crate::engine::core::ticket::Share;
+use crate::lock::call::run::Call;
+use crate::lock::nest::call_site::At;
+use crate::lock::nest::leases::Locks;
+use crate::lock::take::settings::{Beat, Settings};
 use crate::pool::LockPool;
 
 impl LockPool {

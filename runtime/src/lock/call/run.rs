@@ -5,20 +5,19 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::blocking::{Parks, park};
 use super::body::{Framed, Good, Owned};
-use super::call_site::{At, Site};
 use super::detach;
-use super::gate::OnLost;
 use super::guard::LockHandle;
-use super::leases::Locks;
 #[cfg(feature = "replay")]
 use super::replay::{Recorded, Replayable};
 use super::section::{HiddenSection, Section};
-use super::settings::{Beat, Settings};
 use crate::engine::core::ticket::Share;
 use crate::error::LockError;
 use crate::key::Key;
+use crate::lock::nest::call_site::{At, Site};
+use crate::lock::nest::leases::Locks;
+use crate::lock::take::blocking::{Parks, park};
+use crate::lock::take::settings::{Beat, OnLost, Settings};
 use crate::pool::{LockPool, installed};
 
 /// Boxed, so that the body's type is not a part of the future's type. The compiler then checks the

@@ -4,13 +4,13 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use super::acquire::begin;
-use super::call_site::At;
-use super::guard::LockGuard;
-use super::leases::Locks;
-use super::observed;
 use super::request::LockRequest;
 use crate::error::LockError;
+use crate::lock::call::guard::LockGuard;
+use crate::lock::nest::call_site::At;
+use crate::lock::nest::leases::Locks;
+use crate::lock::take::acquire::begin;
+use crate::lock::take::observed;
 
 impl LockRequest {
     /// Takes the lock. With several keys, takes all or none.

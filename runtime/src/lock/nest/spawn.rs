@@ -60,6 +60,6 @@ where
 
 /// Wraps the future of a task, so that it keeps the scope of the running code, and its locks for
 /// [`is_held`](crate::is_held()).
-pub(super) fn taken_along<F: Future>(future: F) -> impl Future<Output = F::Output> {
+pub(crate) fn taken_along<F: Future>(future: F) -> impl Future<Output = F::Output> {
     scope::taken_along(nesting::spawned_here(future))
 }

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::call_site::At;
-use super::guard::LockHandle;
 use super::request::LockRequest;
-use super::settings::Beat;
 use crate::base::jitter::Jitter;
 use crate::base::seeded::seeded;
 use crate::base::{codes, reporter};
 use crate::engine::core::ticket::Share;
 use crate::engine::driver::command::Command;
 use crate::error::LockError;
+use crate::lock::call::guard::LockHandle;
+use crate::lock::nest::call_site::At;
+use crate::lock::take::settings::Beat;
 use crate::pool::LockPool;
 
 /// Mean pause after the first failed try. Each further pause is twice as long.

@@ -2,11 +2,11 @@
 
 use std::panic::Location;
 
-use super::blocking::{Parks, park};
-use super::call_site::At;
-use super::guard::LockGuard;
 use super::request::LockRequest;
 use crate::error::LockError;
+use crate::lock::call::guard::LockGuard;
+use crate::lock::nest::call_site::At;
+use crate::lock::take::blocking::{Parks, park};
 
 impl LockRequest {
     /// Like [`acquire`](Self::acquire), but parks the calling thread until the lock is granted. For

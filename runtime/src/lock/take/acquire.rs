@@ -8,10 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::call_site::At;
 use super::held::{HeldLock, HeldLocks, NestedPermit};
-use super::leases::{LeaseRef, Lock, Locks};
-use super::nesting::{self, Standing};
 use super::observed::Asking;
 use super::pending::PendingLock;
 use super::settings::{Plan, Settings};
@@ -24,6 +21,9 @@ use crate::engine::core::hold_times::UNKNOWN;
 use crate::engine::core::ticket::{Acquire, Adoption};
 use crate::engine::driver::command::Command;
 use crate::error::LockError;
+use crate::lock::nest::call_site::At;
+use crate::lock::nest::leases::{LeaseRef, Lock, Locks};
+use crate::lock::nest::nesting::{self, Standing};
 use crate::pool::LockPool;
 
 /// A call in the process of taking its locks.

@@ -7,10 +7,11 @@ use std::task::{Context, Poll};
 use std::thread;
 
 use super::body::Body;
-use super::held::HeldLocks;
-use super::nesting;
 use crate::base::seeded::seeded;
 use crate::error::LockError;
+use crate::lock::nest::nesting;
+use crate::lock::take::held::HeldLocks;
+use crate::lock::take::settings::OnLost;
 
 /// Polls the body of a call that holds its locks.
 ///
@@ -27,16 +28,6 @@ pub(crate) struct Gate {
     entered_over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// Number of times that the body has been polled.
     polls: u32,
-}
-
-/// Treatment of a body whose lease is lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum OnLost {
-    /// The body is dropped at its next poll.
-    #[default]
-    Cancel,
-    /// The body continues, and can check its handle.
-    Continue,
 }
 
 impl Gate {

@@ -16,12 +16,12 @@ use tracing::Span;
 use tracing::field::{Empty, display};
 use tracing::span::Entered;
 
-use super::leases::Locks;
 use crate::base::clock::{Clock, Instant};
 use crate::base::label::Label;
 use crate::base::outcome::{End, Outcome};
 use crate::error::LockError;
 use crate::fence::Fence;
+use crate::lock::nest::leases::Locks;
 
 /// The target of the spans, by which a subscriber selects them.
 const TARGET: &str = "leasehold";

@@ -6,7 +6,6 @@
 
 use std::marker::PhantomData;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -19,9 +18,6 @@ use crate::base::seeded::seeded;
 use crate::base::{codes, reporter};
 use crate::error::LockError;
 use crate::store::kept::Fingerprint;
-
-/// Maximum time for which a result is kept.
-const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The return type of a function with `replay`.
 #[diagnostic::on_unimplemented(
@@ -95,16 +91,6 @@ impl<B: Body + Slot<T>, T: Replayable<Hint>, Hint> Body for Recorded<B, T, Hint>
         self.body.put(value);
         Ok(())
     }
-}
-
-/// Checks the time for which a result must be kept.
-pub(super) fn check_time(replay: Duration) -> Result<Duration, LockError> {
-    if (Duration::from_millis(1)..=LONGEST).contains(&replay) {
-        return Ok(replay);
-    }
-    Err(LockError::config(format!(
-        "a `replay` of {replay:?} is not possible; choose one from 1 ms to 30 days, or leave it out for none"
-    )))
 }
 
 /// SHA-256 of the JSON of `value`, with the fields of maps in the order of their names.

@@ -11,7 +11,6 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::span::Entered;
 
 use super::blocking::Parks;
-use super::leases::{LeaseRef, Locks, any_over};
 use super::observed::{Asking, Holding};
 use super::pending::PendingLock;
 use crate::base::clock::Instant;
@@ -20,6 +19,7 @@ use crate::base::outcome::End;
 use crate::base::seeded::seeded;
 use crate::engine::lease_cell::LeaseCell;
 use crate::error::LockError;
+use crate::lock::nest::leases::{LeaseRef, Locks, any_over};
 use crate::store::kept::{Kept, Record};
 
 /// The held locks of a call. Dropping this releases the locks that the call has taken itself.

@@ -4,13 +4,13 @@ use std::fmt;
 use std::future::poll_fn;
 use std::time::Duration;
 
-use super::held::HeldLocks;
-use super::leases::Locks;
-use super::settings::{Lasts, Settings};
 use crate::base::lease_terms;
 use crate::base::outcome::End;
 use crate::error::LockError;
 use crate::fence::Fence;
+use crate::lock::nest::leases::Locks;
+use crate::lock::take::held::HeldLocks;
+use crate::lock::take::settings::{Lasts, Settings};
 
 /// A held lock.
 ///
@@ -36,7 +36,7 @@ use crate::fence::Fence;
 /// ```
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct LockGuard {
-    pub(super) held: HeldLocks,
+    pub(crate) held: HeldLocks,
     lasts: Lasts,
 }
 

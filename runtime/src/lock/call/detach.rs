@@ -10,8 +10,8 @@ use tracing::{Instrument as _, Span};
 
 use super::body::Body;
 use super::section::HiddenSection;
-use super::spawn::taken_along;
 use crate::error::LockError;
+use crate::lock::nest::spawn::taken_along;
 
 /// A call that has taken its locks, with its body.
 struct Inside {

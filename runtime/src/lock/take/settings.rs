@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use super::blocking::Parks;
-use super::call_site::At;
-use super::gate::OnLost;
 use crate::base::label::Label;
 use crate::base::lease_terms::{self, Terms};
 use crate::engine::core::ticket::{Replay, Share, Watchdog};
 use crate::error::LockError;
+use crate::lock::nest::call_site::At;
 use crate::pool::LockPool;
 use crate::store::kept::Fingerprint;
 
@@ -36,18 +35,28 @@ pub(crate) struct Settings {
     pub(crate) fingerprint: Option<Result<Fingerprint, LockError>>,
 }
 
+/// Treatment of a body whose lease is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum OnLost {
+    /// The body is dropped at its next poll.
+    #[default]
+    Cancel,
+    /// The body continues, and can check its handle.
+    Continue,
+}
+
 /// Durations that belong to a handed-over lock.
 #[derive(Clone, Copy)]
 pub(crate) struct Lasts {
-    pub(super) ttl: Duration,
+    pub(crate) ttl: Duration,
     /// Renewal interval, if the lock is renewed.
-    pub(super) watchdog: Option<Duration>,
-    pub(super) max_hold: Option<Duration>,
+    pub(crate) watchdog: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
 }
 
 impl Lasts {
     /// Returns the durations of locks taken with these settings.
-    pub(super) fn of(settings: &Settings) -> Self {
+    pub(crate) fn of(settings: &Settings) -> Self {
         let ttl = settings.ttl.unwrap_or_default();
         let interval = |beat| match beat {
             Beat::Default => ttl / 3,
@@ -144,9 +153,7 @@ impl Settings {
         let Some(replay) = self.replay else {
             return Ok(None);
         };
-        #[cfg(feature = "replay")]
-        super::replay::check_time(replay)?;
-        let _ = replay;
+        lease_terms::check_replay(replay)?;
         for (set, option, instead) in [
             (
                 self.share.is_some(),

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, from_str, json};
 
-use crate::lock::json::{canonical, checked, read};
+use crate::lock::call::json::{canonical, checked, read};
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]

@@ -2,14 +2,14 @@
 
 use std::panic::Location;
 
-use super::acquire::begin_adoption;
-use super::call_site::At;
-use super::guard::LockGuard;
 use super::handover::Handover;
-use super::leases::Locks;
-use super::settings::{Beat, Settings};
 use crate::engine::core::ticket::Adoption;
 use crate::error::LockError;
+use crate::lock::call::guard::LockGuard;
+use crate::lock::nest::call_site::At;
+use crate::lock::nest::leases::Locks;
+use crate::lock::take::acquire::begin_adoption;
+use crate::lock::take::settings::{Beat, Settings};
 use crate::pool::LockPool;
 
 impl LockGuard {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::replay::fingerprint;
 use super::request::LockRequest;
 use crate::error::LockError;
+use crate::lock::call::replay::fingerprint;
 
 impl LockRequest {
     /// Sets the fingerprint of this call's parameters, such as the cart of an order. Used by

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::thread;
 
-use super::acquire::{Acquisition, begin};
 use super::body::Body;
-use super::call_site::At;
 use super::gate::Gate;
-use super::held::HeldLocks;
-use super::leases::Locks;
-use super::observed;
-use super::settings::Settings;
 use crate::base::outcome::End;
 use crate::base::seeded::seeded;
 use crate::error::LockError;
+use crate::lock::nest::call_site::At;
+use crate::lock::nest::leases::Locks;
+use crate::lock::take::acquire::{Acquisition, begin};
+use crate::lock::take::held::HeldLocks;
+use crate::lock::take::observed;
+use crate::lock::take::settings::Settings;
 use crate::pool::{LockPool, installed};
 use crate::store::kept::{Kept, Record};
 
