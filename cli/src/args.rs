@@ -11,15 +11,15 @@ use crate::failure::Failure;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    all went well
-  1    the answer is no: no such lock is held, or `check` has found an error
-  64   the command line is not understood, or something in it is not possible
-  69   the lock store is away
-  70   run: the lease was lost, and the command ended with 0 all the same
+  0    success
+  1    the answer is no: the lock is not held, or `check` found an error
+  64   the command line is invalid, or a setting in it is not supported
+  69   the lock store is unavailable
+  70   run: the lease was lost, although the command ended with 0
   75   run: the lock is held elsewhere
   126  run: the command cannot be started
-  127  run: there is no such command
-  Otherwise `run` ends as its command: with its exit code, or with 128 + the signal's number.";
+  127  run: the command was not found
+  Otherwise `run` exits like its command: with its exit code, or with 128 + the signal's number.";
 
 /// Shows, checks and uses the distributed locks of leasehold.
 #[derive(Debug, Parser)]
@@ -28,7 +28,7 @@ pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) store: Store,
 
-    /// JSON in the place of tables and texts; times are in milliseconds.
+    /// Prints JSON instead of tables and texts; times are in milliseconds.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
@@ -39,47 +39,48 @@ pub(crate) struct Cli {
 /// Where the locks are.
 #[derive(Debug, Args)]
 pub(crate) struct Store {
-    /// The lock store, such as `redis://127.0.0.1/`. The variable keeps a password out of `ps`.
+    /// The lock store, such as `redis://127.0.0.1/`. Use the variable to keep a password out of
+    /// `ps`.
     #[arg(long, env = "LEASEHOLD_URL", hide_env_values = true, global = true)]
     url: Option<String>,
 
-    /// What the keys begin with on the server; an empty text is for none. Else
-    /// `LEASEHOLD_NAMESPACE` counts [default: lock]
+    /// Prefix of the keys on the server; empty for none. If absent, `LEASEHOLD_NAMESPACE` is used
+    /// [default: lock]
     #[arg(long, global = true)]
     namespace: Option<String>,
 
-    /// How long the lock store may take to answer.
+    /// Maximum time to wait for an answer of the lock store.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time, global = true)]
     io_timeout: Duration,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Runs a program inside a lock, as `flock` does on one machine.
+    /// Runs a program inside a lock, like `flock` on one machine.
     ///
     /// The program inherits the environment, with `LEASEHOLD_URL` and the password in it unless
     /// `--without-url` is given.
     Run(Run),
 
-    /// Lists the locks that are held: by which process and function, and how long.
+    /// Lists the held locks, with the process, the function and the time of each.
     Ls(Ls),
 
     /// Shows everything about one lock.
     Show(Show),
 
-    /// Shows the locks live, until ctrl-c; where there is no terminal, each change as a line.
+    /// Shows the locks live, until ctrl-c; without a terminal, prints each change as a line.
     Watch(Watch),
 
-    /// Takes a lock away from its holder, after a question; exit code 1 if it is free.
+    /// Takes a lock away from its holder, after confirmation; exit code 1 if it is free.
     Release(Release),
 
-    /// Checks the lock store, as a readiness probe; exit code 1 if locks cannot be taken.
+    /// Checks the lock store, for a readiness probe; exit code 1 if locks cannot be taken.
     Check,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
-    /// Which keys: `*` is any text, `?` one character, and `\` takes the next one as it is.
+    /// Pattern of keys: `*` matches any text, `?` one character, and `\` escapes the next one.
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
 }
@@ -92,11 +93,11 @@ pub(crate) struct Show {
 
 #[derive(Debug, Args)]
 pub(crate) struct Watch {
-    /// Which keys: `*` is any text, `?` one character, and `\` takes the next one as it is.
+    /// Pattern of keys: `*` matches any text, `?` one character, and `\` escapes the next one.
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
 
-    /// How often to look.
+    /// Time between two updates.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = pause)]
     pub(crate) every: Duration,
 }
@@ -106,7 +107,7 @@ pub(crate) struct Release {
     /// The lock's key, such as `order:42`.
     pub(crate) key: String,
 
-    /// Does not ask.
+    /// Skips the confirmation.
     #[arg(long, short)]
     pub(crate) yes: bool,
 }
@@ -116,27 +117,27 @@ pub(crate) struct Run {
     /// The lock's key, such as `job:invoices`.
     pub(crate) key: String,
 
-    /// How long the lock outlives this process if it dies. It is renewed while the command runs.
+    /// Time for which the lock outlives this process if it dies. Renewed while the command runs.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
     pub(crate) ttl: Duration,
 
-    /// How long to queue for the lock if it is held.
+    /// Maximum time to queue for the lock if it is held.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
     pub(crate) wait: Duration,
 
-    /// After this time the command is stopped: SIGTERM, and ten seconds later SIGKILL.
+    /// Stops the command after this time: SIGTERM, and ten seconds later SIGKILL.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) max_hold: Option<Duration>,
 
-    /// The lock stays for at least this time from its start, also if the command ends earlier.
+    /// Keeps the lock for at least this time from its start, even if the command ends earlier.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) min_hold: Option<Duration>,
 
-    /// Says nothing if the lock is held elsewhere; exit code 75 tells.
+    /// Prints nothing if the lock is held elsewhere; the exit code is 75.
     #[arg(long, short)]
     pub(crate) quiet: bool,
 
-    /// Keeps `LEASEHOLD_URL`, which may have a password, out of the program's environment.
+    /// Keeps `LEASEHOLD_URL`, which may contain a password, out of the program's environment.
     #[arg(long)]
     pub(crate) without_url: bool,
 
@@ -154,7 +155,7 @@ fn time(text: &str) -> Result<Duration, String> {
 fn pause(text: &str) -> Result<Duration, String> {
     let every = time(text)?;
     if every < Duration::from_millis(50) {
-        return Err("each look costs the server some work; give at least 50ms".to_owned());
+        return Err("each update costs the server some work; use at least 50ms".to_owned());
     }
     Ok(every)
 }
@@ -184,13 +185,13 @@ impl Store {
         let url = self.url.clone().filter(|url| !url.is_empty());
         let url = url.ok_or_else(|| {
             Failure::usage(
-                "no lock store is named; give `--url redis://127.0.0.1/`, or set LEASEHOLD_URL",
+                "no lock store is given; use `--url redis://127.0.0.1/`, or set LEASEHOLD_URL",
             )
         })?;
         if url.starts_with("memory:") {
             return Err(Failure::usage(
-                "the locks of memory:// are inside one process; name a store that processes share, \
-                 such as redis://127.0.0.1/",
+                "the locks of memory:// exist in one process only; use a store that processes \
+                 share, such as redis://127.0.0.1/",
             ));
         }
         let builder = LockPool::builder().url(url).io_timeout(self.io_timeout);

@@ -2,9 +2,9 @@
 
 /// The command has succeeded.
 pub(crate) const SUCCESS: u8 = 0;
-/// The negative answer of a command: no such lock is held, or `check` has found an error.
+/// The negative answer of a command: the lock is not held, or `check` found an error.
 pub(crate) const NO: u8 = 1;
-/// The command line is not understood, or asks for something impossible (`EX_USAGE`).
+/// The command line is invalid, or a setting in it is not supported (`EX_USAGE`).
 pub(crate) const USAGE: u8 = 64;
 /// The lock store cannot be reached or does not work (`EX_UNAVAILABLE`).
 pub(crate) const UNAVAILABLE: u8 = 69;

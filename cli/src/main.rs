@@ -53,7 +53,8 @@ async fn answer(cli: Cli) -> Result<u8, Failure> {
         Command::Run(options) => run::run(&store, &options, json).await,
         #[cfg(not(target_os = "linux"))]
         Command::Run(_) => Err(Failure::usage(
-            "`leasehold run` needs Linux: other systems do not end a command's processes with it",
+            "`leasehold run` needs Linux: other systems cannot end a command's processes together \
+             with it",
         )),
         Command::Ls(options) => locks::ls(&store, &options.pattern, json).await,
         Command::Show(options) => locks::show(&store, &options.key, json).await,

@@ -97,7 +97,7 @@ impl Args {
 
     fn take(&mut self, option: &RawOption, diagnostics: &Diagnostics) {
         if self.name_of(&option.name.to_string()).is_some() {
-            let twice = format!("`{}` is given twice", option.name);
+            let twice = format!("`{}` is set twice", option.name);
             let message = Message::new(twice).help("keep one of them");
             return diagnostics.error(option.name.span(), &message);
         }
@@ -158,7 +158,7 @@ impl Args {
         }
         let close = meant(name).first().copied();
         if let Some(given) = close.filter(|ours| self.name_of(ours).is_some()) {
-            return message.help(format!("remove it: `{given}` is given already"));
+            return message.help(format!("remove it: `{given}` is already set"));
         }
         message.suggest(close.map(|name| format!("`{name}`")), || {
             let names: Vec<String> = OPTIONS.iter().map(|name| format!("`{name}`")).collect();

@@ -139,8 +139,8 @@ fn runtime(args: &Args, place: Span, diagnostics: &Diagnostics) -> Option<TokenS
         }
         Dependency::Missing if args.attempted("crate") => None,
         Dependency::Missing => {
-            let message = Message::new("this crate has no dependency of the name `leasehold`").help(
-                "add the path at which this crate reaches it, such as `crate = shop::leasehold`",
+            let message = Message::new("this crate has no dependency named `leasehold`").help(
+                "add the path by which this crate reaches it, such as `crate = shop::leasehold`",
             );
             diagnostics.error(place, &message);
             None
@@ -186,7 +186,7 @@ fn watchdog_interval(args: &Args, diagnostics: &Diagnostics) {
     };
     if interval < SHORTEST_INTERVAL {
         let message = Message::new(format!(
-            "a watchdog that renews every {} only loads the store",
+            "a watchdog that renews every {} only adds load to the store",
             duration::display(interval)
         ))
         .help(format!(
@@ -200,17 +200,21 @@ fn watchdog_interval(args: &Args, diagnostics: &Diagnostics) {
     if interval >= limit {
         let (ttl_text, interval) = (duration::display(ttl), duration::display(interval));
         let message = Message::new(format!(
-            "a watchdog that renews every {interval} comes too late for a ttl of {ttl_text}, which is given up after {}",
+            "a watchdog that renews every {interval} is too late for a ttl of {ttl_text}: the \
+             lease is given up after {}",
             duration::display(limit)
         ))
-        .help(format!("write `watchdog` alone for every {}", duration::display(ttl / 3)));
+        .help(format!(
+            "write `watchdog` alone for every {}",
+            duration::display(ttl / 3)
+        ));
         diagnostics.error(span, &message);
     }
 }
 
 fn max_hold_needs_watchdog(args: &Args, diagnostics: &Diagnostics) {
     if let (Some(max_hold), false) = (args.name_of("max_hold"), args.attempted("watchdog")) {
-        let message = Message::new("`max_hold` limits a watchdog, and there is none").help(
+        let message = Message::new("`max_hold` limits a watchdog, but this lock has none").help(
             "add `watchdog`, or leave `max_hold` out: without a watchdog the ttl is the limit",
         );
         diagnostics.error(max_hold.span(), &message);
@@ -249,7 +253,8 @@ fn ttl_covers_min_hold(args: &Args, diagnostics: &Diagnostics) {
     if ttl < min_hold && !args.attempted("watchdog") {
         let (min_hold, ttl) = (duration::display(min_hold), duration::display(ttl));
         let message = Message::new(format!(
-            "a `min_hold` of {min_hold} is longer than the ttl of {ttl}, which ends the lock of a process that dies"
+            "a `min_hold` of {min_hold} is longer than the ttl of {ttl}, and the lock of a dead \
+             process ends with its ttl"
         ))
         .help(format!("write `ttl = \"{min_hold}\"`, or add `watchdog`"));
         diagnostics.error(span, &message);
@@ -258,7 +263,7 @@ fn ttl_covers_min_hold(args: &Args, diagnostics: &Diagnostics) {
 
 fn shared_or_permits(args: &Args, diagnostics: &Diagnostics) {
     if let (Some(_), Some(permits)) = (args.shared, &args.permits) {
-        let message = Message::new("`shared` and `permits` exclude each other").help(
+        let message = Message::new("`shared` and `permits` cannot be combined").help(
             "`shared` is for many readers or one writer, `permits` for a fixed number of holders",
         );
         diagnostics.error(permits.span, &message);
@@ -271,7 +276,7 @@ fn cooldown_is_exclusive(args: &Args, diagnostics: &Diagnostics) {
     let permits = args.permits.as_ref().map(|permits| permits.span);
     for (option, span) in [("shared", args.shared), ("permits", permits)] {
         if let (Some(span), Some(_)) = (span, &args.cooldown) {
-            let message = Message::new(format!("`cooldown` and `{option}` exclude each other"))
+            let message = Message::new(format!("`cooldown` and `{option}` cannot be combined"))
                 .help("`cooldown` keeps the whole lock after success; leave one of them out");
             diagnostics.error(span, &message);
         }
@@ -283,7 +288,7 @@ fn detach_needs_async(args: &Args, target: &Target, diagnostics: &Diagnostics) {
     if let (Some(detach), true) = (args.detach, target.blocks) {
         let name = &target.name;
         let message = Message::new(format!(
-            "`detach` is for async functions: the body of `{name}` runs to its end anyway"
+            "`detach` is for async functions: the body of `{name}` always runs to its end"
         ));
         diagnostics.error(detach, &message.help("leave `detach` out"));
     }
@@ -305,7 +310,7 @@ fn detach_owns_its_arguments(args: &Args, target: &Target, diagnostics: &Diagnos
             ),
         };
         let message = Message::new(format!(
-            "a detached body can outlive its caller, and {what} is borrowed from the caller"
+            "a detached body can outlive its caller, but {what} is borrowed from the caller"
         ));
         diagnostics.error(*span, &message.help(help));
     }
@@ -319,15 +324,19 @@ fn work_is_done(_: &Args, target: &Target, diagnostics: &Diagnostics) {
 
 fn never_needs_on_error(args: &Args, target: &Target, diagnostics: &Diagnostics) {
     if let (Returns::Never(span), false) = (&target.returns, args.attempted("on_error")) {
-        let message = Message::new("the lock can fail, and a function that never returns cannot say so")
-            .help("return a `Result` whose error is `From<leasehold::LockError>`, or add `on_error = |error| …`");
+        let message = Message::new(
+            "taking the lock can fail, but a function that never returns cannot report it",
+        )
+        .help("return a `Result` whose error is `From<leasehold::LockError>`, or add `on_error = |error| …`");
         diagnostics.error(*span, &message);
     }
     if let (Returns::Type(ty), false) = (&target.returns, args.attempted("on_error"))
         && ty.to_string().replace(' ', "") == "()"
     {
-        let message = Message::new("the lock can fail, and a function that returns nothing cannot say so")
-            .help("return `Result<(), leasehold::LockError>`, or add `on_error = drop`, which ignores the error");
+        let message = Message::new(
+            "taking the lock can fail, but a function that returns nothing cannot report it",
+        )
+        .help("return `Result<(), leasehold::LockError>`, or add `on_error = drop`, which ignores the error");
         let place = ty.clone().into_iter().next();
         let span = place.map_or_else(|| target.name.span(), |token| token.span());
         diagnostics.error(span, &message);
@@ -353,7 +362,8 @@ fn needs_a_result(
         Returns::Type(ty) => is_plain(&ty.to_string().replace(' ', "")),
     };
     if plain {
-        let what = format!("`{option}` {does} after `Ok`, and this function returns no `Result`");
+        let what =
+            format!("`{option}` {does} after `Ok`, but this function does not return a `Result`");
         let help = format!("return a `Result`, or leave `{option}` out");
         diagnostics.error(name.span(), &Message::new(what).help(help));
     }

@@ -128,18 +128,20 @@ impl Deferred {
             ),
             Work::Stream => (
                 format!(
-                    "the lock is released when the body returns, before the items of this `{name}` are made"
+                    "the lock is released when the body returns, before the items of this `{name}` \
+                     are produced"
                 ),
                 "return the finished items, or take the lock inside the stream, which then owns the guard: `pool.lock(key).ttl(ttl).acquire()`",
             ),
             Work::Task => (
                 format!(
-                    "the lock is released when the body returns, and the task of this `{name}` runs on without it"
+                    "the lock is released when the body returns, and the task of this `{name}` \
+                     continues without it"
                 ),
                 "await the task in the body, or put the attribute on the function that the task runs",
             ),
         };
-        let own = "another type of this name is returned by an alias";
+        let own = "if this is another type of the same name, return it through an alias";
         Message::new(what).help(format!("{help}; {own}"))
     }
 }

@@ -160,15 +160,15 @@ const TTL_OR_WAIT: &str =
 const ADVICE: [(&[&str], &str); 6] = [
     (
         &["condition", "when", "if", "unless", "skipif", "only"],
-        "there is no condition: branch in a function that calls this one",
+        "conditions are not supported: branch in a function that calls this one",
     ),
     (
         &["unit", "timeunit", "units"],
-        "the unit is a part of each duration: `ttl = \"10s\"`",
+        "the unit is part of each duration: `ttl = \"10s\"`",
     ),
     (
         &["prefix", "namespace", "keyprefix"],
-        "the prefix of all keys is the pool's: `LockPool::builder().namespace(\"shop\")`",
+        "set the prefix of all keys on the pool: `LockPool::builder().namespace(\"shop\")`",
     ),
     (
         &[
@@ -180,15 +180,16 @@ const ADVICE: [(&[&str], &str); 6] = [
             "skip",
             "failfast",
         ],
-        "leave it out: a lock is exclusive and is tried once, unless `shared`, `permits` or `wait` say otherwise",
+        "leave it out: a lock is exclusive and is tried once, unless `shared`, `permits` or `wait` \
+         is set",
     ),
     (
         &["fair", "fifo", "queue"],
-        "leave it out: calls with a `wait` queue in their order",
+        "leave it out: calls with a `wait` queue in order",
     ),
     (
         &["token", "owner", "uuid", "value"],
-        "leave it out: each call has a token of its own; what is locked is the `key`",
+        "leave it out: each call has its own token; the `key` names the lock",
     ),
 ];
 

@@ -35,10 +35,9 @@ impl Names<'_> {
             None if self.is_argument("self") => {
                 "to insert a field write its name: `<self.region>`".to_owned()
             }
-            None => {
-                "the function has no arguments; another value goes into an expression: `key = format!(…)`"
-                    .to_owned()
-            }
+            None => "the function has no arguments; for other values use an expression: \
+                 `key = format!(…)`"
+                .to_owned(),
         }
     }
 }
@@ -238,7 +237,8 @@ fn literal(written: &str, path: &str, root: &str) -> Message {
         "`{written}` in a key is literal text, but `{root}` is an argument"
     ))
     .help(format!(
-        "to insert the argument write `<{path}>`; for this very text write `key = KEY` with `const KEY: &str`"
+        "to insert the argument write `<{path}>`; for exactly this text write `key = KEY` with \
+         `const KEY: &str`"
     ))
 }
 
@@ -247,7 +247,7 @@ fn escaped(path: &str, root: &str) -> Message {
         "`<<{path}>>` in a key is the literal text `<{path}>`, but `{root}` is an argument"
     ))
     .help(format!(
-        "to insert the argument write `<{path}>`; `<<` and `>>` are the characters themselves"
+        "to insert the argument write `<{path}>`; `<<` and `>>` stand for the characters themselves"
     ))
 }
 
@@ -262,7 +262,7 @@ fn nameless(written: &str, names: &Names<'_>) -> Message {
 fn unknown(written: &str, root: &str, names: &Names<'_>) -> Message {
     let close = closest(root, names.arguments.iter().copied()).map(|name| format!("`<{name}>`"));
     Message::new(format!(
-        "`{written}` in a key is literal text: nothing fills it, and `{root}` is no argument"
+        "`{written}` in a key is literal text: nothing fills it, and `{root}` is not an argument"
     ))
     .suggest(close, || names.example())
 }

@@ -62,7 +62,7 @@ fn the_placeholder_to_write_is_said() {
         ("order:{:?}", "`{:?}`", "`<id>`"),
         ("order:${}", "`${}`", "`<id>`"),
         ("order:${oder}", "`${oder}`", "`<order>`"),
-        ("order:{{number}}", "`number` is no argument", "`<id>`"),
+        ("order:{{number}}", "`number` is not an argument", "`<id>`"),
     ] {
         let said = said(text, &[]);
         assert_eq!(said.len(), 1, "{text}: {said:?}");

@@ -64,7 +64,7 @@ fn no_keyword(placeholder: &Placeholder, keyword: &str) -> Message {
     let message = Message::new(format!("`<{text}>` is not a placeholder"));
     match text.split_once(".await") {
         Some((value, _)) if keyword == "await" => {
-            message.help(format!("a key cannot await; insert `<{value}>`"))
+            message.help(format!("a key cannot use `await`; insert `<{value}>`"))
         }
         _ => message.help(format!(
             "`{keyword}` is a keyword; write `r#{keyword}` for a field of this name"
@@ -83,7 +83,7 @@ fn no_field(placeholder: &Placeholder, target: &Target) -> Option<Message> {
     };
     let what = format!("`{root}` is a `{ty}`, which has no field `{name}`");
     Some(Message::new(what).help(format!(
-        "a method is written with its parentheses: `<{root}.{name}()>`"
+        "call a method with parentheses: `<{root}.{name}()>`"
     )))
 }
 
@@ -103,14 +103,19 @@ fn unknown_name(placeholder: &Placeholder, target: &Target) -> Message {
             "no argument `{root}` for placeholder `<{text}>` of the key"
         ))
         .help(if target.binding("self").is_some() {
-            format!("a constant is written with its path: `<self::{root}>` or `<Self::{root}>`")
+            format!("write a constant with its path: `<self::{root}>` or `<Self::{root}>`")
         } else {
-            format!("a constant is written with its path: `<self::{root}>`, or in an impl `<Self::{root}>`")
+            format!(
+                "write a constant with its path: `<self::{root}>`, or in an impl `<Self::{root}>`"
+            )
         });
     }
-    Message::new(format!("no argument `{root}` for placeholder `<{text}>` of the key")).suggest(close, || {
+    Message::new(format!(
+        "no argument `{root}` for placeholder `<{text}>` of the key"
+    ))
+    .suggest(close, || {
         if names.is_empty() {
-            "the function has no arguments; another value goes into an expression: `key = format!(…)`"
+            "the function has no arguments; for other values use an expression: `key = format!(…)`"
                 .to_owned()
         } else {
             let are = if names.len() == 1 {
@@ -120,7 +125,7 @@ fn unknown_name(placeholder: &Placeholder, target: &Target) -> Message {
             };
             let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
             format!(
-                "{are} {}; another value goes into an expression: `key = format!(…)`",
+                "{are} {}; for other values use an expression: `key = format!(…)`",
                 names.join(", ")
             )
         }
@@ -160,7 +165,7 @@ fn expression_strings(expression: &Expr, target: &Target, diagnostics: &Diagnost
             let message = Message::new(format!(
                 "`<{inside}>` is not inserted: this key is an expression"
             ))
-            .help("give the template alone, as a string literal, or build the key with `format!`");
+            .help("write the template alone, as a string literal, or build the key with `format!`");
             diagnostics.error(literal.span(), &message);
             return;
         }
@@ -195,7 +200,7 @@ fn alone(message: Message, text: &str) -> Message {
         format!("order:{meant}")
     };
     message.help(format!(
-        "only a literal alone is a template: write `key = \"{key}\"`"
+        "only a bare string literal is a template: write `key = \"{key}\"`"
     ))
 }
 

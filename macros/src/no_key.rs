@@ -10,13 +10,14 @@ use crate::template::Template;
 pub(crate) fn no_key(value: &Expr) -> Option<Message> {
     match value {
         Expr::Paren(inside) => no_key(&inside.expr),
-        Expr::Tuple(parts) => Some(Message::new("a tuple is not a key").help(format!(
-            "for one key of several values write a template, `key = \"{}\"`; for several keys an array, \
-             `key = [a, b]`",
+        Expr::Tuple(parts) => Some(Message::new("a tuple cannot be a key").help(format!(
+            "for one key of several values write a template, `key = \"{}\"`; for several keys \
+             write an array, `key = [a, b]`",
             joined(parts).unwrap_or_else(|| "<a>:<b>".to_owned())
         ))),
-        Expr::Closure(_) => Some(Message::new("`key` is a value, and not a function").help(
-            "the arguments can be used as they are: write the closure's body, or a template such as \"order:<id>\"",
+        Expr::Closure(_) => Some(Message::new("`key` must be a value, not a function").help(
+            "the arguments can be used directly: write the closure's body, or a template such as \
+             \"order:<id>\"",
         )),
         Expr::Binary(sum) => concatenation(sum),
         _ => None,
@@ -59,7 +60,7 @@ fn concatenation(sum: &syn::ExprBinary) -> Option<Message> {
     };
     let inserted = inserted.unwrap_or_else(|| "id".to_owned());
     Some(
-        Message::new("a key is not put together with an operator").help(format!(
+        Message::new("a key cannot be built with an operator").help(format!(
             "insert the value into the template: \"{left}<{inserted}>\""
         )),
     )

@@ -66,7 +66,7 @@ impl RawOption {
 /// Returns the error for a token where a comma is expected.
 fn no_comma(input: ParseStream<'_>, behind_key: bool) -> Message {
     if input.peek(Token![;]) {
-        return Message::new("options are separated by `,`").help("write `,` in the place of `;`");
+        return Message::new("options are separated by `,`").help("write `,` instead of `;`");
     }
     if let Ok(next) = input.fork().call(Ident::parse_any) {
         return Message::new(format!("expected `,` before `{next}`"))
@@ -74,7 +74,7 @@ fn no_comma(input: ParseStream<'_>, behind_key: bool) -> Message {
     }
     let message = Message::new("expected `,` after this option");
     if behind_key && (input.peek(Token![:]) || input.peek(Token![<])) {
-        return message.help("a template is written in quotes: `key = \"order:<id>\"`");
+        return message.help("put the template in quotes: `key = \"order:<id>\"`");
     }
     message
 }
@@ -86,7 +86,7 @@ fn value(input: ParseStream<'_>, name: &Ident) -> syn::Result<Option<Expr>> {
         || input.peek(Token![=>])
         || input.peek(syn::token::Paren)
     {
-        let what = format!("the value of `{name}` is written after `=`");
+        let what = format!("the value of `{name}` must follow `=`");
         let value = literal_behind(input).unwrap_or_else(|| "…".to_owned());
         return Err(input.error(format!("{what}\nhelp: write `{name} = {value}`")));
     }
@@ -104,7 +104,7 @@ fn value(input: ParseStream<'_>, name: &Ident) -> syn::Result<Option<Expr>> {
     let value = input.parse().map(peel).map(Some);
     value.map_err(|error| {
         if unquoted {
-            let what = "a template is written in quotes\nhelp: write `key = \"<id>\"`";
+            let what = "a template must be in quotes\nhelp: write `key = \"<id>\"`";
             return syn::Error::new(start, what);
         }
         error
@@ -165,7 +165,7 @@ pub(crate) fn peel(value: Expr) -> Expr {
 
 /// Returns the error for a value without a name, and the intended option.
 fn nameless(input: ParseStream<'_>) -> (String, syn::Error) {
-    let what = "an option has a name";
+    let what = "an option must have a name";
     let ahead = input.fork();
     let Ok(literal) = ahead.parse::<syn::LitStr>() else {
         return ("key".to_owned(), input.error(what));
@@ -178,7 +178,10 @@ fn nameless(input: ParseStream<'_>) -> (String, syn::Error) {
     let (meant, more) = if duration::parse(&literal.value()).is_ok() && !has_ttl {
         ("ttl", "")
     } else {
-        ("key", "; several keys are an array: `key = [\"a\", \"b\"]`")
+        (
+            "key",
+            "; for several keys write an array: `key = [\"a\", \"b\"]`",
+        )
     };
     let help = format!("write `{meant} = {text}`{more}");
     (

@@ -16,15 +16,17 @@ pub(crate) fn replay_is_alone(args: &Args, diagnostics: &Diagnostics) {
     for (option, help) in [
         (
             "cooldown",
-            "with `replay` a later call gets the first result, and need not be refused; leave `cooldown` out",
+            "with `replay` a later call gets the first result, so it need not be refused; leave \
+             `cooldown` out",
         ),
         (
             "shared",
-            "many readers have a shared lock, and `replay` keeps one result; leave one of them out",
+            "a shared lock has many readers, but `replay` keeps one result; leave one of them out",
         ),
         (
             "permits",
-            "several calls have a lock with permits, and `replay` keeps one result; leave one of them out",
+            "a lock with permits has several holders, but `replay` keeps one result; leave one of \
+             them out",
         ),
         (
             "reentrant",
@@ -32,13 +34,14 @@ pub(crate) fn replay_is_alone(args: &Args, diagnostics: &Diagnostics) {
         ),
     ] {
         if let Some(name) = args.name_of(option) {
-            let what = format!("`replay` and `{option}` exclude each other");
+            let what = format!("`replay` and `{option}` cannot be combined");
             diagnostics.error(name.span(), &Message::new(what).help(help));
         }
     }
     if args.key.as_ref().is_some_and(|keys| keys.len() > 1) {
-        let message = Message::new("`replay` keeps the result of one key, and these are several")
-            .help("lock one key that stands for all of them");
+        let message =
+            Message::new("`replay` keeps the result of one key, but this lock has several")
+                .help("lock one key that stands for all of them");
         let key = args.name_of("key").unwrap_or(replay);
         diagnostics.error(key.span(), &message);
     }
@@ -47,7 +50,7 @@ pub(crate) fn replay_is_alone(args: &Args, diagnostics: &Diagnostics) {
 pub(crate) fn fingerprint_needs_replay(args: &Args, diagnostics: &Diagnostics) {
     if let (Some(fingerprint), false) = (args.name_of("fingerprint"), args.attempted("replay")) {
         let message =
-            Message::new("`fingerprint` belongs to a kept result, and this call keeps none")
+            Message::new("`fingerprint` belongs to a kept result, but this call keeps none")
                 .help("add `replay = \"24h\"`, or leave `fingerprint` out");
         diagnostics.error(fingerprint.span(), &message);
     }

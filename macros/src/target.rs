@@ -104,7 +104,7 @@ impl Item {
         let Some(body) = body else {
             return Err((
                 end,
-                Message::new("this method has no body that could run inside a lock")
+                Message::new("this method has no body to run inside a lock")
                     .help("put the attribute on the methods of the impls"),
             ));
         };
@@ -130,7 +130,8 @@ impl Item {
             return Err((constness.span(), message.help("leave `const` out")));
         }
         if let Some(abi) = &self.signature.abi {
-            let message = Message::new("`#[distributed_lock]` cannot go on an `extern` function");
+            let message =
+                Message::new("`#[distributed_lock]` cannot be applied to an `extern` function");
             return Err((
                 abi.span(),
                 message.help("put it on a Rust function and call that from here"),
@@ -192,7 +193,7 @@ impl Item {
         let help = if name == "main" {
             "lock a function that `main` calls after `leasehold::init`"
         } else {
-            "put `#[distributed_lock(…)]` above `#[tokio::test]` and the like"
+            "put `#[distributed_lock(…)]` above `#[tokio::test]` and similar attributes"
         };
         Err((span, message.help(help)))
     }
@@ -221,10 +222,10 @@ impl Item {
 
 fn not_a_function(head: TokenStream) -> Refusal {
     let Some((span, kind)) = tokens::item_keyword(head) else {
-        let message = Message::new("`#[distributed_lock]` goes on a function");
+        let message = Message::new("`#[distributed_lock]` can only be applied to a function");
         return (Span::call_site(), message);
     };
-    let message = Message::new("`#[distributed_lock]` goes on a function");
+    let message = Message::new("`#[distributed_lock]` can only be applied to a function");
     let message = match kind.as_str() {
         "impl" | "trait" | "mod" => {
             message.help(format!("put it on the functions in this `{kind}`"))

@@ -86,7 +86,7 @@ impl Template {
         {
             errors.push(
                 Message::new(format!(
-                    "keys that begin with `{RESERVED}` are leasehold's own"
+                    "keys that begin with `{RESERVED}` are reserved for leasehold"
                 ))
                 .help("use another name"),
             );
@@ -96,7 +96,7 @@ impl Template {
         {
             errors.push(
                 Message::new(format!(
-                    "keys with `{RESERVED}` as a part are leasehold's own"
+                    "keys with a part `{RESERVED}` are reserved for leasehold"
                 ))
                 .help("use another name"),
             );
@@ -105,7 +105,8 @@ impl Template {
         if length > MAX_LEN {
             errors.push(
                 Message::new(format!(
-                    "the literal text of this key has {length} bytes, and a whole key at most {MAX_LEN}"
+                    "the literal text of this key has {length} bytes, but a whole key has at most \
+                     {MAX_LEN}"
                 ))
                 .help("use a shorter name, or insert a hash of the long part"),
             );
@@ -203,13 +204,14 @@ impl Reader {
         }
         let word = |c: char| !(c.is_alphanumeric() || c == '_');
         let name = self.literal.rsplit(word).next().unwrap_or_default();
-        let message = Message::new("a `>` in the key closes no placeholder");
+        let message = Message::new("a `>` in the key does not close a placeholder");
         self.errors.push(if is_name(name) {
             message.help(format!(
-                "to insert an argument write `<{name}>`; the characters themselves are written `<<` and `>>`"
+                "to insert an argument write `<{name}>`; for the characters themselves write `<<` \
+                 and `>>`"
             ))
         } else {
-            message.help("remove it; the character itself is written `>>`")
+            message.help("remove it; for the character itself write `>>`")
         });
     }
 
@@ -304,13 +306,14 @@ fn meant(text: &str) -> String {
         } else {
             name
         };
-        return format!("a value is written with its `Display`, and has no format: `<{value}>`");
+        return format!("a value is written with its `Display`, without a format: `<{value}>`");
     }
     FORMS.to_owned()
 }
 
-const FORMS: &str = "insert an argument `<id>`, a field `<order.user_id>`, a tuple index `<pair.0>`, a method \
-     call `<req.tenant()>` or a constant `<Self::KIND>`; anything else goes into an expression: `key = format!(…)`";
+const FORMS: &str = "insert an argument `<id>`, a field `<order.user_id>`, a tuple index \
+     `<pair.0>`, a method call `<req.tenant()>` or a constant `<Self::KIND>`; for anything else \
+     use an expression: `key = format!(…)`";
 
 impl Member {
     fn parse(text: &str, member: &str) -> Result<Self, Message> {

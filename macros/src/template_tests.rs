@@ -82,8 +82,12 @@ fn every_mistake_has_its_own_words() {
             "`/` does not separate `<b>` from `<c>`",
             "`<b>:<c>`",
         ),
-        ("%leasehold:x", "leasehold's own", "another name"),
-        ("<id>:%leasehold:x", "leasehold's own", "another name"),
+        ("%leasehold:x", "reserved for leasehold", "another name"),
+        (
+            "<id>:%leasehold:x",
+            "reserved for leasehold",
+            "another name",
+        ),
     ] {
         refused(text, what, help);
     }
@@ -108,18 +112,26 @@ fn every_malformed_placeholder_has_its_own_words() {
         ("<:order.id>", "not a placeholder", "write `<order.id>`"),
         ("<%= id %>", "not a placeholder", "write `<id>`"),
         ("<id as u32>", "not a placeholder", "format!"),
-        ("a:<id>>", "a `>` in the key closes no placeholder", "`>>`"),
+        (
+            "a:<id>>",
+            "a `>` in the key does not close a placeholder",
+            "`>>`",
+        ),
         (
             "a:id>",
-            "a `>` in the key closes no placeholder",
+            "a `>` in the key does not close a placeholder",
             "write `<id>`",
         ),
         (
             "a:<<id>",
-            "a `>` in the key closes no placeholder",
+            "a `>` in the key does not close a placeholder",
             "write `<id>`",
         ),
-        ("a->b", "a `>` in the key closes no placeholder", "`>>`"),
+        (
+            "a->b",
+            "a `>` in the key does not close a placeholder",
+            "`>>`",
+        ),
         ("<f::<u8>()>", "not a placeholder", "format!"),
         (
             "<a.b(1)>",

@@ -34,7 +34,7 @@ fn keys(array: &syn::ExprArray) -> Result<Vec<KeyArg>, Problem> {
         return Err(Problem::new(array.span(), message));
     }
     if count > MAX_KEYS {
-        let what = format!("one call locks at most {MAX_KEYS} keys, and these are {count}");
+        let what = format!("one call locks at most {MAX_KEYS} keys, but this array has {count}");
         let message = Message::new(what).help("lock one key that stands for all of them");
         return Err(Problem::new(array.span(), message));
     }
@@ -66,7 +66,7 @@ fn twice(before: &[KeyArg], key: &KeyArg) -> Option<(Span, Message)> {
         let message = Message::new("this key is in the array twice");
         (
             *span,
-            message.help("keep one of them; was another argument meant?"),
+            message.help("keep one of them; did you mean another argument?"),
         )
     })
 }
@@ -84,7 +84,7 @@ fn one_key(value: &Expr) -> Result<KeyArg, Problem> {
     };
     let span = text.span();
     if text.value().contains("format!") {
-        let message = Message::new("this key is literal text, and not the expression in it");
+        let message = Message::new("this key is literal text, not the expression in it");
         return Err(Problem::new(
             span,
             message.help("write it without the quotes: `key = format!(…)`"),
@@ -140,17 +140,17 @@ fn at_most(option: &RawOption, limit: u64, name: &str, help: &str) -> Result<Len
 }
 
 pub(crate) fn cooldown(option: &RawOption) -> Result<Length, Problem> {
-    let help = "at most 24h; a unique key in the database refuses what comes later";
+    let help = "at most 24h; to refuse later calls use a unique key in the database";
     at_most(option, MAX_TTL, "a `cooldown`", help)
 }
 
 pub(crate) fn min_hold(option: &RawOption) -> Result<Length, Problem> {
-    let help = "at most 24h; a job that is due less often notes in the database when it last ran";
+    let help = "at most 24h; a job that is due less often must record its last run in the database";
     at_most(option, MAX_TTL, "a `min_hold`", help)
 }
 
 pub(crate) fn replay(option: &RawOption) -> Result<Length, Problem> {
-    let help = "at most 720h; a result that stays for longer belongs in the database";
+    let help = "at most 720h; a result that must stay longer belongs in the database";
     at_most(option, MAX_REPLAY, "a `replay`", help)
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn fingerprint(option: &RawOption) -> Result<Box<Expr>, Problem> {
     let value = required(option, "fingerprint = cart")?;
     let what = match value {
         Expr::Lit(_) => "this fingerprint is the same for every call",
-        Expr::Closure(_) => "`fingerprint` is a value, and not a function",
+        Expr::Closure(_) => "`fingerprint` must be a value, not a function",
         _ => return Ok(Box::new(value.clone())),
     };
     let help = "name an argument, such as `fingerprint = cart`, or several: `fingerprint = (&cart, currency)`";
@@ -210,7 +210,7 @@ pub(crate) fn wait(option: &RawOption) -> Result<Length, Problem> {
         },
         Lit::Int(number) => unquoted(&number.to_string(), number.suffix()),
         Lit::Float(number) => unquoted(&number.to_string(), number.suffix()),
-        _ => Message::new(format!("`{}` is a duration", option.name))
+        _ => Message::new(format!("`{}` must be a duration", option.name))
             .help(format!("write one such as `{example}`")),
     };
     Err(Problem::new(literal.span(), message))
@@ -274,7 +274,8 @@ pub(crate) fn permits(option: &RawOption) -> Result<At<u32>, Problem> {
         }),
         _ => Err(Problem::new(
             value.span(),
-            Message::new("`permits` is a whole number of at least 1").help("write `permits = 3`"),
+            Message::new("`permits` must be a whole number of at least 1")
+                .help("write `permits = 3`"),
         )),
     }
 }
@@ -303,9 +304,9 @@ pub(crate) fn continue_on_lost(option: &RawOption) -> Result<bool, Problem> {
     let close = closest(&typed, CHOICES).map(|choice| format!("`on_lost = \"{choice}\"`"));
     Err(Problem::new(
         value.span(),
-        Message::new("`on_lost` is \"cancel\" or \"continue\"").suggest(close, || {
-            "\"cancel\" drops the body at its next await; \"continue\" lets it run on; \
-             with `guard = lock` it can ask `lock.check()?`"
+        Message::new("`on_lost` must be \"cancel\" or \"continue\"").suggest(close, || {
+            "\"cancel\" drops the body at its next await; \"continue\" lets it keep running; with \
+             `guard = lock` it can call `lock.check()?`"
                 .to_owned()
         }),
     ))
@@ -316,10 +317,10 @@ pub(crate) fn on_error(option: &RawOption) -> Result<Box<Expr>, Problem> {
     const EXAMPLE: &str = "on_error = |error| …";
     let value = required(option, EXAMPLE)?;
     let what = match value {
-        Expr::Lit(_) => "`on_error` is a function or a closure",
+        Expr::Lit(_) => "`on_error` must be a function or a closure",
         Expr::Closure(closure) if closure.asyncness.is_some() => "`on_error` cannot be async",
         Expr::Closure(closure) if closure.inputs.len() != 1 => {
-            "`on_error` takes one argument, the `LockError`"
+            "`on_error` must take one argument, the `LockError`"
         }
         _ => return Ok(Box::new(value.clone())),
     };
@@ -338,7 +339,7 @@ pub(crate) fn guard(option: &RawOption) -> Result<Ident, Problem> {
             _ => {}
         }
     }
-    let what = "`guard` is a name for the lock inside the body";
+    let what = "`guard` must be a name for the lock inside the body";
     Err(Problem::new(
         value.span(),
         Message::new(what).help("write `guard = lock`"),
@@ -358,10 +359,10 @@ pub(crate) fn pool(option: &RawOption) -> Result<PoolArg, Problem> {
                 return Ok(PoolArg::Name(LitStr::new(&name.value(), name.span())));
             }
         }
-        Expr::Lit(_) => "`pool` is the name of an installed pool or an expression",
+        Expr::Lit(_) => "`pool` must be the name of an installed pool or an expression",
         other => return Ok(PoolArg::Expression(Box::new(other.clone()))),
     };
-    let help = "write the name that `install_as` was given, or an expression such as `self.locks`";
+    let help = "write the name passed to `install_as`, or an expression such as `self.locks`";
     Err(Problem::new(value.span(), Message::new(what).help(help)))
 }
 
@@ -377,11 +378,11 @@ pub(crate) fn runtime(option: &RawOption) -> Result<syn::Path, Problem> {
             lit: Lit::Str(text),
             ..
         }) if text.parse_with(syn::Path::parse_mod_style).is_ok() => (
-            "`crate` is a path and takes no quotes",
+            "`crate` must be a path without quotes",
             format!("did you mean `crate = {}`?", text.value()),
         ),
         _ => (
-            "`crate` is the path at which `leasehold` is found",
+            "`crate` must be the path of `leasehold`",
             format!("write `{EXAMPLE}`"),
         ),
     };

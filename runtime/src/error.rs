@@ -43,7 +43,7 @@ use crate::plain::Plain;
 pub enum LockError {
     /// Another call holds the lock, and this call does not queue (`wait` is zero).
     #[error(
-        "the lock `{}` is held{}{}; to queue for it set `wait`",
+        "the lock `{}` is held{}{}; set `wait` to queue for it",
         Plain(key),
         HeldBy(holder.as_deref()),
         RetryAfter(*.retry_after)
@@ -59,7 +59,7 @@ pub enum LockError {
 
     /// The call queued for the lock, and its `wait` ended before it got the lock.
     #[error(
-        "the lock `{}` did not come free within {}{}; retry later or set a longer `wait`",
+        "the lock `{}` did not become free within {}{}; retry later or set a longer `wait`",
         Plain(key),
         millis(*.waited),
         LastHeldBy(holder.as_deref())
@@ -78,9 +78,9 @@ pub enum LockError {
     /// The lock was held, but its lease ended before the work did. The body was dropped, unless
     /// `on_lost = "continue"`. A body that is not async ran to its end. Requests that the body had already sent may still take effect.
     #[error(
-        "the lease on `{}` was lost before the work was done, and the log has the reason; \
-         without `watchdog` the `ttl` must be longer than the work takes; check the fence where \
-         the work is written",
+        "the lease on `{}` was lost before the work was done; see the log for the reason; without \
+         `watchdog` the `ttl` must be longer than the work takes; check the fence where the result \
+         is written",
         Plain(key)
     )]
     Lost {
@@ -111,7 +111,8 @@ pub enum LockError {
     /// This call is nested in a body that holds the key, and would wait for itself. Nothing was
     /// sent. Use `reentrant` for a nested call that should run inside the lock.
     #[error(
-        "the lock `{}` is already held by this call path, taken at {held_at}; mark the function `reentrant`, which enters an exclusive lock, or use another key",
+        "the lock `{}` is already held by this call path, taken at {held_at}; mark the function \
+         `reentrant` to enter an exclusive lock, or use another key",
         Plain(key)
     )]
     WouldDeadlock {
@@ -138,7 +139,8 @@ pub enum LockError {
     /// The kept result of the key belongs to another request: the call's `fingerprint` differs.
     /// Nothing was locked and the body did not run.
     #[error(
-        "the result that is kept for `{}` is that of another request: the `fingerprint` differs; a new request needs a new key",
+        "the kept result of `{}` belongs to another request: the `fingerprint` differs; use a new \
+         key for a new request",
         Plain(key)
     )]
     Mismatch {
@@ -149,9 +151,9 @@ pub enum LockError {
     /// An annotated function was called before a pool was installed, or in a task outside of the
     /// [`scope`](crate::LockPool::scope) of its caller.
     #[error(
-        "no lock pool is installed; at the start of the program add `leasehold::init(\"redis://127.0.0.1/\").await?;`, \
-         and inside a `pool.scope(…)` spawn tasks by `leasehold::spawn(…)`, or give the task's future a scope of its \
-         own by `leasehold::pool()?.scope(…)`"
+        "no lock pool is installed; add `leasehold::init(\"redis://127.0.0.1/\").await?;` at the \
+         start of the program; inside a `pool.scope(…)` spawn tasks with `leasehold::spawn(…)`, or \
+         give the task's future its own scope with `leasehold::pool()?.scope(…)`"
     )]
     NotInstalled,
 

@@ -23,8 +23,8 @@ pub fn hint() {}
     message = "`{Self}` cannot be inserted into a lock key",
     label = "not `Display`",
     note = "insert a field or a method that is `Display`, such as `<order.id>`, or implement `Display`",
-    note = "of an extractor take the value in the signature: `Path(id): Path<u64>`",
-    note = "of an `Option` decide before the call what `None` locks"
+    note = "for an extractor take the value in the signature: `Path(id): Path<u64>`",
+    note = "for an `Option` decide before the call what `None` locks"
 )]
 pub trait KeyPart<Hint>: Display {}
 
@@ -36,7 +36,7 @@ impl<T: Display + ?Sized, Hint> KeyPart<Hint> for T {}
     message = "`{Self}` cannot be a lock key",
     label = "not `Display`",
     note = "give a value that is `Display`, such as a `String`, `order.id` or `format!(…)`",
-    note = "of an `Option` decide before the call what `None` locks"
+    note = "for an `Option` decide before the call what `None` locks"
 )]
 pub trait WholeKey<Hint>: Display {}
 
@@ -81,7 +81,7 @@ pub fn generic_key<T: Display + ?Sized>(value: &T) -> Key {
 /// The return type of an annotated function, which can carry the error of its lock.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot carry a `LockError`",
-    label = "the lock can fail, and this type has no way to say so",
+    label = "taking the lock can fail, but this type cannot report it",
     note = "return a `Result` whose error implements `From<leasehold::LockError>`, or add `on_error = |error| …`"
 )]
 pub trait FromLockError<Hint> {

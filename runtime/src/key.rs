@@ -28,7 +28,8 @@ pub(crate) fn check_namespace(namespace: &str) -> Result<(), LockError> {
     }
     if namespace.contains(RESERVED) {
         return Err(LockError::config(format!(
-            "the namespace `{namespace}` contains `{RESERVED}`, the word of leasehold's own keys; leave it out"
+            "the namespace `{namespace}` contains `{RESERVED}`, which is reserved for leasehold's \
+             own keys; leave it out"
         )));
     }
     Ok(())
@@ -83,8 +84,9 @@ impl Key {
             key.error = Some("its `Display` returned an error".to_owned());
         } else if let Some(placeholder) = unfilled(&key.text, arguments) {
             key.error = Some(format!(
-                "nothing fills the placeholder `<{placeholder}>` in an expression, and all calls would share \
-                 one lock; write the template into the attribute as a string literal: `key = \"{}\"`",
+                "nothing fills the placeholder `<{placeholder}>` in an expression, so all calls \
+                 would share one lock; write the template into the attribute as a string literal: \
+                 `key = \"{}\"`",
                 key.text
             ));
         }
@@ -152,7 +154,7 @@ pub(crate) fn check(key: String) -> Result<String, LockError> {
     } else if key.len() > MAX_LEN {
         format!("it has more than {MAX_LEN} bytes; use an id or a hash of the value")
     } else if is_reserved(&key) {
-        format!("keys with `{RESERVED}` as a part are leasehold's own; use another name")
+        format!("keys with a part `{RESERVED}` are reserved for leasehold; use another name")
     } else {
         return Ok(key);
     };

@@ -44,7 +44,8 @@ impl FromStr for Replicas {
         }
         text.parse().map(Self::AtLeast).map_err(|_| {
             LockError::config(
-                "the option `replicas` of the lock store's URL is `all` or a number, as in `?replicas=1`",
+                "the option `replicas` of the lock store's URL must be `all` or a number, as in \
+                 `?replicas=1`",
             )
         })
     }

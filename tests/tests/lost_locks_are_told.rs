@@ -386,7 +386,7 @@ async fn the_reason_of_a_loss_is_logged() {
     for (key, reason) in [
         ("ttl", "its ttl is over, and no watchdog renews it"),
         ("most", "max_hold is over"),
-        ("deleted", "the store has not got this lock any more"),
+        ("deleted", "the store no longer has this lock"),
         ("away", "not renewed in time: the lock store is unavailable"),
     ] {
         let told = told();

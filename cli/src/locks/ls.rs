@@ -76,7 +76,7 @@ impl Printer {
     /// Reports that no lock matched, unless the output is JSON.
     fn end(&self, pattern: &str) {
         if !self.printed && !self.json {
-            output::note(&format_args!("no lock that matches `{pattern}` is held"));
+            output::note(&format_args!("no held lock matches `{pattern}`"));
         }
     }
 }

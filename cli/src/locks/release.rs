@@ -53,7 +53,7 @@ fn free(key: &str, json: bool) -> u8 {
 /// Asks on standard error, so that standard output contains only the result. No answer means no.
 fn agrees(lock: &LockInfo) -> bool {
     let question = format!(
-        "Take away {}?\nWork that is not done may be cut short, and what was sent may still take \
+        "Take away {}?\nUnfinished work may be cut short, and requests already sent may still take \
          effect. [y/N] ",
         sentence(lock)
     );

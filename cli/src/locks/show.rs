@@ -52,7 +52,7 @@ fn holder_lines(holder: &Holder, now: SystemTime) -> Vec<String> {
     let mut lines = vec![line("holder", &with_since(name, holder.since, now))];
     let expires = holder
         .expires_in
-        .map_or_else(|| "no end is known".to_owned(), text::span);
+        .map_or_else(|| "no known end".to_owned(), text::span);
     lines.push(line("  expires in", &expires));
     if let Some(fence) = holder.fence.map(Fence::get) {
         lines.push(line("  fence", &fence.to_string()));

@@ -60,10 +60,7 @@ pub(super) fn kind(lock: &LockInfo) -> String {
 
 /// Formats a process and its function.
 pub(super) fn owner(owner: Option<&Owner>) -> String {
-    owner.map_or_else(
-        || "a process that is not known".to_owned(),
-        ToString::to_string,
-    )
+    owner.map_or_else(|| "an unknown process".to_owned(), ToString::to_string)
 }
 
 /// Formats the holder of a lock.
@@ -73,7 +70,7 @@ pub(super) fn holder(holder: &Holder) -> String {
     }
     let name = owner(holder.owner.as_ref());
     if holder.revoked {
-        format!("{name}, which is told to let go")
+        format!("{name}, which must let go")
     } else {
         name
     }

@@ -74,12 +74,13 @@ fn check(options: &Run) -> Result<(), Failure> {
     let ttl = options.ttl;
     if ttl < SHORTEST_TTL {
         let text =
-            format!("a --ttl of {ttl:?} is too short for processes to end in; give at least 1s");
+            format!("a --ttl of {ttl:?} leaves processes too little time to end; use at least 1s");
         return Err(Failure::usage(text));
     }
     match options.max_hold {
         Some(max_hold) if max_hold < ttl => Err(Failure::usage(format!(
-            "a --max-hold of {max_hold:?} is shorter than the --ttl of {ttl:?}; give at least the ttl"
+            "a --max-hold of {max_hold:?} is shorter than the --ttl of {ttl:?}; use at least the \
+             ttl"
         ))),
         _ => Ok(()),
     }

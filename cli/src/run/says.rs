@@ -43,7 +43,7 @@ impl Says {
     }
 
     pub(crate) fn too_late(&self) {
-        let text = "the lease was about to end before the command could begin; it did not run";
+        let text = "the command did not run: the lease was about to end before it could start";
         self.tell(text, &json!({ "event": "too_late", "text": text }));
     }
 
@@ -52,15 +52,13 @@ impl Says {
         let (name, text) = match reason {
             Reason::Lost => (
                 "lost",
-                format!(
-                    "the lease on `{key}` is lost; the command is stopped before its lease ends"
-                ),
+                format!("the lease on `{key}` is lost; stopping the command before the lease ends"),
             ),
             Reason::MaxHold => {
                 let limit = humantime::format_duration(options.max_hold.unwrap_or_default());
                 (
                     "max_hold",
-                    format!("--max-hold of {limit} is over; the command is stopped"),
+                    format!("--max-hold of {limit} is over; stopping the command"),
                 )
             }
             Reason::Orphaned => return,
@@ -74,32 +72,33 @@ impl Says {
     /// Reports that the lock was gone at its release.
     pub(crate) fn gone(&self, key: &str) {
         let text = format!(
-            "the lock `{key}` was gone when the command ended; another process may have run beside it"
+            "the lock `{key}` was gone when the command ended; another process may have run at the \
+             same time"
         );
         self.tell(&text, &json!({ "event": "gone", "key": key }));
     }
 
     pub(crate) fn left(&self, count: u64) {
         let are = if count == 1 {
-            "process that it has started still runs"
+            "process that it started still runs; the lock is held until it ends"
         } else {
-            "processes that it has started still run"
+            "processes that it started still run; the lock is held until they end"
         };
-        let text = format!("the command has ended, and {count} {are}; the lock is held until then");
+        let text = format!("the command has ended, but {count} {are}");
         self.tell(&text, &json!({ "event": "left", "processes": count }));
     }
 
     pub(crate) fn refused(&self, count: u64) {
         let text = format!(
-            "{count} of the command's processes run as another user and cannot be killed; \
-             run `leasehold` as that user, inside `sudo` or `su` and not outside"
+            "{count} of the command's processes run as another user and cannot be killed; run \
+             `leasehold` as that user, inside `sudo` or `su`, not outside"
         );
         self.tell(&text, &json!({ "event": "refused", "processes": count }));
     }
 
     /// Reports that the guardian is gone.
     pub(crate) fn unguarded(&self) {
-        let text = "the process that guards the command was killed; the command is killed as well";
+        let text = "the process that guards the command was killed; killing the command as well";
         self.tell(text, &json!({ "event": "unguarded" }));
     }
 

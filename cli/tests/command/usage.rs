@@ -26,7 +26,7 @@ fn mistakes_are_told() {
         ),
         (
             &["run", "job", "--ttl", "200ms", "--", "echo"],
-            "give at least 1s",
+            "use at least 1s",
         ),
         (
             &["run", "job", "--ttl", "25h", "--", "echo"],
@@ -34,7 +34,7 @@ fn mistakes_are_told() {
         ),
         (
             &["run", "job", "--max-hold", "5s", "--", "echo"],
-            "give at least the ttl",
+            "use at least the ttl",
         ),
         (&["run", "", "--", "echo"], "key"),
         (
@@ -43,7 +43,7 @@ fn mistakes_are_told() {
         ),
         (&["frobnicate"], "unrecognized subcommand"),
         (&["--url", "http://localhost", "check"], "redis://"),
-        (&["--url", "memory://", "check"], "inside one process"),
+        (&["--url", "memory://", "check"], "in one process only"),
     ] {
         let ended = refused(&url, arguments);
         assert!(ended.err.contains(text), "{arguments:?}: {ended:?}");

@@ -30,9 +30,10 @@ pub(crate) fn thread_text(error: &io::Error) -> String {
 fn limit_of_files(error: &io::Error) -> Option<&'static str> {
     match error.raw_os_error()? {
         EMFILE => Some(
-            "this process may not open more files: raise its limit (`ulimit -n`, `LimitNOFILE=` of systemd)",
+            "this process cannot open more files: raise its limit (`ulimit -n`, `LimitNOFILE=` of \
+             systemd)",
         ),
-        ENFILE => Some("this machine may not open more files: raise `fs.file-max`"),
+        ENFILE => Some("this machine cannot open more files: raise `fs.file-max`"),
         _ => None,
     }
 }

@@ -29,7 +29,7 @@ pub(crate) fn check_stay(option: &str, stay: Duration) -> Result<Duration, LockE
         return Ok(stay);
     }
     Err(LockError::config(format!(
-        "a `{option}` of {stay:?} is not possible; choose one from 1 ms to 24 h, or leave it out for none"
+        "a `{option}` of {stay:?} is out of range; choose one from 1 ms to 24 h, or leave it out for none"
     )))
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn check_replay(replay: Duration) -> Result<Duration, LockError> {
         return Ok(replay);
     }
     Err(LockError::config(format!(
-        "a `replay` of {replay:?} is not possible; choose one from 1 ms to 30 days, or leave it out for none"
+        "a `replay` of {replay:?} is out of range; choose one from 1 ms to 30 days, or leave it out for none"
     )))
 }
 
@@ -60,7 +60,8 @@ impl Terms {
             return Ok(Self { nanos });
         }
         Err(LockError::config(format!(
-            "a ttl of {ttl:?} is not possible; choose one from 100 ms to 24 h, longer than the work usually takes"
+            "a ttl of {ttl:?} is out of range; choose one from 100 ms to 24 h, longer than the \
+             work usually takes"
         )))
     }
 

@@ -43,7 +43,7 @@ impl LockError {
         self
     }
 
-    /// The lock did not come free within `waited`. HTTP status 409.
+    /// The lock did not become free within `waited`. HTTP status 409.
     ///
     /// ```
     /// # use std::time::Duration;

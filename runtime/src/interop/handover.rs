@@ -74,8 +74,7 @@ impl<'de> Visitor<'de> for Fields {
             key: key.ok_or_else(|| missing("key"))?,
             namespace: namespace.ok_or_else(|| missing("namespace"))?,
             // The text of the error does not show the token.
-            token: Token::parse(&token)
-                .ok_or_else(|| A::Error::custom("`token` has another form"))?,
+            token: Token::parse(&token).ok_or_else(|| A::Error::custom("`token` is malformed"))?,
             fence,
             ttl: Duration::from_millis(ttl.ok_or_else(|| missing("ttl"))?),
             watchdog: watchdog.map(Duration::from_millis),

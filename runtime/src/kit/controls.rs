@@ -74,8 +74,8 @@ impl Kit {
         let on_server = matches!(running.store, SharedStore::Server(_));
         assert!(
             !on_server || matches!(point, Point::After(_)),
-            "`Point::{point:?}` is not possible on a server, whose answer the loss would have to wait for; \
-             write `Point::After(duration)`, or use `Kit::new()`"
+            "`Point::{point:?}` is not supported on a server, because the loss would have to wait \
+             for the server's answer; write `Point::After(duration)`, or use `Kit::new()`"
         );
         running.line.lose_when(key, point);
     }

@@ -38,7 +38,7 @@ use super::event::{Caller, Event, EventKind, Mode};
 ///        0.000s  other 1  order:42  released
 /// ```
 #[derive(Clone, Default)]
-#[must_use = "a history says nothing by itself"]
+#[must_use = "a history does nothing unless it is read"]
 pub struct History {
     events: Vec<Event>,
 }

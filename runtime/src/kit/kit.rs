@@ -197,8 +197,8 @@ impl Kit {
         }
         if time_is_paused() {
             return Err(LockError::config(
-                "the runtime's time is paused, and a server answers in real time; write `#[tokio::test]` without \
-                 `start_paused` for tests on a server, or `Kit::new()`",
+                "the runtime's time is paused, but a server answers in real time; write \
+                 `#[tokio::test]` without `start_paused` for tests on a server, or `Kit::new()`",
             ));
         }
         let builder = builder.namespace(unique_namespace());
@@ -307,8 +307,8 @@ impl Kit {
         }
         assert!(
             Handle::try_current().is_ok(),
-            "a test kit begins on the tokio runtime of its first use, and there is none here; write \
-             `#[tokio::test(start_paused = true)]` above the test"
+            "a test kit starts on the tokio runtime of its first use, but there is none here; \
+             write `#[tokio::test(start_paused = true)]` above the test"
         );
         self.shared.running.get_or_init(|| {
             let clock = Clock::tokio();

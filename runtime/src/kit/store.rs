@@ -240,7 +240,7 @@ impl LockStore for KitStore {
 /// store may have carried the request out.
 fn failed(id: OpId, executed: bool) -> StoreEvent {
     let failure = Failure {
-        error: LockError::unavailable("io", "the test kit has cut the line to the store"),
+        error: LockError::unavailable("io", "the test kit has cut the connection to the store"),
         retry: Retry::Later,
         executed,
     };

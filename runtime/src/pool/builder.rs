@@ -65,7 +65,7 @@ impl LockPool {
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-#[must_use = "nothing happens before `connect`"]
+#[must_use = "a builder does nothing unless `connect` is called"]
 pub struct LockPoolBuilder {
     url: Option<String>,
     namespace: String,

@@ -162,14 +162,15 @@ impl Fairness {
         let hints = SHORTEST_RETRY_HINT..=LONGEST_RETRY_HINT;
         if self.retry_hint.is_some_and(|hint| !hints.contains(&hint)) {
             return Err(LockError::config(
-                "a `retry_hint` is between 1 ms and 24 h; leave it out for an estimate",
+                "`retry_hint` must be between 1 ms and 24 h; leave it out for an estimate",
             ));
         }
         let after = self.make_way_after;
         if !after.is_zero() && !(SHORTEST_MAKE_WAY_AFTER..=LONGEST_MAKE_WAY_AFTER).contains(&after)
         {
             return Err(LockError::config(
-                "`make_way_after` is between 10 ms and 24 h, or zero for never; the default is 1 s",
+                "`make_way_after` must be between 10 ms and 24 h, or zero for never; the default \
+                 is 1 s",
             ));
         }
         Ok(())

@@ -190,7 +190,8 @@ pub(crate) fn current() -> Result<LockPool, LockError> {
 pub(crate) fn named(name: &str) -> Result<LockPool, LockError> {
     names().get(name).cloned().ok_or_else(|| {
         LockError::config(format!(
-            "no lock pool is installed as `{name}`; at the start of the program add `pool.install_as(\"{name}\")?;`"
+            "no lock pool is installed as `{name}`; add `pool.install_as(\"{name}\")?;` at the \
+             start of the program"
         ))
     })
 }
@@ -244,14 +245,15 @@ fn refuse_second() -> Result<(), LockError> {
 
 fn second() -> LockError {
     LockError::config(
-        "a lock pool is installed already; install one at the start of the program, use `install_as` for more, and \
-         `pool.scope` in tests",
+        "a lock pool is already installed; install one at the start of the program, use \
+         `install_as` for more, and `pool.scope` in tests",
     )
 }
 
 fn second_as(name: &str) -> LockError {
     LockError::config(format!(
-        "a lock pool is installed as `{name}` already; install each pool once, or give this one another name"
+        "a lock pool is already installed as `{name}`; install each pool once, or give this one \
+         another name"
     ))
 }
 

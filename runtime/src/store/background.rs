@@ -45,7 +45,7 @@ where
 
 fn no_thread(error: &std::io::Error) -> LockError {
     LockError::config(format!(
-        "the check could not get a thread of its own: {}",
+        "the check's thread could not start: {}",
         thread_text(error)
     ))
 }

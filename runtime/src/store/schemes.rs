@@ -65,7 +65,7 @@ impl Target {
         let parts = url.split_once("://");
         let Some((scheme, rest)) = parts.filter(|(scheme, _)| is_scheme(scheme)) else {
             return Err(LockError::config(if url.is_empty() {
-                format!("the pool has no lock store; give it a URL: {KNOWN}")
+                format!("the pool has no lock store; set its URL: {KNOWN}")
             } else {
                 format!("the lock store's URL does not begin with `scheme://`; write {KNOWN}")
             }));

@@ -111,7 +111,8 @@ fn is_certificate(pem: &[u8]) -> bool {
 ))]
 pub(crate) fn misread(what: &str) -> LockError {
     LockError::config(format!(
-        "what was given to `{what}` cannot be read; it takes the content of PEM files, as text that has `-----BEGIN …-----` lines"
+        "the value of `{what}` cannot be read; it must be the content of PEM files, as text with \
+         `-----BEGIN …-----` lines"
     ))
 }
 

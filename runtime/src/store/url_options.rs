@@ -66,7 +66,8 @@ impl<'a> UrlOptions<'a> {
         let name = if shown { name } else { "…" };
         let known: Vec<_> = known.iter().map(|known| format!("`{known}`")).collect();
         Err(LockError::config(format!(
-            "the lock store's URL has the unknown option `{name}` behind its `?`; it can have {}, and a `?` elsewhere is written %3F",
+            "the lock store's URL has the unknown option `{name}` after its `?`; it can have {}; \
+             write %3F for a `?` elsewhere",
             known.join(", ")
         )))
     }

@@ -74,7 +74,7 @@ fn sentinel(sheet: &Sheet) -> u64 {
     count(
         &[
             ("eviction", url, "allkeys-lru"),
-            ("an unknown master", unknown, "no master `stock`"),
+            ("an unknown master", unknown, "the master `stock`"),
             ("no Sentinel there", unused, "no Sentinel answered"),
         ],
         &about,
@@ -95,7 +95,7 @@ fn cluster(sheet: &Sheet) -> u64 {
             ("eviction", cluster.url(), "allkeys-lru"),
             ("no replica of a master", cluster.url(), "no replica"),
             ("one node for all", node.url(), "redis-cluster://"),
-            ("no node of a cluster", url(&alone), "redis://host:port"),
+            ("not a cluster node", url(&alone), "redis://host:port"),
             ("no server there", unused, "127.0.0.1"),
         ],
         &about,

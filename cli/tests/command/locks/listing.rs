@@ -56,10 +56,7 @@ async fn the_list_as_a_table() {
     assert_eq!(matching.lines().count(), 3, "{matching}");
     let other = asked(&scene, &["ls", "--namespace", "other"]);
     assert_eq!(other.out, "");
-    assert!(
-        other.err.contains("no lock that matches `*` is held"),
-        "{other:?}"
-    );
+    assert!(other.err.contains("no held lock matches `*`"), "{other:?}");
 }
 
 /// Fails if the JSON contains a lock twice, or contains a token.

@@ -75,7 +75,7 @@ fn a_lock_that_is_held_elsewhere() {
     ));
     assert_eq!((patient.code, patient.out.as_str()), (Some(75), ""));
     assert!(
-        patient.err.contains("did not come free within 2"),
+        patient.err.contains("did not become free within 2"),
         "{patient:?}"
     );
     let other = ended(&mut run(&server.url(), "other", &[], "echo ran"));

@@ -28,7 +28,7 @@ fn the_lock_is_held_until_the_last_one_ends() {
         journal.wait_for("ran");
         wait::until("the command has ended", LONG, || {
             let errors = read_to_string(&errors).expect("the file is there");
-            errors.contains("the lock is held until then")
+            errors.contains("the lock is held until")
         });
         let second = ended(&mut run(&server.url(), "job", &[], "true"));
         assert_eq!(second.code, Some(75), "{shell}: {second:?}");

@@ -121,8 +121,8 @@ impl Lease {
             return "max_hold is over".to_owned();
         }
         if !self.is_over(now) {
-            return "the store has not got this lock any more; another client deleted it or took it, \
-                    or the store lost it"
+            return "the store no longer has this lock; another client deleted it or took it, or \
+                    the store lost it"
                 .to_owned();
         }
         match self.refusal.take() {

@@ -241,7 +241,7 @@ impl Core {
                     lock.template = label.template(),
                     key = ?key.name(),
                     fence = fence.map(Fence::get),
-                    "lease lost: the store did not have the lock any more when it was released"
+                    "lease lost: the store no longer had the lock when it was released"
                 );
             });
         }

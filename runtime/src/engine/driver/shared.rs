@@ -209,7 +209,8 @@ pub(super) fn stopped() -> LockError {
     LockError::Unavailable {
         source: StoreError::new(
             "stopped",
-            "the pool's engine has stopped: the runtime it ran on is gone, or it panicked; connect the pool anew, and install it in the place of this one",
+            "the pool's engine has stopped: the runtime it ran on is gone, or it panicked; connect \
+             a new pool, and install it instead of this one",
         ),
     }
 }

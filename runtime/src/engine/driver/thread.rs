@@ -95,7 +95,7 @@ async fn start_thread(
 
 fn no_thread(error: &std::io::Error) -> LockError {
     LockError::config(format!(
-        "the engine could not get a thread of its own: {}",
+        "the engine's thread could not start: {}",
         thread_text(error)
     ))
 }

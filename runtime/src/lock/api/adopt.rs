@@ -121,7 +121,8 @@ async fn adopt(
     pool.can_hand_over()?;
     if pool.namespace() != handover.namespace {
         return Err(LockError::config(format!(
-            "the lock `{}` was handed over in the namespace `{}`, and this pool has the namespace `{}`; give both pools the same",
+            "the lock `{}` was handed over in the namespace `{}`, but this pool has the namespace \
+             `{}`; give both pools the same namespace",
             handover.key,
             handover.namespace,
             pool.namespace()
@@ -144,7 +145,7 @@ async fn adopt(
 
 fn refused() -> LockError {
     LockError::config(
-        "a lock that is handed over is exclusive, has one key, and was taken by the call itself; this one is a share, has several \
-         keys, or was entered by a nested call, and is released",
+        "only an exclusive lock with one key can be handed over, by the call that took it; this \
+         one is shared, has several keys or was entered by a nested call, so it is released",
     )
 }

@@ -115,7 +115,7 @@ impl LockRequest {
             (
                 settings.wait.is_some(),
                 "wait",
-                "a call that wants to lead waits without limit",
+                "a call of `lead` waits without limit",
             ),
             (
                 settings.share.is_some(),
@@ -125,7 +125,7 @@ impl LockRequest {
             (
                 settings.reentrant,
                 "reentrant",
-                "a call cannot take the lock again whose lease an enclosing call has lost",
+                "a lock lost by an enclosing call cannot be taken again inside that call",
             ),
             (
                 settings.fingerprint.is_some(),
@@ -135,7 +135,7 @@ impl LockRequest {
         ] {
             if set {
                 return Err(LockError::config(format!(
-                    "`lead` excludes `{option}`: {why}; leave it out"
+                    "`lead` cannot be combined with `{option}`: {why}; leave it out"
                 )));
             }
         }
@@ -170,7 +170,7 @@ impl LockRequest {
                     code = codes::LEADER_RETRIES,
                     %at,
                     %error,
-                    "a call that wants to lead could not take its lock, and tries again"
+                    "a call of `lead` could not take its lock; trying again"
                 );
             });
         }

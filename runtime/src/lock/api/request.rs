@@ -80,7 +80,7 @@ impl LockPool {
 /// # }
 /// ```
 #[derive(Debug, Clone)]
-#[must_use = "nothing is locked before `acquire` or `run`"]
+#[must_use = "nothing is locked unless `acquire` or `run` is called"]
 pub struct LockRequest {
     pub(super) pool: LockPool,
     pub(super) keys: Vec<String>,

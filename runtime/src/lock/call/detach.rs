@@ -50,7 +50,7 @@ async fn taken_and_run(
 ) -> Result<(), LockError> {
     let runtime = Handle::try_current().map_err(|_| {
         LockError::config(
-            "a detached body is a task of the caller's tokio runtime, and there is none here; \
+            "a detached body runs as a task on the caller's tokio runtime, but there is none here; \
              call it on tokio, or leave `detach` out",
         )
     })?;

@@ -21,7 +21,7 @@ use crate::store::kept::Fingerprint;
 
 /// The return type of a function with `replay`.
 #[diagnostic::on_unimplemented(
-    message = "`replay` keeps the value of `Ok` as JSON, and `{Self}` has none that can be kept",
+    message = "`replay` keeps the value of `Ok` as JSON, but `{Self}` has none that can be kept",
     label = "this cannot be kept",
     note = "return a `Result` whose `Ok` is `serde::Serialize` and `serde::de::DeserializeOwned`, or leave `replay` out"
 )]
@@ -97,7 +97,8 @@ impl<B: Body + Slot<T>, T: Replayable<Hint>, Hint> Body for Recorded<B, T, Hint>
 pub(crate) fn fingerprint(value: &(impl Serialize + ?Sized)) -> Result<Fingerprint, LockError> {
     let json = serde_json::to_string(value).map_err(|error| {
         LockError::config(format!(
-            "the `fingerprint` cannot be written as JSON: {error}; give one of strings, numbers, lists and maps with names"
+            "the `fingerprint` cannot be written as JSON: {error}; build it from strings, numbers, \
+             lists and maps with string keys"
         ))
     })?;
     Ok(Fingerprint(Sha256::digest(json::canonical(&json)).into()))
@@ -126,7 +127,8 @@ pub(super) fn within(key: &str, json: Json, limit: usize) -> Option<Box<str>> {
                 code = codes::RESULT_NOT_JSON,
                 key,
                 error,
-                "the result is not kept: its JSON does not give the same value back; a later call runs again"
+                "the result is not kept: its JSON does not convert back to the same value; a later \
+                 call runs again"
             );
         }),
     }
@@ -136,8 +138,8 @@ pub(super) fn within(key: &str, json: Json, limit: usize) -> Option<Box<str>> {
 /// The error for a result that an earlier version of the function kept with another type.
 pub(crate) fn unreadable(key: &str, why: &str) -> LockError {
     LockError::config(format!(
-        "the result that is kept for `{key}` cannot be read: {why}; this function returned another type before. \
-         Forget the result with `pool.forget(…)`, or give the function another key"
+        "the kept result of `{key}` cannot be read: {why}; this function used to return another \
+         type. Forget the result with `pool.forget(…)`, or give the function another key"
     ))
 }
 

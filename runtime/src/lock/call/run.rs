@@ -26,8 +26,8 @@ type Detached<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
 
 /// The return type of a function with `cooldown`.
 #[diagnostic::on_unimplemented(
-    message = "`cooldown` keeps the lock after `Ok`, and `{Self}` is no `Result`",
-    label = "no `Result`",
+    message = "`cooldown` keeps the lock after `Ok`, but `{Self}` is not a `Result`",
+    label = "not a `Result`",
     note = "return a `Result`, or leave `cooldown` out"
 )]
 pub trait Outcome<Hint> {

@@ -123,7 +123,8 @@ pub fn assert_held(key: &str, text: Option<fmt::Arguments<'_>>) {
         Inside::Held => return,
         Inside::Lost => "its lease is over, so another call may hold it".to_owned(),
         Inside::Outside(held) if held.is_empty() => {
-            "no call on this path holds a lock; a plain `tokio::spawn` leaves the path, and `leasehold::spawn` does not"
+            "no call on this path holds a lock; a plain `tokio::spawn` leaves the path, but \
+             `leasehold::spawn` does not"
                 .to_owned()
         }
         Inside::Outside(held) => format!("this call path holds `{}`", held.join("`, `")),

@@ -62,7 +62,8 @@ impl Locks {
         names.dedup();
         if !(1..=MAX_KEYS).contains(&names.len()) {
             return Err(LockError::config(format!(
-                "one call locks from 1 to {MAX_KEYS} keys, and this one names {}; lock one key that stands for all of them",
+                "one call locks from 1 to {MAX_KEYS} keys, but this one names {}; lock one key \
+                 that stands for all of them",
                 names.len()
             )));
         }
@@ -253,8 +254,9 @@ impl Lock {
                     code = codes::OWN_LOCK,
                     key,
                     %at,
-                    "a task that the body of a lost lease had spawned waited for the same lock, so the body \
-                     may have waited for its own lock; make that call in the body, with `reentrant`"
+                    "a task spawned by the body of a lost lease waited for the same lock, so the \
+                     body may have waited for its own lock; make that call in the body, with \
+                     `reentrant`"
                 );
             });
         }

@@ -75,7 +75,8 @@ fn ask(
     let plan = settings.plan(&pool)?;
     if plan.replay.is_some() && locks.iter().len() > 1 {
         return Err(LockError::config(
-            "`replay` keeps the result of one key, and this call locks several; lock one key that stands for all of them",
+            "`replay` keeps the result of one key, but this call locks several; lock one key that \
+             stands for all of them",
         ));
     }
     let wants = locks

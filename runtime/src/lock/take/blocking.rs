@@ -37,8 +37,9 @@ impl Parks {
                 tracing::warn!(
                     code = codes::WORKER_BLOCKED,
                     %at,
-                    "a blocking call runs on a thread of a tokio runtime, whose other tasks wait meanwhile; \
-                     call it in `tokio::task::spawn_blocking`, or await the async call; later such calls are not logged"
+                    "a blocking call stops a thread of a tokio runtime and the other tasks on it; \
+                     call it in `tokio::task::spawn_blocking`, or await the async call; later such \
+                     calls are not logged"
                 );
             });
         }
@@ -49,8 +50,9 @@ impl Parks {
     pub(crate) fn check(self, pool: &LockPool) -> Result<(), LockError> {
         if self.on_worker && !pool.has_own_thread() {
             return Err(LockError::config(
-                "a blocking call would park the runtime that runs the pool's engine, and so wait for ever; \
-                 call it in `tokio::task::spawn_blocking`, or connect the pool without `on_current_runtime`",
+                "a blocking call would block the runtime of the pool's engine, and so wait \
+                 forever; call it in `tokio::task::spawn_blocking`, or connect the pool without \
+                 `on_current_runtime`",
             ));
         }
         Ok(())

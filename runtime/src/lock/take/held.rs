@@ -239,8 +239,8 @@ impl HeldLocks {
                 HeldLock::Held(lock) => lock.downgrade().await?,
                 HeldLock::Entered(_) => {
                     return Err(LockError::config(
-                        "a lock that a nested call has entered belongs to the call further out, which alone can share it; \
-                         take the lock where it is to be downgraded",
+                        "a nested call cannot downgrade the lock of an outer call; take the lock \
+                         where it must be downgraded",
                     ));
                 }
             }

@@ -127,7 +127,7 @@ impl Settings {
         }
         if self.share == Some(Share::Permit(0)) {
             return Err(LockError::config(
-                "`permits` is at least 1: with zero, no call could ever enter",
+                "`permits` must be at least 1: with zero, no call could ever enter",
             ));
         }
         let pools = pool.default_wait();
@@ -158,7 +158,7 @@ impl Settings {
             (
                 self.share.is_some(),
                 "shared` and `permits",
-                "take the lock alone",
+                "take an exclusive lock",
             ),
             (
                 self.cooldown.is_some(),
@@ -173,7 +173,7 @@ impl Settings {
         ] {
             if set {
                 return Err(LockError::config(format!(
-                    "`replay` excludes `{option}`: {instead}; leave one of them out"
+                    "`replay` cannot be combined with `{option}`: {instead}; leave one of them out"
                 )));
             }
         }
@@ -207,8 +207,8 @@ impl Settings {
             }
             None if self.max_hold.is_some() => {
                 return Err(LockError::config(
-                    "`max_hold` bounds a watchdog and there is none; add `.watchdog()`, or leave `max_hold` out: \
-                     without a watchdog the ttl is the bound",
+                    "`max_hold` limits a watchdog, but there is none; add `.watchdog()`, or leave \
+                     `max_hold` out: without a watchdog the ttl is the limit",
                 ));
             }
             None => return Ok(None),

@@ -94,7 +94,7 @@ impl LockPoolBuilder {
         key::check_namespace(&self.namespace)?;
         if !(SHORTEST_IO_TIMEOUT..=LONGEST_IO_TIMEOUT).contains(&self.io_timeout) {
             return Err(LockError::config(
-                "an `io_timeout` is between 1 ms and 1 h; the default is 1 s",
+                "`io_timeout` must be between 1 ms and 1 h; the default is 1 s",
             ));
         }
         self.fairness.check()

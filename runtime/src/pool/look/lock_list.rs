@@ -30,7 +30,7 @@ type Asking = Pin<Box<dyn Future<Output = Result<Page, LockError>> + Send>>;
 /// assert!(locks.next().await.is_none());
 /// # Ok(()) }
 /// ```
-#[must_use = "nothing is asked before the stream is polled"]
+#[must_use = "streams do nothing unless polled"]
 pub struct LockList {
     pool: LockPool,
     pattern: Pattern,

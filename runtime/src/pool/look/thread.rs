@@ -62,17 +62,20 @@ pub(super) fn start(target: Target, options: Options) -> Result<UnboundedSender<
         .spawn(body)
         .map_err(|error| {
             LockError::config(format!(
-                "looking at locks needs a thread of its own: {}",
+                "the thread that inspects locks could not start: {}",
                 thread_text(&error)
             ))
         })?;
     Ok(sender)
 }
 
-/// Returns the error to each caller. Used if there is no runtime, because the process may not open
+/// Returns the error to each caller. Used if there is no runtime, because the process cannot open
 /// more files.
 fn refuse_all(mut questions: UnboundedReceiver<Asked>, error: &io::Error) {
-    let refused = unavailable("io", &format!("looking at locks fails: {}", io_text(error)));
+    let refused = unavailable(
+        "io",
+        &format!("the locks cannot be inspected: {}", io_text(error)),
+    );
     while let Some(asked) = questions.blocking_recv() {
         // A later question starts another thread.
         questions.close();
@@ -167,7 +170,7 @@ fn late() -> LockError {
 pub(super) fn ended() -> LockError {
     unavailable(
         "stopped",
-        "the thread that looks at locks ended without an answer",
+        "the thread that inspects locks ended without an answer",
     )
 }
 

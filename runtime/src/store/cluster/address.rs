@@ -28,7 +28,8 @@ impl Address {
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
         if !database.is_empty() {
             return Err(LockError::config(
-                "a cluster has the database 0 only; leave out what is behind the `/` of the URL, or write `%2F` for a `/` in the password",
+                "a cluster has only the database 0; leave out the part after the `/` of the URL, \
+                 or write `%2F` for a `/` in the password",
             ));
         }
         let (credentials, hosts) = match authority.rsplit_once('@') {
@@ -72,8 +73,9 @@ impl Address {
 
 fn misread() -> LockError {
     LockError::config(
-        "the lock store's URL is not understood; write redis-cluster://[user:password@]host[:port],… with special characters \
-         percent-encoded; the credentials stand once and are those of all nodes",
+        "the lock store's URL is invalid; write redis-cluster://[user:password@]host[:port],… with \
+         special characters percent-encoded; write the credentials once, because all nodes use the \
+         same",
     )
 }
 
@@ -110,7 +112,10 @@ mod tests {
             ("redis-cluster://u:hunter2@", "host[:port]"),
             ("redis-cluster://u:hunter2@a,,b", "host[:port]"),
             ("redis-cluster://u:hunter2@a:port", "host[:port]"),
-            ("redis-cluster://u:hunter2@a,v:hunter2@b:port", "stand once"),
+            (
+                "redis-cluster://u:hunter2@a,v:hunter2@b:port",
+                "credentials once",
+            ),
             ("redis-cluster://u:hunter2@a/1", "database 0"),
             ("redis-cluster://u:hunter2@a/?db=1", "`replicas`"),
             ("redis-cluster://u:p?hunter2@a", "%3F"),

@@ -19,15 +19,16 @@ pub(super) fn whole(topology: &Topology) -> Vec<Finding> {
     let uncovered = topology.uncovered();
     if uncovered > 0 {
         let text = format!(
-            "{uncovered} of the cluster's slots have no node, and locks whose keys are there cannot be taken; give them one with CLUSTER ADDSLOTS"
+            "{uncovered} of the cluster's slots have no node, so locks with keys in them cannot be \
+             taken; assign them with CLUSTER ADDSLOTS"
         );
         findings.push(Finding::error("coverage", text));
     }
     if topology.has_unnamed {
         findings.push(Finding::warning(
             "unnamed-node",
-            "the cluster announces a node without a host; where clients reach the nodes by their own names set \
-             cluster-announce-hostname on each, or cluster-preferred-endpoint-type ip",
+            "the cluster announces a node without a host; if clients reach the nodes by name, set \
+             cluster-announce-hostname on each, or set cluster-preferred-endpoint-type to ip",
         ));
     }
     findings.extend(match topology.serves {
@@ -73,7 +74,7 @@ async fn look(access: &Access, endpoint: &Endpoint, slot: u16) -> Vec<Finding> {
             findings.map(|found| found.at(&name)).collect()
         }
         Err(error) => {
-            let text = format!("{name}: {error}; locks whose keys are there cannot be taken");
+            let text = format!("{name}: {error}; locks with keys on this node cannot be taken");
             vec![Finding::error("node", text)]
         }
     }

@@ -381,7 +381,9 @@ fn redirected_too_often(failure: &Failure) -> Failure {
     };
     later(
         code,
-        "the nodes of the cluster do not agree on where this key's slot is; it is on its way, or a fail-over is under way".to_owned(),
+        "the nodes of the cluster do not agree on where this key's slot is; it is being moved, or \
+         a fail-over is in progress"
+            .to_owned(),
     )
 }
 

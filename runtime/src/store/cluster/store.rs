@@ -127,7 +127,10 @@ impl ClusterStore {
                 Err(failure) => {
                     let reason = failure.error.clone();
                     reporter::log(move || {
-                        tracing::warn!(error = %reason, "a master of the cluster cannot be reached; it is connected later");
+                        tracing::warn!(
+                            error = %reason,
+                            "a master of the cluster cannot be reached; trying again later"
+                        );
                     });
                     error = Some(failure.error);
                 }

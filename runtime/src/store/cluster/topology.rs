@@ -52,9 +52,7 @@ impl Topology {
                 .and_then(|slots| Self::of_slots(slots, &host)),
         };
         let Some(topology) = slots else {
-            return Err(failure::garbage(
-                "an answer of another shape to CLUSTER SLOTS",
-            ));
+            return Err(failure::garbage("an unexpected reply to CLUSTER SLOTS"));
         };
         let info = Info::read(answers.next().as_ref());
         let info = info.as_ref();
@@ -213,7 +211,7 @@ fn is_single(details: Option<&str>) -> bool {
 fn single_server(server: &str) -> Failure {
     Failure::unavailable(
         "cluster",
-        format!("{server} is no node of a cluster; write redis://host:port for a single server"),
+        format!("{server} is not a cluster node; write redis://host:port for a single server"),
         Retry::Never,
         false,
     )

@@ -33,15 +33,13 @@ pub(crate) struct Address {
 
 impl Address {
     pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
-        let misread = || {
-            LockError::config(format!(
-                "the lock store's URL is not understood; write {FORM}"
-            ))
-        };
+        let misread =
+            || LockError::config(format!("the lock store's URL is invalid; write {FORM}"));
         let (base, options) = url_options::split(url);
         if !options.rest().is_empty() {
             return Err(LockError::config(
-                "the URL of `etcd://` and `etcds://` has no options behind a `?`; a `?` elsewhere is written %3F",
+                "the URL of `etcd://` and `etcds://` has no options after a `?`; write %3F for a \
+                 `?` elsewhere",
             ));
         }
         let (scheme, rest) = base.split_once("://").ok_or_else(misread)?;
@@ -127,7 +125,8 @@ fn client_config(tls: &Tls) -> Result<ClientTlsConfig, LockError> {
     tls.check()?;
     let authorities = tls.authorities().map_err(|error| {
         LockError::config(format!(
-            "the authorities that certify servers cannot be read: {error}; give the pool that of the server with `tls_ca`"
+            "the trusted certificate authorities cannot be read: {error}; give the pool the \
+             server's authority with `tls_ca`"
         ))
     })?;
     let mut config = ClientTlsConfig::new().trust_anchors(authorities.roots);

@@ -61,7 +61,8 @@ fn broken(trouble: Trouble) -> Finding {
         }
         Trouble::Ended => Finding::error(
             "session",
-            "locks do not work on this cluster: a lease of 2 s ended while it was tried; the cluster is too slow",
+            "locks do not work on this cluster: a lease of 2 s ended during the test; the cluster \
+             is too slow",
         ),
     }
 }
@@ -77,7 +78,7 @@ async fn member(etcd: &Etcd, at: usize, limit: Duration, clusters: &mut Vec<u64>
     let status = match asked.await {
         Ok(status) => status,
         Err(failure) => {
-            let text = format!("{name} does not tell its state: {}", failure.text());
+            let text = format!("{name} does not report its state: {}", failure.text());
             return vec![Finding::warning("node", text)];
         }
     };
@@ -87,7 +88,7 @@ async fn member(etcd: &Etcd, at: usize, limit: Duration, clusters: &mut Vec<u64>
     if status.leader == 0 {
         findings.push(Finding::warning(
             "node",
-            format!("{name} knows no leader; most members of the cluster must reach each other"),
+            format!("{name} has no leader; most members of the cluster must reach each other"),
         ));
     }
     for error in &status.errors {
@@ -100,7 +101,7 @@ async fn member(etcd: &Etcd, at: usize, limit: Duration, clusters: &mut Vec<u64>
 fn old(name: &str, version: &str) -> Option<Finding> {
     let (major, minor, patch) = numbers(version)?;
     if (major, minor) < OLDEST {
-        let text = format!("{name} has the version {version}; locks need etcd 3.4 or later");
+        let text = format!("{name} runs version {version}; locks need etcd 3.4 or later");
         return Some(Finding::error("version", text));
     }
     let mut lines = CAREFUL.iter();
@@ -109,8 +110,8 @@ fn old(name: &str, version: &str) -> Option<Finding> {
     Some(Finding::warning(
         "version",
         format!(
-            "{name} has the version {version}, in which a leader that stood still may end sessions that live; upgrade to \
-             {major}.{minor}.{careful} or later"
+            "{name} runs version {version}, in which a leader may end live sessions after a pause; \
+             upgrade to {major}.{minor}.{careful} or later"
         ),
     ))
 }
@@ -131,7 +132,8 @@ fn apart(clusters: &[u64]) -> Option<Finding> {
     (!is_one).then(|| {
         Finding::error(
             "cluster",
-            "the servers of the URL are of different clusters, each of which would give the same lock to another; name the members of one",
+            "the servers of the URL belong to different clusters, which would grant the same lock \
+             to several calls; name the members of one",
         )
     })
 }
@@ -142,7 +144,8 @@ fn few(voters: usize) -> Option<Finding> {
         Finding::warning(
             "quorum",
             format!(
-                "the cluster has {voters} {members}, so no lock can be taken while one is away; run three or five"
+                "the cluster has {voters} {members}, so no lock can be taken while one is down; \
+                 run three or five"
             ),
         )
     })
@@ -153,7 +156,8 @@ fn plain_text(etcd: &Etcd) -> Option<Finding> {
     Some(Finding::warning(
         "plain-text",
         format!(
-            "what is sent to {member} is not encrypted; use `etcds://`, or keep the cluster on a network that no other party can read"
+            "the traffic to {member} is not encrypted; use `etcds://`, or keep the cluster on a \
+             network that no other party can read"
         ),
     ))
 }

@@ -26,7 +26,7 @@ const LOGIN: &str = "login";
 /// Code of a full database.
 const FULL: &str = "no-space";
 
-const NEW_LOGIN: &str = "the server no longer takes the token of this client, which logs in again";
+const NEW_LOGIN: &str = "the server no longer accepts the token of this client; logging in again";
 
 /// Part of an error's text, our code, the retry policy, true if the request may have been carried
 /// out, and advice.
@@ -60,7 +60,7 @@ const KNOWN: &[Known] = &[
         "overload",
         Retry::Later,
         false,
-        "the server has more requests than it can take in",
+        "the server has more requests than it can handle",
     ),
     (
         "database space exceeded",
@@ -68,14 +68,16 @@ const KNOWN: &[Known] = &[
         Retry::Later,
         // A transaction that passes the first check of the quota is carried out, and then refused.
         true,
-        "the server's database is full, so it takes no lock; compact and defragment it, and disarm its alarm",
+        "the server's database is full, so no lock can be taken; compact and defragment it, and \
+         disarm its alarm",
     ),
     (
         "permission denied",
         "permission",
         Retry::Never,
         false,
-        "the user may not read and write the keys of the locks; the page docs/stores/etcd.md has the role that it needs",
+        "the user may not read and write the keys of the locks; docs/stores/etcd.md has the \
+         required role",
     ),
     (
         "authentication failed",
@@ -89,14 +91,15 @@ const KNOWN: &[Known] = &[
         "permission",
         Retry::Never,
         false,
-        "the server asks for a user; write etcd://user:password@host",
+        "the server requires a user; write etcd://user:password@host",
     ),
     (
         "authentication is not enabled",
         "permission",
         Retry::Never,
         false,
-        "the URL names a user, and the server has no users; leave the user out, or enable authentication on the server",
+        "the URL names a user, but the server has no users; leave the user out, or enable \
+         authentication on the server",
     ),
     ("invalid auth token", LOGIN, Retry::Now, false, NEW_LOGIN),
     // Users or roles have changed since the token (JWT) was signed. The server has two wordings for
@@ -117,7 +120,8 @@ const KNOWN: &[Known] = &[
     ),
 ];
 
-const TLS: &str = "give `tls_ca` the authority of the server's certificate, and `tls_client` what the server asks for; the certificate must have the URL's host";
+const TLS: &str = "set `tls_ca` to the authority of the server's certificate, and `tls_client` if \
+    the server asks for a client certificate; the server's certificate must be for the URL's host";
 
 /// Converts a problem to the failure of a call.
 pub(super) fn of(problem: &Problem) -> Failure {
@@ -270,7 +274,8 @@ pub(super) fn silent() -> Failure {
 pub(super) fn garbled() -> Failure {
     Failure::unavailable(
         "protocol",
-        "the server's answer is not that of etcd's API, version 3; check that the URL is that of an etcd server"
+        "the server did not answer with etcd's API version 3; check that the URL names an etcd \
+         server"
             .to_owned(),
         Retry::Never,
         true,
@@ -281,7 +286,8 @@ pub(super) fn garbled() -> Failure {
 pub(super) fn unsettled() -> Failure {
     Failure::unavailable(
         "conflict",
-        "the request met other changes of the same keys again and again; it is repeated".to_owned(),
+        "the request conflicted repeatedly with other changes of the same keys; trying again"
+            .to_owned(),
         Retry::Later,
         false,
     )

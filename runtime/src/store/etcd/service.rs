@@ -383,7 +383,7 @@ fn kept_too_late() -> Failure {
 fn new_leader() -> Failure {
     Failure::unavailable(
         "no-leader",
-        "the cluster has changed its leader; the heartbeat is repeated".to_owned(),
+        "the cluster has changed its leader; sending the heartbeat again".to_owned(),
         Retry::Now,
         true,
     )

@@ -26,8 +26,8 @@ impl Memory {
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if !name.chars().all(fits) {
             return Err(LockError::config(
-                "the name in `memory://name` is of ASCII letters, digits, `-`, `_` and `.`, with nothing behind it; \
-                 `memory://` without a name is private to its pool",
+                "the name in `memory://name` must consist of ASCII letters, digits, `-`, `_` and \
+                 `.`, with nothing after it; `memory://` without a name is private to its pool",
             ));
         }
         let name = (!name.is_empty()).then(|| name.to_owned());
@@ -45,8 +45,8 @@ impl Memory {
             (Some(name), Clock::System) => MemoryStore::named(name),
             (Some(_), Clock::Tokio(_)) => {
                 return Err(LockError::config(
-                    "pools of one `memory://name` have one clock, and with `on_current_runtime` each pool has \
-                     that of its runtime; write `memory://` without a name",
+                    "pools of one `memory://name` share one clock, but with `on_current_runtime` \
+                     each pool has the clock of its runtime; write `memory://` without a name",
                 ));
             }
         };
@@ -58,7 +58,8 @@ impl Memory {
     fn limits(&self) -> String {
         match &self.name {
             Some(name) => format!(
-                "locks on memory://{name} protect this process only; use redis:// where there are more"
+                "locks on memory://{name} protect this process only; use redis:// for several \
+                 processes"
             ),
             None => "locks on memory:// protect this process only, and belong to one pool; use memory://name for \
                      several pools, and redis:// for several processes"

@@ -120,8 +120,8 @@ impl Address {
 fn listener(url: &str) -> Result<Hosts, LockError> {
     let misread = || {
         LockError::config(
-            "the `listen` of the lock store's URL is not understood; write `off`, or a URL of the server itself, \
-             `postgres://…`, percent-encoded",
+            "the `listen` of the lock store's URL is invalid; write `off`, or a URL of the server \
+             itself, `postgres://…`, percent-encoded",
         )
     };
     let url = percent_decoded(url).ok_or_else(misread)?;
@@ -139,7 +139,7 @@ fn is_set(options: &mut UrlOptions<'_>, name: &str) -> Result<bool, LockError> {
         None | Some("0") => Ok(false),
         Some("1") => Ok(true),
         Some(_) => Err(LockError::config(format!(
-            "the lock store's URL has the option `{name}`, which is 1, or 0 for the default"
+            "the option `{name}` of the lock store's URL must be 1, or 0 for the default"
         ))),
     }
 }

@@ -305,7 +305,7 @@ pub(super) fn refusal(op: &Op) -> Option<Failure> {
     Some(Failure {
         error: LockError::InvalidKey {
             key: key.name().chars().take(64).collect(),
-            reason: "PostgreSQL has no keys with a NUL character; leave it out".to_owned(),
+            reason: "PostgreSQL cannot store keys with a NUL character; leave it out".to_owned(),
         },
         retry: Retry::Never,
         executed: false,

@@ -114,8 +114,9 @@ async fn pins(opened: &mut Opened, options: &Options) -> Result<Option<Finding>,
     Ok(Some(Finding::warning(
         "pinned",
         format!(
-            "open transactions keep {number} locks from every call{session}; a transaction that verified a lock ends with its \
-             COMMIT: set idle_in_transaction_session_timeout and tcp_keepalives_idle, and end forgotten ones with pg_terminate_backend"
+            "open transactions keep {number} locks from every call{session}; a transaction that \
+             verified a lock keeps it until its COMMIT: set idle_in_transaction_session_timeout \
+             and tcp_keepalives_idle, and end forgotten ones with pg_terminate_backend"
         ),
     )))
 }
@@ -188,32 +189,37 @@ fn said(row: &Row) -> Result<Vec<Finding>, tokio_postgres::Error> {
         let text: String = row.try_get("version_text")?;
         findings.push(Finding::error(
             "version",
-            format!("the server has the version {text}; locks need PostgreSQL 13 or later"),
+            format!("the server runs version {text}; locks need PostgreSQL 13 or later"),
         ));
     }
     if row.try_get("is_standby")? {
         findings.push(Finding::error(
             "role",
-            "the server is a standby, and locks must be on the primary; point the URL there, or name all hosts in it",
+            "the server is a standby, but locks must be on the primary; point the URL there, or \
+             name all hosts in it",
         ));
     }
     let is_unlogged: Option<bool> = row.try_get("is_unlogged")?;
     if !row.try_get::<_, bool>("is_durable")? || is_unlogged == Some(true) {
         findings.push(Finding::warning(
             "persistence",
-            "the server answers before what it did is on disk, so a crash forgets locks that are held; set fsync and synchronous_commit to on for this role, and leave leasehold.locks a logged table",
+            "the server answers before its changes are on disk, so a crash loses held locks; set \
+             fsync and synchronous_commit to on for this role, and keep leasehold.locks a logged \
+             table",
         ));
     }
     if row.try_get::<_, i64>("standbys")? > 0 && !row.try_get("has_synchronous_standbys")? {
         findings.push(Finding::warning(
             "replicas",
-            "the server has standbys and waits for none of them, so a fail-over forgets the latest locks; set synchronous_standby_names",
+            "the server has standbys but waits for none of them, so a fail-over loses the latest \
+             locks; set synchronous_standby_names",
         ));
     }
     if row.try_get::<_, i64>("dead_rows")? > MANY_DEAD_ROWS {
         findings.push(Finding::warning(
             "bloat",
-            "the table of the locks has many dead rows, which make each lock slower; look for transactions that are open for long, and for replication slots that nothing reads",
+            "the table of the locks has many dead rows, which make each lock slower; look for \
+             transactions that stay open for long, and for unused replication slots",
         ));
     }
     Ok(findings)
@@ -224,7 +230,8 @@ fn plain_text(address: &Address) -> Option<Finding> {
     Some(Finding::warning(
         "plain-text",
         format!(
-            "what is sent to {host} is not encrypted; keep the server on a network that no other party can read"
+            "the traffic to {host} is not encrypted; keep the server on a network that no other \
+             party can read"
         ),
     ))
 }
@@ -234,7 +241,8 @@ fn unproven(address: &Address) -> Option<Finding> {
     Some(Finding::warning(
         "unverified",
         format!(
-            "any server can pose as {host}: `sslmode=require` encrypts and proves nothing; write `sslmode=verify-full`"
+            "any server can pose as {host}: `sslmode=require` encrypts but does not verify the \
+             server; write `sslmode=verify-full`"
         ),
     ))
 }
@@ -244,7 +252,7 @@ async fn turns(listens: bool, address: &Address, options: &Options) -> Option<Fi
     let process = Token::random(Nonce::new());
     let why = match address.turns() {
         Turns::Here if listens => return None,
-        Turns::Here => "the server takes no LISTEN".to_owned(),
+        Turns::Here => "the server does not accept LISTEN".to_owned(),
         Turns::Nowhere => "the pool does not listen".to_owned(),
         Turns::Beside(_) => match Listener::try_out(address, process, options.io_timeout).await {
             Ok(()) => return None,
@@ -254,7 +262,8 @@ async fn turns(listens: bool, address: &Address, options: &Options) -> Option<Fi
     Some(Finding::warning(
         "turns",
         format!(
-            "processes are not told of their turn, and look from time to time ({why}); give the URL a `listen=` of the server itself"
+            "processes are not notified of their turn and poll instead ({why}); add a `listen=` \
+             with the server itself to the URL"
         ),
     ))
 }

@@ -11,10 +11,12 @@ use crate::inspect::info::Holder;
 use crate::store::{Failure, Retry};
 
 /// Advice if the server does not keep the settings of a session.
-pub(super) const POOLER: &str = "a pooler between this pool and the server does not keep the settings of a session; write `pooler=1` behind the URL's `?`, or connect to the server itself";
+pub(super) const POOLER: &str = "a pooler between this pool and the server does not keep the \
+    settings of a session; write `pooler=1` after the URL's `?`, or connect to the server itself";
 
 /// Advice if the tables are missing.
-pub(super) const NO_TABLES: &str = "the database has no tables of leasehold: run `leasehold::postgres::SCHEMA` as a migration, or write `?migrate=1` at the end of the URL once";
+pub(super) const NO_TABLES: &str = "the database does not have leasehold's tables: run \
+    `leasehold::postgres::SCHEMA` as a migration, or write `?migrate=1` at the end of the URL once";
 
 const UP: &str = "check that the server is up and the URL is right";
 
@@ -26,9 +28,12 @@ pub(super) const STANDBY: &str = "25006";
 /// The code of a wait for a row that lasted too long.
 pub(super) const LOCKED: &str = "55P03";
 
-const NO_FOR_UPDATE: &str = "another transaction keeps rows of leasehold.locks locked; use verify() in transactions of your own, and no FOR UPDATE";
+const NO_FOR_UPDATE: &str = "another transaction keeps rows of leasehold.locks locked; use \
+    verify() in your own transactions, not FOR UPDATE";
 
-const TLS: &str = "give `tls_ca` the authority of the server's certificate, and `tls_client` what the server asks for; `sslmode=verify-full` wants the certificate to have the URL's host";
+const TLS: &str = "set `tls_ca` to the authority of the server's certificate, and `tls_client` if \
+    the server asks for a client certificate; with `sslmode=verify-full` the server's certificate \
+    must be for the URL's host";
 
 /// The reason for an unreadable answer.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +42,7 @@ pub(super) enum Problem {
     Locked,
     #[error("fewer rows than requests")]
     TooFewRows,
-    #[error("a result of another form")]
+    #[error("an unexpected result")]
     Result,
     #[error(transparent)]
     Value(#[from] Error),
@@ -48,12 +53,12 @@ const CODES: &[(&str, Retry, &str)] = &[
     (
         "40001",
         Retry::Now,
-        "the request met another transaction; it is repeated",
+        "the request conflicted with another transaction; trying again",
     ),
     (
         "40P01",
         Retry::Now,
-        "the request waited in a circle with another transaction; it is repeated",
+        "the request deadlocked with another transaction; trying again",
     ),
     (LOCKED, Retry::Later, NO_FOR_UPDATE),
     (
@@ -71,13 +76,13 @@ const CODES: &[(&str, Retry, &str)] = &[
     (
         "53100",
         Retry::Later,
-        "the server's disk is full; make room there",
+        "the server's disk is full; free some space there",
     ),
     ("53200", Retry::Later, "the server is out of memory"),
     (
         "53300",
         Retry::Later,
-        "the server has as many connections as it allows; raise its max_connections",
+        "the server has reached its limit of connections; raise its max_connections",
     ),
     (
         "25006",
@@ -102,7 +107,8 @@ const CODES: &[(&str, Retry, &str)] = &[
     (
         "42501",
         Retry::Never,
-        "the role may not use leasehold's tables or functions; the page docs/stores/postgres.md has the rights that it needs",
+        "the role may not use leasehold's tables or functions; docs/stores/postgres.md has the \
+         required rights",
     ),
     (
         "08P01",
@@ -172,8 +178,8 @@ pub(super) fn pinned(key: &str, pin: &Holder) -> Failure {
     let session = pin.owner.as_ref();
     let name = session.map_or_else(|| "a transaction".to_owned(), ToString::to_string);
     let end = match session.map(|session| session.pid) {
-        Some(0) => "end it by `ROLLBACK PREPARED` or `COMMIT PREPARED`".to_owned(),
-        Some(pid) => format!("end its session by `SELECT pg_terminate_backend({pid})`"),
+        Some(0) => "end it with `ROLLBACK PREPARED` or `COMMIT PREPARED`".to_owned(),
+        Some(pid) => format!("end its session with `SELECT pg_terminate_backend({pid})`"),
         None => "end it".to_owned(),
     };
     unfit(format!(
@@ -188,7 +194,7 @@ pub(super) fn out_of_reach(error: &io::Error) -> Failure {
 
 /// Returns the failure of one of several servers, which takes no writes.
 pub(super) fn standby() -> Failure {
-    failed(STANDBY, "the server takes no writes", PRIMARY)
+    failed(STANDBY, "the server does not accept writes", PRIMARY)
 }
 
 fn failed(code: &'static str, said: &str, advice: &str) -> Failure {
@@ -200,7 +206,7 @@ fn failed(code: &'static str, said: &str, advice: &str) -> Failure {
 pub(super) fn deaf() -> Failure {
     Failure::unavailable(
         "turns",
-        "the server of `listen` takes no LISTEN; name the primary itself there".to_owned(),
+        "the server of `listen` does not accept LISTEN; name the primary itself there".to_owned(),
         Retry::Later,
         false,
     )
@@ -230,7 +236,7 @@ pub(super) fn unread(problem: &Problem) -> Failure {
         return Failure::unavailable(LOCKED, NO_FOR_UPDATE.to_owned(), Retry::Later, false);
     }
     let text = format!(
-        "the server's answer is not that of leasehold's functions ({problem}); {NO_TABLES}"
+        "the server's answer is not an answer of leasehold's functions ({problem}); {NO_TABLES}"
     );
     Failure::unavailable("protocol", text, Retry::Never, true)
 }

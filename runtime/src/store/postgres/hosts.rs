@@ -60,18 +60,15 @@ impl Hosts {
         let host = options.take("host").map(|host| format!("?host={host}"));
         let url = format!("{base}{}", host.unwrap_or_default());
         // The driver's own text may quote a part of the URL, and with it the password.
-        let misread = |_| {
-            LockError::config(format!(
-                "the lock store's URL is not understood; write {FORM}"
-            ))
-        };
+        let misread =
+            |_| LockError::config(format!("the lock store's URL is invalid; write {FORM}"));
         // Refuses a second `@`, which would cut a password in two. The driver would take the end of
         // the password for a host, a database or a socket, and messages show these.
         let rest = url.split_once("://").map_or(&*url, |(_, rest)| rest);
         let (_, behind) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         if 1 < rest.matches('@').count() || behind.contains('@') {
             return Err(LockError::config(format!(
-                "the lock store's URL has an `@` too many; write {FORM}"
+                "the lock store's URL has one `@` too many; write {FORM}"
             )));
         }
         let all: Config = url.parse().map_err(misread)?;
@@ -83,7 +80,8 @@ impl Hosts {
         let ports = all.get_ports();
         if ports.len() > 1 && ports.len() != all.get_hosts().len() {
             return Err(LockError::config(
-                "the lock store's URL names some ports; write the port behind each host, or behind none",
+                "the lock store's URL names the port of some hosts only; write the port after each \
+                 host, or after none",
             ));
         }
         let configs = all.get_hosts().iter().enumerate().map(|(number, host)| {

@@ -67,7 +67,8 @@ pub(super) async fn check(client: &Client) -> Result<(), Failure> {
     let version: i32 = version.map_err(|error| failure::of(&error))?;
     if version < VERSION {
         return Err(failure::unfit(format!(
-            "the tables of leasehold in the database have the version {version}, and this program needs {VERSION}; run the migration of this release"
+            "leasehold's tables in the database have version {version}, but this program needs \
+             {VERSION}; run the migration of this release"
         )));
     }
     Ok(())

@@ -375,7 +375,7 @@ impl PostgresStore {
             && let Some(connection) = &self.connection
         {
             let server = self.address.to_string();
-            reporter::log(move || tracing::warn!(server, "no answer in time; connecting anew"));
+            reporter::log(move || tracing::warn!(server, "no answer in time; reconnecting"));
             self.lost(connection.generation, failure::silent());
             return true;
         }

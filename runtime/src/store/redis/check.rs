@@ -143,7 +143,8 @@ fn role(info: &Info) -> Option<Finding> {
     (!is_master).then(|| {
         Finding::error(
             "role",
-            "the server is a replica, and locks must be on its master; point the URL there, or use redis-sentinel://",
+            "the server is a replica, but locks must be on its master; point the URL there, or use \
+             redis-sentinel://",
         )
     })
 }
@@ -154,10 +155,10 @@ fn cluster(info: &Info, in_cluster: bool) -> Option<Finding> {
         Finding::error(
             "cluster",
             if is_node {
-                "the server is part of a cluster, and one node alone cannot serve all keys; write redis-cluster://host:port,… with some \
-                 of its nodes, or use a server outside of it"
+                "the server is part of a cluster, but one node alone cannot serve all keys; write \
+                 redis-cluster://host:port,… with some of its nodes, or use a server outside of it"
             } else {
-                "the server is no node of a cluster; write redis://host:port"
+                "the server is not a cluster node; write redis://host:port"
             },
         )
     })
@@ -169,7 +170,10 @@ fn version(info: &Info) -> Option<Finding> {
     (major < OLDEST_MAJOR).then(|| {
         Finding::error(
             "version",
-            format!("the server has the version {version}; locks need Redis {OLDEST_MAJOR} or later, or Valkey"),
+            format!(
+                "the server runs version {version}; locks need Redis {OLDEST_MAJOR} or later, or \
+                 Valkey"
+            ),
         )
     })
 }
@@ -182,7 +186,8 @@ fn eviction(info: &Info) -> Option<Finding> {
         Finding::warning(
             "eviction",
             format!(
-                "the server's maxmemory-policy is {policy}, which drops locks that are held when memory is full; set it to noeviction"
+                "the server's maxmemory-policy is {policy}, which drops held locks when memory is \
+                 full; set it to noeviction"
             ),
         )
     })
@@ -193,8 +198,8 @@ fn persistence(info: &Info) -> Option<Finding> {
     (info.field("aof_enabled")? == "0").then(|| {
         Finding::warning(
             "persistence",
-            "the server keeps no log of its writes, so a restart forgets locks that are held; set appendonly to yes, and appendfsync \
-             to always where no lock may be forgotten",
+            "the server keeps no log of its writes, so a restart loses held locks; set appendonly \
+             to yes, and appendfsync to always if no lock may be lost",
         )
     })
 }
@@ -204,7 +209,8 @@ fn fail_over(info: &Info, fails_over: bool) -> Option<Finding> {
     (replicas == 0 && fails_over).then(|| {
         Finding::warning(
             "replicas",
-            "the master has no replica, so a fail-over finds none to promote; start one, or look why it is not connected",
+            "the master has no replica, so a fail-over finds none to promote; start one, or check \
+             why it is not connected",
         )
     })
 }
@@ -213,8 +219,9 @@ fn turns(are_told: bool) -> Option<Finding> {
     (!are_told).then(|| {
         Finding::warning(
             "turns",
-            "processes that wait cannot be told when their turn comes, and look from time to time; allow the user +subscribe, +publish \
-             and the namespace's channels, &lock:*, and use a server that speaks RESP3",
+            "waiting processes cannot be notified of their turn and poll instead; allow the user \
+             +subscribe, +publish and the namespace's channels, &lock:*, and use a server that \
+             speaks RESP3",
         )
     })
 }
@@ -224,7 +231,8 @@ fn plain_text(opened: &OpenedConnection, address: &MasterAddress) -> Option<Find
     Some(Finding::warning(
         "plain-text",
         format!(
-            "what is sent to {host} is not encrypted, the password included; use rediss:// on a network that other parties can read"
+            "the traffic to {host}, including the password, is not encrypted; use rediss:// on a \
+             network that other parties can read"
         ),
     ))
 }

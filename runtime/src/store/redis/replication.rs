@@ -90,7 +90,7 @@ impl ReplicaAcks {
             Some(Value::ServerError(error)) => {
                 return Err(refused(&failure::broken(&error.into())));
             }
-            _ => return Err(failure::garbage("an answer of another shape to WAIT")),
+            _ => return Err(failure::garbage("an unexpected reply to WAIT")),
         };
         let needed = self.needed();
         self.see(count);
@@ -100,8 +100,9 @@ impl ReplicaAcks {
         Err(Failure::unavailable(
             "replicas",
             format!(
-                "{count} replicas confirmed the lock in time and {needed} must, so it does not count; check the replicas, lower the \
-                 pool's `replicas`, or give slow ones a longer `io_timeout`"
+                "{count} replicas confirmed the lock in time, but {needed} must, so it does not \
+                 count; check the replicas, lower the pool's `replicas`, or set a longer \
+                 `io_timeout` for slow ones"
             ),
             Retry::Later,
             true,
@@ -140,7 +141,7 @@ fn refused(failure: &Failure) -> Failure {
     };
     Failure::unavailable(
         source.code(),
-        format!("the lock is not counted, because replicas cannot be waited for: {source}"),
+        format!("the lock does not count, because waiting for replicas failed: {source}"),
         retry,
         true,
     )

@@ -128,7 +128,8 @@ impl Sentinels {
             Some(_) => Err(Failure::unavailable(
                 "READONLY",
                 format!(
-                    "{server} is a replica, though {self} names it as the master; a fail-over may be under way"
+                    "{server} is a replica, although {self} names it as the master; a fail-over \
+                     may be in progress"
                 ),
                 Retry::Later,
                 false,
@@ -136,7 +137,8 @@ impl Sentinels {
             None => Err(Failure::unavailable(
                 "NOPERM",
                 format!(
-                    "{server} does not tell whether it is a master: the user needs the permission +info"
+                    "{server} does not report whether it is a master: the user needs the \
+                     permission +info"
                 ),
                 Retry::Never,
                 false,
@@ -195,7 +197,7 @@ impl Sentinels {
         let Some(failure) = failed.into_iter().max_by_key(told) else {
             let suspicion = self.like.suspicion();
             return self.trouble(&format!(
-                "no Sentinel answered in time; check of each that {suspicion}"
+                "no Sentinel answered in time; check for each that {suspicion}"
             ));
         };
         match &failure.error {
@@ -205,8 +207,9 @@ impl Sentinels {
             LockError::Unavailable { source } => {
                 let what = match source.code() {
                     "NOAUTH" | "WRONGPASS" | "NOPERM" => {
-                        "the Sentinels refused the connection; give their own credentials behind the `?` of the URL, \
-                         sentinel_user=…&sentinel_password=…, with the permission +sentinel"
+                        "the Sentinels refused the connection; give their own credentials after \
+                         the `?` of the URL, sentinel_user=…&sentinel_password=…, with the \
+                         permission +sentinel"
                             .to_owned()
                     }
                     // One end refused the other's certificate.
@@ -226,7 +229,8 @@ impl Sentinels {
             known => known.join(", "),
         };
         self.trouble(&format!(
-            "the Sentinels know no master `{}`, but {known}; correct the name behind the `/`",
+            "the Sentinels do not know the master `{}`, but {known}; correct the name after the \
+             `/`",
             self.master
         ))
     }
@@ -312,7 +316,8 @@ fn text(value: &Value) -> Option<String> {
 
 fn no_sentinel() -> Failure {
     failure::garbage(
-        "something that no Sentinel says; does the URL name Sentinels? Their port is usually 26379",
+        "something that is not from a Sentinel; does the URL name Sentinels? Their port is usually \
+         26379",
     )
 }
 
@@ -346,9 +351,11 @@ fn node(scheme: &str, host: &str, credentials: &str) -> Result<Server, LockError
 fn misread() -> LockError {
     // The parser's error is left out: it may quote a part of the URL, and with it the password.
     LockError::config(
-        "the lock store's URL is not understood; write redis-sentinel://[user:password@]host[:port],…/master[?db=0], or \
-         rediss-sentinel://… for TLS, with special characters percent-encoded; the credentials are the data server's, those of the Sentinels go behind the `?` as \
-         sentinel_user=… and sentinel_password=…",
+        "the lock store's URL is invalid; write \
+         redis-sentinel://[user:password@]host[:port],…/master[?db=0], or rediss-sentinel://… for \
+         TLS, with special characters percent-encoded; these are the credentials of the data \
+         server, those of the Sentinels go after the `?` as sentinel_user=… and \
+         sentinel_password=…",
     )
 }
 

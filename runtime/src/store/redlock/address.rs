@@ -44,7 +44,8 @@ impl Address {
         let count = names.len();
         if count < 3 {
             return Err(LockError::config(format!(
-                "`redlock://` needs at least 3 nodes, and {count} stand in its URL; write {FORM}, or use `redis://` for a single server"
+                "`redlock://` needs at least 3 nodes, but its URL has {count}; write {FORM}, or \
+                 use `redis://` for a single server"
             )));
         }
         if count > NodeSet::MOST {
@@ -56,7 +57,8 @@ impl Address {
         let twice = (1..count).find(|at| names[..*at].contains(&names[*at]));
         match twice {
             Some(at) => Err(LockError::config(format!(
-                "{} stands in the URL twice; the nodes of `redlock://` are independent servers, so name each once",
+                "{} is in the URL twice; the nodes of `redlock://` are independent servers, so \
+                 name each once",
                 names[at]
             ))),
             None => Ok(()),
@@ -75,8 +77,8 @@ fn nodes(hosts: &str, db: &str) -> Result<Vec<MasterAddress>, LockError> {
     // the names.
     if shared.is_none() && hosts.contains('@') {
         return Err(LockError::config(
-            "the first node of the `redlock://` URL has no credentials, and a later one has; write the credentials before the \
-             first node, with a `,` in them as %2C",
+            "the first node of the `redlock://` URL has no credentials, but a later one has some; \
+             write the credentials before the first node, with a `,` in them as %2C",
         ));
     }
     let node = |host: &str| {
@@ -92,8 +94,9 @@ fn nodes(hosts: &str, db: &str) -> Result<Vec<MasterAddress>, LockError> {
         let parsed = parsed.map(|(address, _)| address);
         parsed.map_err(|_| {
             LockError::config(
-                "the `redlock://` URL is not understood; write redlock://[user:password@]host[:port],…[/db] with special \
-                 characters percent-encoded",
+                "the `redlock://` URL is invalid; write \
+                 redlock://[user:password@]host[:port],…[/db] with special characters \
+                 percent-encoded",
             )
         })
     };
@@ -116,8 +119,8 @@ fn settings(options: &str) -> Result<Settings, LockError> {
             "node_timeout" => settings.node_timeout = duration(name, value, NODE_TIMEOUTS)?,
             _ => {
                 return Err(LockError::config(
-                    "the `redlock://` URL has an unknown option behind its `?`; it can have `max_ttl` and `node_timeout`, and a `?` \
-                     elsewhere is written %3F",
+                    "the `redlock://` URL has an unknown option after its `?`; it can have \
+                     `max_ttl` and `node_timeout`; write %3F for a `?` elsewhere",
                 ));
             }
         }
@@ -133,7 +136,8 @@ fn duration(
     let parsed = humantime::parse_duration(value).ok();
     parsed.filter(|span| bounds.contains(span)).ok_or_else(|| {
         LockError::config(format!(
-            "the option `{name}` of the `redlock://` URL is a duration from {} to {}, such as `{name}={}`",
+            "the option `{name}` of the `redlock://` URL must be a duration from {} to {}, such as \
+             `{name}={}`",
             crate::error::millis(*bounds.start()),
             crate::error::millis(*bounds.end()),
             if name == "max_ttl" { "30s" } else { "50ms" },
@@ -192,7 +196,7 @@ mod tests {
             ("redlock://u:hunter2@a,,c", "is empty"),
             ("redlock://u:1,hunter2,3@c", "%2C"),
             ("redlock://u:hunter2@a:1,b:1,a:1", "twice"),
-            ("redlock://u:hunter2@a,b,c:port", "not understood"),
+            ("redlock://u:hunter2@a,b,c:port", "is invalid"),
             ("redlock://u:hunter2@a,b,c?max_ttl=5", "max_ttl=30s"),
             ("redlock://u:hunter2@a,b,c?max_ttl=25h", "max_ttl=30s"),
             (

@@ -251,7 +251,12 @@ impl QuorumCore {
     fn supersede(&mut self, earlier: OpId) {
         if let Some(pending) = self.questions.remove(&earlier) {
             self.deadlines.remove(&(pending.deadline, earlier));
-            let failure = no_quorum(0, self.nodes.len(), "; it was asked again", Retry::Later);
+            let failure = no_quorum(
+                0,
+                self.nodes.len(),
+                "; it was requested again",
+                Retry::Later,
+            );
             self.tell(earlier, Err(failure));
         }
     }

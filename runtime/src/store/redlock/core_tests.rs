@@ -143,7 +143,7 @@ fn a_young_node_says_no_but_not_yes() {
     quorum.acquire(1);
     (0..3).for_each(|node| quorum.yes(node, 1));
     let text = quorum.expect_failure(1);
-    assert!(text.contains("restarted lately"), "{text}");
+    assert!(text.contains("restarted recently"), "{text}");
     quorum.acquire(2);
     quorum.no(1, 2);
     quorum.no(2, 2);

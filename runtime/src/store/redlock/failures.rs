@@ -7,7 +7,7 @@ use crate::store::{Failure, Retry};
 /// Returns the failure of a question with too few votes. Some nodes may have set the key.
 pub(super) fn no_quorum(troubled: usize, nodes: usize, why: &str, retry: Retry) -> Failure {
     let message = format!(
-        "{troubled} of {nodes} nodes did not vote and no lock is taken without {}{why}",
+        "{troubled} of {nodes} nodes did not vote, and a lock needs {} votes{why}",
         majority(nodes)
     );
     Failure {
@@ -24,8 +24,8 @@ pub(super) fn no_quorum(troubled: usize, nodes: usize, why: &str, retry: Retry) 
 pub(super) fn no_shares() -> Failure {
     Failure {
         error: LockError::config(
-            "`shared` and `permits` are not possible with `redlock://`, whose nodes have no count in common; use them on a pool with \
-             `redis://`",
+            "`shared` and `permits` are not supported by `redlock://`, whose nodes have no common \
+             count; use them on a pool with `redis://`",
         ),
         retry: Retry::Never,
         executed: false,
@@ -35,8 +35,8 @@ pub(super) fn no_shares() -> Failure {
 pub(super) fn no_results() -> Failure {
     Failure {
         error: LockError::config(
-            "`replay` is not possible with `redlock://`, whose nodes keep no result in common; use it on a pool with `redis://` or \
-             `postgres://`",
+            "`replay` is not supported by `redlock://`, whose nodes keep no common result; use it \
+             on a pool with `redis://` or `postgres://`",
         ),
         retry: Retry::Never,
         executed: false,

@@ -31,7 +31,7 @@ impl Identity {
     pub(super) fn unfit(&self) -> Option<String> {
         if self.run_id.is_empty() {
             Some(
-                "it does not say which process it is: the user needs the permission +info"
+                "it does not report which process it is: the user needs the permission +info"
                     .to_owned(),
             )
         } else if self.role != "master" {

@@ -287,7 +287,8 @@ impl Trouble {
             Self::Failed(failure) => (failure.text(), failure.retry),
             Self::Silent => ("no answer in time".to_owned(), Retry::Later),
             Self::Young => (
-                "it was restarted lately and may have forgotten locks, so it does not vote until the longest of them is over"
+                "it was restarted recently and may have lost locks, so it does not vote until the \
+                 longest of them has expired"
                     .to_owned(),
                 Retry::Later,
             ),

@@ -52,7 +52,8 @@ impl RedlockStore {
             reporter::log(move || {
                 tracing::warn!(
                     nodes,
-                    "an even number of nodes survives no more failures than one node less; use an odd number"
+                    "an even number of nodes survives no more failures than one node fewer; use an \
+                     odd number"
                 );
             });
         }
@@ -128,7 +129,7 @@ impl RedlockStore {
                 reporter::log(move || {
                     tracing::warn!(
                         node = %name,
-                        "started lately; it may have forgotten locks and does not vote for {} more",
+                        "started recently; it may have lost locks and does not vote for another {}",
                         crate::error::millis(left)
                     );
                 });
@@ -151,7 +152,8 @@ impl RedlockStore {
             reporter::log(move || {
                 tracing::warn!(
                     node = %name,
-                    "was restarted and may have forgotten locks; it stays without a vote until the longest lease is over"
+                    "was restarted and may have lost locks; it does not vote until the longest \
+                     lease has expired"
                 );
             });
         }
@@ -275,7 +277,7 @@ fn reachable(names: &[String], results: Vec<Result<(), Failure>>) -> Result<(), 
         }
         let (node, error) = (name.clone(), failure.error.clone());
         reporter::log(
-            move || tracing::warn!(%node, %error, "cannot be reached; it is connected later"),
+            move || tracing::warn!(%node, %error, "cannot be reached; trying again later"),
         );
         failures.push(failure);
     }

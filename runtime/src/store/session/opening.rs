@@ -103,7 +103,7 @@ impl<S: Service> Shared<S> {
 fn too_long<S: Service>(ttl: Duration, longest: Duration) -> Failure {
     Failure {
         error: LockError::config(format!(
-            "a ttl of {} is longer than a session at `{}://` can last; choose one of {} at most",
+            "a ttl of {} is longer than a session at `{}://` can last; choose at most {}",
             millis(ttl),
             S::NAME,
             millis(longest)

@@ -230,7 +230,8 @@ fn gone(name: &str) -> Failure {
     Failure::unavailable(
         "session",
         format!(
-            "the lock at `{name}://` was gone again, by the end of its session or by force; it is asked for again"
+            "the lock at `{name}://` disappeared again, because its session ended or it was \
+             released by force; requesting it again"
         ),
         Retry::Now,
         false,
@@ -248,13 +249,15 @@ fn asked_by(op: &Op) -> Vec<LockId> {
 
 fn no_shares(name: &str) -> Failure {
     refused(format!(
-        "`{name}://` has no shared locks and no permits; take the lock alone, or use `redis://…` or `postgres://…`"
+        "`{name}://` does not support shared locks or permits; take an exclusive lock, or use \
+         `redis://…` or `postgres://…`"
     ))
 }
 
 fn no_results(name: &str) -> Failure {
     refused(format!(
-        "`replay` is not possible with `{name}://`, which keeps no results; use it on a pool with `redis://` or `postgres://`"
+        "`replay` is not supported by `{name}://`, which keeps no results; use it on a pool with \
+         `redis://` or `postgres://`"
     ))
 }
 

@@ -26,18 +26,16 @@ pub(crate) struct Address {
 
 impl Address {
     pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
-        let misread = || {
-            LockError::config(format!(
-                "the lock store's URL is not understood; write {FORM}"
-            ))
-        };
+        let misread =
+            || LockError::config(format!("the lock store's URL is invalid; write {FORM}"));
         let (base, mut options) = url_options::split(url);
         let tick = options.take("tick").map(tick).transpose()?;
         options.finish(&["tick"], &[])?;
         let (scheme, rest) = base.split_once("://").ok_or_else(misread)?;
         if scheme != "zookeeper" {
             return Err(LockError::config(
-                "`zookeepers://` is not possible yet, because `zookeeper://` has no TLS; write `zookeeper://`, and keep the ensemble on a network that no other party can read",
+                "`zookeepers://` is not supported yet, because `zookeeper://` has no TLS; write \
+                 `zookeeper://`, and keep the ensemble on a network that no other party can read",
             ));
         }
         let mut members = Members::parse(rest, PORT).ok_or_else(misread)?;
@@ -46,7 +44,8 @@ impl Address {
         }
         if !is_path(&members.path) {
             return Err(LockError::config(
-                "the chroot in the URL of `zookeeper://` is no path of ZooKeeper; choose names without control characters, other than `.`, `..` and `zookeeper`",
+                "the chroot in the URL of `zookeeper://` is not a valid ZooKeeper path; choose \
+                 names without control characters, other than `.`, `..` and `zookeeper`",
             ));
         }
         Ok(Self { members, tick })
@@ -140,8 +139,11 @@ mod tests {
             ("zookeeper://u:hunter2%zz@h", "zookeeper://user"),
             ("zookeeper://u:hunter2@h/p?replicas=1", "`tick`"),
             ("zookeeper://u:hunter2@h/p?tick=0s", "`tickTime`"),
-            ("zookeeper://u:hunter2@h/a//b", "no path"),
-            ("zookeeper://u:hunter2@h/zookeeper/b", "no path"),
+            ("zookeeper://u:hunter2@h/a//b", "not a valid ZooKeeper path"),
+            (
+                "zookeeper://u:hunter2@h/zookeeper/b",
+                "not a valid ZooKeeper path",
+            ),
             ("zookeepers://u:hunter2@h/p", "no TLS"),
         ] {
             let text = refused(url);

@@ -54,8 +54,8 @@ impl Address {
 impl Backend for Address {
     fn can_keep(&self) -> Result<(), LockError> {
         Err(LockError::config(
-            "`cooldown` and `min_hold` are not possible with `zookeeper://`, where a lock ends with a session of its process; use a pool \
-             with `etcd://`, `redis://` or `postgres://`",
+            "`cooldown` and `min_hold` are not supported by `zookeeper://`, where a lock ends with \
+             a session of its process; use a pool with `etcd://`, `redis://` or `postgres://`",
         ))
     }
 

@@ -47,7 +47,8 @@ fn broken(trouble: Trouble) -> Finding {
         }
         Trouble::Ended => Finding::error(
             "session",
-            "locks do not work on this ensemble: a session ended while it was tried; the ensemble is too slow",
+            "locks do not work on this ensemble: a session ended during the test; the ensemble is \
+             too slow",
         ),
     }
 }
@@ -61,7 +62,9 @@ async fn answers(ensemble: &ZooKeeper, server: &str, limit: Duration) -> Option<
         Ok((shortest, longest)) => Some(Finding::error(
             "session",
             format!(
-                "{server} allows sessions of {} to {}, and all of the URL those of {} to {}, so a session may end early when it changes servers; give all the same `tickTime`, `minSessionTimeout` and `maxSessionTimeout`",
+                "{server} allows sessions of {} to {}, but the servers of the URL together allow \
+                 {} to {}; a session may end early when it changes servers; give all the same \
+                 `tickTime`, `minSessionTimeout` and `maxSessionTimeout`",
                 millis(shortest),
                 millis(longest),
                 millis(known.0),
@@ -70,7 +73,7 @@ async fn answers(ensemble: &ZooKeeper, server: &str, limit: Duration) -> Option<
         )),
         Err(error) => {
             let text = failure::of(&error);
-            let text = format!("{server} gives no session: {}", text.text());
+            let text = format!("{server} does not open a session: {}", text.text());
             Some(Finding::warning("node", text))
         }
     }
@@ -78,11 +81,16 @@ async fn answers(ensemble: &ZooKeeper, server: &str, limit: Duration) -> Option<
 
 fn few(servers: usize) -> Option<Finding> {
     (servers < FEWEST).then(|| {
-        let text = if servers == 1 { "one server" } else { "two servers" };
+        let text = if servers == 1 {
+            "one server"
+        } else {
+            "two servers"
+        };
         Finding::warning(
             "quorum",
             format!(
-                "the URL names {text}, so no lock can be taken while one is away; run three or five, and name each"
+                "the URL names {text}, so no lock can be taken while one is down; run three or \
+                 five, and name each"
             ),
         )
     })
@@ -93,7 +101,8 @@ fn plain_text(ensemble: &ZooKeeper) -> Option<Finding> {
     Some(Finding::warning(
         "plain-text",
         format!(
-            "what is sent to {server} is not encrypted; keep the ensemble on a network that no other party can read"
+            "the traffic to {server} is not encrypted; keep the ensemble on a network that no \
+             other party can read"
         ),
     ))
 }

@@ -9,7 +9,7 @@ pub(super) enum Error {
     Disconnected(String),
     #[error("no answer in time")]
     Timeout,
-    #[error("an answer that is not of ZooKeeper")]
+    #[error("not an answer of ZooKeeper")]
     Garbled,
     #[error("the session has expired")]
     SessionExpired,

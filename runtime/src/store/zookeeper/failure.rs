@@ -23,7 +23,8 @@ pub(super) fn of(error: &Error) -> Failure {
             "permission",
             Retry::Never,
             false,
-            "the user may not create and delete znodes below the chroot; the page docs/stores/zookeeper.md says what it needs",
+            "the user may not create and delete znodes below the chroot; docs/stores/zookeeper.md \
+             has the required rights",
         ),
         Error::AuthFailed => (
             "permission",
@@ -41,13 +42,13 @@ pub(super) fn of(error: &Error) -> Failure {
             "overload",
             Retry::Later,
             false,
-            "the server has more requests than it can take in",
+            "the server has more requests than it can handle",
         ),
         Error::Unimplemented => (
             "version",
             Retry::Never,
             false,
-            "the server knows no container znodes; locks need ZooKeeper 3.5 or later",
+            "the server does not support container znodes; locks need ZooKeeper 3.5 or later",
         ),
         Error::NotReadOnly => (
             "no-leader",
@@ -59,7 +60,7 @@ pub(super) fn of(error: &Error) -> Failure {
             "conflict",
             Retry::Later,
             true,
-            "the request met other changes of the same znodes; it is repeated",
+            "the request conflicted with other changes of the same znodes; trying again",
         ),
         Error::Refused(_) => (
             "ERR",
@@ -108,7 +109,7 @@ pub(super) fn busy() -> Failure {
 pub(super) fn garbled() -> Failure {
     Failure::unavailable(
         "protocol",
-        "the server's answer is not that of ZooKeeper; check that the URL is that of a ZooKeeper server"
+        "the server did not answer like ZooKeeper; check that the URL names a ZooKeeper server"
             .to_owned(),
         Retry::Never,
         true,
@@ -121,7 +122,8 @@ pub(super) fn foreign(directory: &str, name: &str) -> Failure {
     Failure::unavailable(
         "recipe",
         format!(
-            "`{directory}` has the znode `{name}`, which is not of an `InterProcessMutex`; give locks of other recipes another path"
+            "`{directory}` has the znode `{name}`, which does not belong to an \
+             `InterProcessMutex`; give locks of other recipes another path"
         ),
         Retry::Later,
         true,
@@ -132,7 +134,8 @@ pub(super) fn foreign(directory: &str, name: &str) -> Failure {
 pub(super) fn apart() -> Failure {
     Failure::unavailable(
         "session",
-        "the servers of the URL allow no session of the same length; name those of one ensemble, with the same settings"
+        "the servers of the URL do not allow sessions of the same length; name those of one \
+         ensemble, with the same settings"
             .to_owned(),
         Retry::Never,
         false,
@@ -144,7 +147,8 @@ pub(super) fn worn_out(directory: &str) -> Failure {
     Failure::unavailable(
         "numbers",
         format!(
-            "`{directory}` has given all of its 2147483647 numbers; delete it when no process holds its lock"
+            "`{directory}` has used all of its 2147483647 numbers; delete it when no process holds \
+             its lock"
         ),
         Retry::Later,
         true,
@@ -166,7 +170,7 @@ pub(super) fn after_making(trouble: Trouble) -> Trouble {
 pub(super) fn unsettled() -> Failure {
     Failure::unavailable(
         "conflict",
-        "the request met other changes of the same znodes again and again; it is repeated"
+        "the request conflicted repeatedly with other changes of the same znodes; trying again"
             .to_owned(),
         Retry::Later,
         true,

@@ -247,7 +247,7 @@ async fn mistakes_are_told() {
             "another name",
             url.replace("/shop", "/stock"),
             "sentinel",
-            vec!["no master `stock`", "shop"],
+            vec!["the master `stock`", "shop"],
         ),
         (
             "nobody there",

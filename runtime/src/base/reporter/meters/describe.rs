@@ -7,55 +7,55 @@ pub(super) fn describe() {
     describe_histogram!(
         "leasehold_acquire_seconds",
         Unit::Seconds,
-        "How long calls asked for their locks, until they got them or were refused."
+        "Time for which calls requested their locks, until they got them or were refused."
     );
     describe_histogram!(
         "leasehold_held_seconds",
         Unit::Seconds,
-        "How long calls held their locks."
+        "Time for which calls held their locks."
     );
     describe_gauge!(
         "leasehold_held",
         Unit::Count,
-        "How many calls of this process hold locks now."
+        "Number of calls of this process that hold locks now."
     );
     describe_gauge!(
         "leasehold_waiting",
         Unit::Count,
-        "How many calls of this process ask for locks now and have no answer yet."
+        "Number of calls of this process that request locks now and have no answer yet."
     );
     describe_counter!(
         "leasehold_lost_total",
         Unit::Count,
-        "How many leases were lost while a call held them."
+        "Number of leases that were lost while a call held them."
     );
     describe_counter!(
         "leasehold_renewals_total",
         Unit::Count,
-        "How many renewals of leases succeeded, found the lease lost, or failed and are tried again."
+        "Number of lease renewals that succeeded, found the lease lost, or failed and are retried."
     );
     describe_histogram!(
         "leasehold_store_request_seconds",
         Unit::Seconds,
-        "How long the store took to answer, from before the request was sent."
+        "Time that the store took to answer, from before the request was sent."
     );
     describe_gauge!(
         "leasehold_store_up",
-        "Whether the store can be reached: 1, or 0."
+        "1 if the store can be reached, otherwise 0."
     );
     describe_counter!(
         "leasehold_acquisitions_total",
         Unit::Count,
-        "How many requests for one lock ended, by their outcome."
+        "Number of finished requests for one lock, by outcome."
     );
     describe_counter!(
         "leasehold_leases_lost_total",
         Unit::Count,
-        "How many leases were lost, whatever their template."
+        "Number of lost leases of all templates."
     );
     describe_counter!(
         "leasehold_releases_total",
         Unit::Count,
-        "How many releases ended, and whether the store confirmed them."
+        "Number of finished releases, confirmed by the store or not."
     );
 }

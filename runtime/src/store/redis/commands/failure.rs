@@ -15,7 +15,7 @@ const CODES: &[(&str, Retry, &str)] = &[
     (
         "NOSCRIPT",
         Retry::Now,
-        "the server has forgotten its scripts; they are loaded again",
+        "the server has lost its scripts; loading them again",
     ),
     (
         "LOADING",
@@ -68,7 +68,7 @@ const CODES: &[(&str, Retry, &str)] = &[
     (
         "NOAUTH",
         Retry::Never,
-        "the server asks for a password; put it into the URL, redis://user:password@host/",
+        "the server requires a password; put it into the URL, redis://user:password@host/",
     ),
     (
         "WRONGPASS",
@@ -85,7 +85,7 @@ const CODES: &[(&str, Retry, &str)] = &[
     (
         "NOPROTO",
         Retry::Never,
-        "the server does not speak the protocol asked for",
+        "the server does not support the requested protocol",
     ),
     ("EXECABORT", Retry::Never, "the server refused the request"),
 ];
@@ -113,12 +113,13 @@ pub(crate) fn server_error(code: &str, details: Option<&str>) -> Failure {
         None if details.contains("max number of clients") => (
             "maxclients",
             Retry::Later,
-            "the server has as many clients as it allows; raise its maxclients",
+            "the server has reached its limit of clients; raise its maxclients",
         ),
         None if details.contains("DB index is out of range") => (
             "ERR",
             Retry::Never,
-            "the server has no database of that number; change the end of the URL, or raise the server's `databases`",
+            "the server has no database with that number; change the end of the URL, or raise the \
+             server's `databases`",
         ),
         None => ("ERR", Retry::Never, "the server refused the request"),
     };
@@ -208,7 +209,8 @@ fn disconnected(error: &str) -> Failure {
 fn handshake(error: &str) -> Option<&'static str> {
     if error.contains("invalid peer certificate") {
         return Some(
-            "the server's certificate is not trusted; give the pool its authority with `tls_ca`, and the URL the name in the certificate",
+            "the server's certificate is not trusted; give the pool its authority with `tls_ca`, \
+             and use the name in the certificate as the URL's host",
         );
     }
     if error.contains("received fatal alert") {
@@ -217,7 +219,10 @@ fn handshake(error: &str) -> Option<&'static str> {
         );
     }
     let is_plain = error.contains("corrupt message") || error.contains("InvalidContentType");
-    is_plain.then_some("the server does not speak TLS on this port; correct the port, or write redis:// for a connection in plain text")
+    is_plain.then_some(
+        "the server does not speak TLS on this port; correct the port, or write redis:// for a \
+         plain-text connection",
+    )
 }
 
 pub(crate) fn garbage(what: &str) -> Failure {

@@ -26,7 +26,7 @@ pub(crate) enum Scripts {
 pub(crate) fn read(op: &Op, value: Value, scripts: Scripts) -> Result<Reply, Failure> {
     let replies = read_all(&[op], value, scripts);
     let reply = replies.into_iter().next();
-    reply.unwrap_or_else(|| Err(garbage("an answer of another shape")))
+    reply.unwrap_or_else(|| Err(garbage("an unexpected reply")))
 }
 
 /// Replies to the requests of a batch.
@@ -35,7 +35,7 @@ pub(crate) type Replies = OneOrMany<Result<Reply, Failure>>;
 /// Reads the replies to `ops`, which were sent as one batch. A grant without a fence is accepted
 /// from [`Scripts::Plain`] only.
 pub(crate) fn read_all(ops: &[&Op], value: Value, scripts: Scripts) -> Replies {
-    let shapeless = || Err(garbage("an answer of another shape"));
+    let shapeless = || Err(garbage("an unexpected reply"));
     match (ops, value) {
         (_, Value::ServerError(error)) => {
             let failure = server_error(error.code(), error.details());

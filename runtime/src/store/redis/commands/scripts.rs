@@ -128,5 +128,5 @@ pub(crate) fn check_loaded(sources: &[&LuaScript], answers: Vec<Value>) -> Resul
         Value::ServerError(error) => Some(failure::broken(&error.into())),
         _ => None,
     });
-    Err(refused.unwrap_or_else(|| failure::garbage("another answer than asked for")))
+    Err(refused.unwrap_or_else(|| failure::garbage("an unexpected reply to SCRIPT LOAD")))
 }

@@ -166,7 +166,7 @@ pub(crate) fn scanned(answer: Option<Value>) -> Result<(String, Vec<String>), Fa
 }
 
 fn shapeless() -> Failure {
-    failure::garbage("an answer of another shape")
+    failure::garbage("an unexpected reply")
 }
 
 /// Reads a time of the server's clock, in milliseconds.

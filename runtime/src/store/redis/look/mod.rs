@@ -90,7 +90,7 @@ impl RedisSource {
         if answers.len() == keys.len() {
             Ok(answers)
         } else {
-            Err(failure::garbage("fewer answers than questions"))
+            Err(failure::garbage("fewer answers than requests"))
         }
     }
 
@@ -177,7 +177,7 @@ impl RedisSource {
             if role.is_none_or(|role| !role.is_master) {
                 return Err(Failure::unavailable(
                     "READONLY",
-                    "the server is no master any more; a fail-over may be under way".to_owned(),
+                    "the server is no longer a master; a fail-over may be in progress".to_owned(),
                     Retry::Later,
                     false,
                 ));

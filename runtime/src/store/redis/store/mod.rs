@@ -321,7 +321,7 @@ impl RedisStore {
         };
         if self.supervisor.next_attempt().is_none() && silent_at.is_some_and(|at| at <= now) {
             let server = self.address.clone();
-            reporter::log(move || tracing::warn!(%server, "no answer in time; connecting anew"));
+            reporter::log(move || tracing::warn!(%server, "no answer in time; reconnecting"));
             // Perhaps only the listener is late. So the store reads all bytes that arrived, and
             // connects again.
             if let Some(connection) = &self.connection

@@ -44,8 +44,8 @@ impl OpenedConnection {
                 reporter::log(move || {
                     tracing::warn!(
                         %error,
-                        "the server refuses SUBSCRIBE or PUBLISH; calls that wait look from time to time instead of being told. \
-                         Permit both commands, on the namespace's channels"
+                        "the server refuses SUBSCRIBE or PUBLISH; waiting calls poll instead of \
+                         being notified. Allow both commands, on the namespace's channels"
                     );
                 });
                 false

@@ -143,7 +143,7 @@ impl Framer {
                 Ok(LONGEST_NUMBER)
             }
             other => Err(Garbage(format!(
-                "the byte 0x{other:02x} where a reply begins, which is not the Redis protocol"
+                "the byte 0x{other:02x} at the start of a reply, which is not the Redis protocol"
             ))),
         }
     }
@@ -194,7 +194,7 @@ impl Framer {
     fn text_begins(&mut self, length: u64) -> Result<(), Garbage> {
         if LONGEST < length {
             return Err(Garbage(format!(
-                "a text of {length} bytes, where {LONGEST} are the most"
+                "a text of {length} bytes, more than the limit of {LONGEST}"
             )));
         }
         self.position = Position::Text(length + 2);
@@ -204,7 +204,7 @@ impl Framer {
     fn values_begin(&mut self, kind: u8, length: u64) -> Result<(), Garbage> {
         if MOST < length {
             return Err(Garbage(format!(
-                "{length} values in one, where {MOST} are the most"
+                "{length} values in one, more than the limit of {MOST}"
             )));
         }
         if self.missing.len() == DEEPEST {
@@ -286,7 +286,7 @@ fn count(digits: &[u8]) -> Result<Option<u64>, Garbage> {
     let text = str::from_utf8(digits).ok();
     let text = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let length = text.and_then(|text| text.parse().ok()).map(Some);
-    length.ok_or_else(|| Garbage(format!("`{}` where a length is", digits.escape_ascii())))
+    length.ok_or_else(|| Garbage(format!("`{}` instead of a length", digits.escape_ascii())))
 }
 
 fn negative() -> Garbage {

@@ -88,11 +88,11 @@ fn what_is_no_reply_is_refused_as_soon_as_it_is_seen() {
     );
     refused(b"$16777217\r\n", "16777216 are the most");
     refused(b"*65537\r\n", "65537 values");
-    refused(b"%99999999999999999999\r\n", "where a length is");
-    refused(b"$-2\r\n", "`-2` where a length is");
+    refused(b"%99999999999999999999\r\n", "instead of a length");
+    refused(b"$-2\r\n", "`-2` instead of a length");
     refused(b"%-1\r\n", "negative");
-    refused(b"$x\r\n", "`x` where a length is");
-    refused(b"$\r\n", "where a length is");
+    refused(b"$x\r\n", "`x` instead of a length");
+    refused(b"$\r\n", "instead of a length");
     refused(b"$1\r\nabc", "does not end where it should");
     refused("*1\r\n".repeat(17).as_bytes(), "more than 16 deep");
     let mut large = b"*3\r\n".to_vec();

@@ -38,14 +38,15 @@ impl Server {
         // The crate's text may quote a part of the URL, and with it the password.
         let info = url.as_str().into_connection_info().map_err(|_| {
             LockError::config(
-                "the lock store's URL is not understood; write redis://[user:password@]host[:port][/db] with special \
-                 characters percent-encoded, or redis+unix:///path",
+                "the lock store's URL is invalid; write redis://[user:password@]host[:port][/db] \
+                 with special characters percent-encoded, or redis+unix:///path",
             )
         })?;
         if base.contains('#') {
             return Err(LockError::config(
-                "the lock store's URL ends at its `#`; the server's certificate is always verified, so there is no `#insecure`: \
-                 give the pool its authority with `tls_ca`; a `#` elsewhere is written %23",
+                "the lock store's URL ends at its `#`; the server's certificate is always \
+                 verified, so there is no `#insecure`: give the pool its authority with `tls_ca`; \
+                 write %23 for a `#` elsewhere",
             ));
         }
         Ok(Self {

@@ -97,7 +97,7 @@ async fn a_quorum_refuses() {
     let (pool, shop) = (connect(&nodes.url()).await, Shop::new());
     let refused = click(&pool, &shop, End::Paid).await;
     let says =
-        |error: &super::OrderError| format!("{error:?}").contains("`replay` is not possible");
+        |error: &super::OrderError| format!("{error:?}").contains("`replay` is not supported");
     assert!(refused.as_ref().is_err_and(says), "{refused:?}");
     assert_eq!(shop.bodies(), 0);
     let error = pool.forget("order").await.expect_err("there is none");

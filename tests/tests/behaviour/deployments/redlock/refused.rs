@@ -115,7 +115,7 @@ async fn young_nodes_do_not_vote_until_they_are_older() {
     let error = error
         .expect_err("they may have forgotten locks")
         .to_string();
-    assert!(error.contains("restarted lately"), "{error}");
+    assert!(error.contains("restarted recently"), "{error}");
     let guard = pool.lock("k").ttl(ttl).wait(LONG).acquire().await;
     drop(guard.expect("they are old enough by now"));
     wait::until("it is released", TTL, || {
