@@ -144,7 +144,7 @@ mod tests {
 
     /// Fails if a bound is judged by any value but that of the worst row and setup.
     #[test]
-    fn a_bound_is_met_when_every_setup_keeps_it() {
+    fn a_bound_is_met_if_every_setup_meets_it() {
         let ours = |row: &str, ratio: f64| Measure {
             ratio: Some(ratio),
             ..measured(row, "leasehold", "p50_us", 50.0)

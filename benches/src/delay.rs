@@ -163,7 +163,7 @@ mod tests {
 
     /// Fails if bytes are lost, reordered, or arrive earlier than the delay allows.
     #[test]
-    fn all_bytes_come_in_order_and_not_before_they_are_due() {
+    fn delayed_bytes_arrive_in_order_and_not_too_early() {
         let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let target = server.local_addr().expect("a bound socket");
         let front = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_asked_for_in_all_setups_or_in_some() {
+    fn a_row_can_be_selected_in_all_setups_or_in_some() {
         assert_eq!(names("uncontended"), ["uncontended"]);
         assert_eq!(names("open_1000").len(), 8);
         assert_eq!(names("open").len(), 32);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_build_takes_part_in_every_row_when_there_is_one() {
+    fn a_given_earlier_build_takes_part_in_every_row() {
         let entry = all()
             .find(|entry| entry.row.name == "open_1000")
             .expect("the row");

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_time_is_shared_out_among_the_sections_of_the_window() {
+    fn cpu_time_is_divided_among_the_sections_in_the_window() {
         let sections = (0..4).map(|n| section(0, 1_100_000_000, 1_100_000_000 + n, 1_200_000_000));
         let figures = of(&SHAPE, outcome(sections.collect()));
         assert!((figures["cpu_us"] - 5_000.0).abs() < 1e-6);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_at_the_leases_is_no_part_of_renewing_them() {
+    fn reading_the_leases_does_not_count_as_renewal_time() {
         let shape = Clients {
             work: Work::Keep,
             ..SHAPE
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_began_before_the_window_counts_whole() {
+    fn a_wait_begun_before_the_window_counts_in_full() {
         let starved = section(0, 0, 1_500_000_000, 1_600_000_000);
         let before = section(1, 0, 900_000_000, 1_000_000_000);
         let figures = of(&SHAPE, outcome(vec![starved, before]));
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_a_task_that_never_got_in_is_once() {
+    fn a_task_without_a_section_counts_as_having_one() {
         let lucky = (0..5).map(|n| section(0, 1_100_000_000, 1_100_000_000 + n, 1_100_000_000 + n));
         let figures = of(&SHAPE, outcome(lucky.collect()));
         assert!((figures["share_ratio"] - 5.0).abs() < 1e-9);

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_overlap_or_loss_fails_the_run_and_no_time_does() {
+    fn overlaps_and_losses_of_leasehold_fail_the_run() {
         assert_eq!(judged("leasehold", "overlaps", 1.0).len(), 1);
         assert_eq!(judged("leasehold", "lost_waiters", 1.0).len(), 1);
         assert!(judged("leasehold", "p99_us", 1e12).is_empty());

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_of_an_even_number_lies_in_between() {
+    fn the_median_of_an_even_count_is_the_mean_of_two() {
         let measure = Measure::new("row", "who", "p50_us", &[4.0, 1.0, 2.0, 9.0], "2026-01-31");
         let values = (measure.median, measure.min, measure.max, measure.rounds);
         assert_eq!(values, (3.0, 1.0, 9.0, 4));

@@ -31,14 +31,14 @@ mod tests {
     }
 
     #[test]
-    fn one_after_the_other_is_no_overlap() {
+    fn consecutive_sections_do_not_overlap() {
         // The second section begins in the same nanosecond in which the first one ends. That is no
         // overlap.
         assert_eq!(count(&mut sections(&[(30, 40), (10, 20), (20, 30)])), 0);
     }
 
     #[test]
-    fn a_seeded_overlap_is_found_wherever_it_stands() {
+    fn a_seeded_overlap_is_detected_at_any_position() {
         let fine: Vec<_> = (0..100).map(|at| (at * 10, at * 10 + 9)).collect();
         for place in 0..99 {
             let mut spans = fine.clone();
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_section_overlaps_all_that_begin_within() {
+    fn a_long_section_overlaps_all_sections_that_begin_in_it() {
         assert_eq!(
             count(&mut sections(&[(0, 100), (10, 20), (30, 40), (100, 110)])),
             2

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_values_can_be_read_back() {
         let path = std::env::temp_dir().join(format!("leasehold-record-{}", std::process::id()));
         let record = |task| Record {
             task,

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_wrote_stays() {
+    fn handwritten_text_stays_in_the_report() {
         let markers = Section::Services.markers();
         let [begin, end] = &markers;
         let old = format!("# Title\n{begin}\nold\n{end}\nprose\n");

@@ -86,7 +86,7 @@ mod tests {
     /// Fails if medians are divided instead of the figures of each round, or if a round counts in
     /// which one of the two contestants has no figure.
     #[test]
-    fn ratios_are_of_one_round() {
+    fn ratios_compare_figures_of_the_same_round() {
         let mut sheet = Sheet::default();
         let rounds = [(1, 10.0, 20.0), (2, 100.0, 300.0), (3, 1_000.0, 500.0)];
         for (round, base, ours) in rounds {

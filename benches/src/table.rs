@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_short() {
+    fn figures_are_rounded() {
         assert_eq!(figure(1_234_567.8), "1,234,568");
         assert_eq!(figure(123_456.0), "123,456");
         assert_eq!(figure(99.94), "99.9");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overlap_is_told() {
+    fn an_overlap_is_shown_in_the_table() {
         let measure = Measure::new("hot", "peer", "overlaps", &[0.0, 3.0], "2026-01-31");
         let text = row("hot", "a key", &[measure], &[]);
         assert!(
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_stand_below_what_they_are_of() {
+    fn a_ratio_is_shown_below_its_base() {
         let of = |who: &str, ratio| Measure {
             ratio,
             ..Measure::new("open", who, "p50_us", &[100.0], "2026-01-31")

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_a_ratio_of_one_run() {
+    fn targets_compare_figures_of_the_same_run() {
         let row = "redlock_uncontended";
         let ours = measured(row, "leasehold", "p50_us", 120.0);
         let met = table(&[ours.clone(), measured(row, "rslock", "p50_us", 120.0)]);

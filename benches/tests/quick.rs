@@ -87,7 +87,7 @@ fn every_row_of_the_quick_run_has_its_contestants() {
 }
 
 #[test]
-fn a_contestant_that_overlaps_is_reported() {
+fn an_overlapping_contestant_is_reported() {
     let who = "leasehold,seeded_overlap";
     // Uses sections of 1 ms, because empty sections of several processes may never overlap on a
     // busy machine.
@@ -104,7 +104,7 @@ fn a_contestant_that_overlaps_is_reported() {
 }
 
 #[test]
-fn a_contestant_that_loses_a_waiter_is_reported() {
+fn a_contestant_losing_a_waiter_is_reported() {
     let arguments = ["--rows", "hot_1x64_0ms", "--contestants", "seeded_loss"];
     let (output, lines) = bench(
         "loss",
@@ -129,7 +129,7 @@ fn open_loop(name: &str, control: &str) -> Vec<Value> {
 /// One call in 20 blocks the runtime for 80 ms, and the pairs due meanwhile must count as late. All
 /// other pairs are answered soon after their requests.
 #[test]
-fn what_is_due_while_the_client_stalls_is_late() {
+fn pairs_due_during_a_client_stall_count_as_late() {
     let lines = open_loop("stall", "seeded_stall");
     let p50 = most(&lines, "seeded_stall", "p50_us");
     assert!(p50 > 10_000.0, "{p50} µs: {lines:?}");
@@ -141,7 +141,7 @@ fn what_is_due_while_the_client_stalls_is_late() {
 /// Fails if the CPU time of a client that computes 8 ms for each pair is not counted. Also fails if
 /// a client that computes nothing has more than 1 ms.
 #[test]
-fn what_a_client_computes_is_counted() {
+fn cpu_time_of_a_client_is_counted() {
     let lines = open_loop("spin", "seeded_spin");
     let spins = most(&lines, "seeded_spin", "cpu_us");
     assert!(spins >= 8_000.0, "{spins} µs: {lines:?}");
@@ -156,7 +156,7 @@ fn what_a_client_computes_is_counted() {
 /// Fails if the bystander does not run on the same runtime as the pairs, where each pair computes
 /// for 8 ms. tokio asks the system for due events only after 61 pairs.
 #[test]
-fn a_bystander_is_late_where_the_runtime_computes() {
+fn a_bystander_is_delayed_by_a_computing_runtime() {
     let lines = open_loop("bystander", "seeded_spin");
     let late = most(&lines, "seeded_spin", "bystander_p99_us");
     assert!(late > 50_000.0, "{late} µs: {lines:?}");
@@ -165,7 +165,7 @@ fn a_bystander_is_late_where_the_runtime_computes() {
 /// Fails if the delayed network does not lie between client and server. A pair takes two round
 /// trips of half a millisecond each.
 #[test]
-fn a_delayed_network_delays() {
+fn the_delayed_network_delays_pairs() {
     const TWO_ROUND_TRIPS: f64 = 1_000.0;
     let least = |network: &str| {
         let row = format!("open_200:current_thread:{network}:quiet");
@@ -185,7 +185,7 @@ fn a_delayed_network_delays() {
 /// Fails if a row of several masters, of another engine or of an earlier build does not run. A pair
 /// counts even if it ends late, because a disk may be slower than the window is long.
 #[test]
-fn rows_of_a_quorum_of_other_engines_and_of_an_earlier_build() {
+fn rows_of_quorums_other_engines_and_earlier_builds_run() {
     let arguments = [
         "--rows",
         "redlock_uncontended",
@@ -241,7 +241,7 @@ fn rows_of_a_quorum_of_other_engines_and_of_an_earlier_build() {
 }
 
 #[test]
-fn an_unknown_row_is_an_error_that_names_the_others() {
+fn an_unknown_row_is_an_error_listing_the_known_rows() {
     let output = Command::new(env!("CARGO_BIN_EXE_bench"))
         .args(["--rows", "warm"])
         .output()

@@ -130,7 +130,7 @@ async fn the_functions_in_the_table_run_inside_their_locks() {
 }
 
 #[test]
-fn every_function_in_the_table_is_one_of_these() {
+fn every_function_in_the_table_is_tested() {
     let source = in_one_line(THIS_FILE);
     let mut rows = 0;
     let lines = README.lines().chain(ATTRIBUTE.lines());
@@ -152,7 +152,7 @@ fn every_function_in_the_table_is_one_of_these() {
 }
 
 #[test]
-fn the_promise_stands_word_for_word() {
+fn the_promise_is_quoted_verbatim() {
     let promise = "if the store loses no acknowledged write, and its clock neither steps nor runs more than 1 % faster \
         than this machine's, then no two holders' leases overlap, and an async body is not polled at or after its \
         deadline. A poll that is already running, blocking code, spawned tasks and requests already sent can still act \

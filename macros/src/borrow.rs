@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_borrows() {
+    fn borrowing_parameters_are_recognized() {
         for (parameter, borrowed) in [
             ("a: u8", false),
             ("a: &u8", true),

@@ -402,7 +402,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_point_of_no_return() {
+    fn the_latest_renewal_time_is_computed() {
         for (ttl, after) in [
             (100, 100 - 3 - 25),
             (200, 200 - 4 - 50),
@@ -416,7 +416,7 @@ mod tests {
 
     /// Fails if the attribute accepts an interval that the runtime refuses, or the other way round.
     #[test]
-    fn the_runtime_draws_the_same_line() {
+    fn the_macro_and_the_runtime_accept_the_same_intervals() {
         const MILLI: u64 = 1_000_000;
         for ttl in 100..=5_000 {
             let nanos = ttl * MILLI;

@@ -162,7 +162,7 @@ mod tests {
 
     /// Fails if a return type whose work outlives the lock is not recognized.
     #[test]
-    fn work_after_the_release() {
+    fn return_types_with_deferred_work_are_recognized() {
         for (ty, name, work) in [
             ("impl Future<Output = u64>", "Future", Work::Future),
             (
@@ -218,7 +218,7 @@ mod tests {
     /// Fails if a return type is refused although its work is already done or is begun by the
     /// caller.
     #[test]
-    fn work_that_is_done() {
+    fn return_types_with_finished_work_are_accepted() {
         for ty in [
             "()",
             "Result<u64, Error>",

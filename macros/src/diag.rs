@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swap_of_neighbours_is_one_step() {
+    fn a_swap_of_adjacent_letters_is_one_edit() {
         assert_eq!(distance("tll", "ttl"), 1);
         assert_eq!(distance("ab", "ba"), 1);
         assert_eq!(distance("", "abc"), 3);
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "not reported")]
-    fn forgetting_to_report_is_a_panic() {
+    fn unreported_errors_panic() {
         drop(Diagnostics::new());
     }
 }

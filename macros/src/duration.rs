@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_and_their_combinations() {
+    fn durations_combine_units() {
         for (text, millis) in [
             ("1ms", 1),
             ("500ms", 500),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_has_its_own_words() {
+    fn every_mistake_has_its_own_message() {
         for (text, what, help) in [
             ("", "this duration is empty", "such as \"10s\""),
             ("  ", "this duration is empty", "such as \"10s\""),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn display_writes_what_parse_reads() {
+    fn displayed_durations_can_be_parsed() {
         for millis in [0, 1, 999, 1_000, 90_000, 3_723_004, 86_400_000] {
             assert_eq!(parse(&display(millis)), Ok(millis));
         }

@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spellings_of_one_name_are_one() {
+    fn different_spellings_match_the_same_name() {
         for name in ["lockAtMostFor", "lock_at_most_for", "LOCK_AT_MOST_FOR"] {
             assert_eq!(meaning(name), Some(Meaning::Option("ttl")), "{name}");
         }

@@ -18,7 +18,7 @@ fn said(text: &str, inserted: &[&str]) -> Vec<String> {
 
 /// Fails if a key with another tool's placeholder is accepted, and so is one lock for all calls.
 #[test]
-fn the_placeholder_to_write_is_said() {
+fn an_error_suggests_the_placeholder_to_write() {
     for (text, written, meant) in [
         ("order:$id", "`$id`", "`<id>`"),
         ("order:${id}", "`${id}`", "`<id>`"),
@@ -73,7 +73,7 @@ fn the_placeholder_to_write_is_said() {
 
 /// Fails if a key meant literally is refused.
 #[test]
-fn constants_are_left_alone() {
+fn literal_keys_are_accepted() {
     for text in [
         "cache:50%",
         "50%-off",
@@ -119,7 +119,7 @@ fn an_inserted_argument_can_be_named() {
 }
 
 #[test]
-fn a_function_without_arguments_has_no_positions() {
+fn positional_placeholders_need_arguments() {
     let names = Names {
         arguments: Vec::new(),
         inserted: Vec::new(),

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_arguments() {
+    fn arguments_are_classified() {
         for (ty, kind) in [
             ("Item", Kind::Generic),
             ("&Item", Kind::Generic),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_that_are_parameters() {
+    fn generic_error_types_are_recognized() {
         for (output, generic) in [
             ("Result<u8, E>", true),
             ("std::result::Result<u8, Failure>", true),

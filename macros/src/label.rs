@@ -50,7 +50,7 @@ mod tests {
 
     /// Fails if a label omits a part of its template, or shows the text of an expression.
     #[test]
-    fn a_label_is_the_template_as_it_was_written() {
+    fn a_label_is_the_unchanged_template() {
         for (keys, expected) in [
             (vec![template("order:<id>")], "order:<id>"),
             (vec![template("job")], "job"),

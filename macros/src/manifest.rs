@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_own_name() {
+    fn a_plain_dependency_is_found() {
         for manifest in [
             "[dependencies]\nleasehold = \"0.1\"",
             "[dependencies]\ntokio = \"1\"\nleasehold.workspace = true",
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rename() {
+    fn a_renamed_dependency_is_found() {
         for manifest in [
             "[dependencies]\nmy-lock = { version = \"0.1\", package = \"leasehold\" }",
             "[dependencies]\nmy-lock={package='leasehold',version='0.1'}",
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn no_mention() {
+    fn a_missing_dependency_is_detected() {
         for manifest in [
             "[package]\nname = \"shop\"\n[dependencies]\nlock.workspace = true",
             "[dependencies]\nleasehold-macros = \"0.1\"",

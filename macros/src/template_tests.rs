@@ -16,7 +16,7 @@ fn pieces(text: &str) -> String {
 }
 
 #[test]
-fn literal_text_and_placeholders() {
+fn templates_consist_of_text_and_placeholders() {
     for (text, expected) in [
         ("job", r#""job""#),
         ("order:<id>", r#""order:" <id []>"#),
@@ -56,7 +56,7 @@ fn refused(text: &str, what: &str, help: &str) {
 }
 
 #[test]
-fn every_mistake_has_its_own_words() {
+fn every_mistake_has_its_own_message() {
     for (text, what, help) in [
         ("", "the key is empty", "order:<id>"),
         ("a:<>", "the placeholder `<>` of the key is empty", "`<id>`"),
@@ -94,7 +94,7 @@ fn every_mistake_has_its_own_words() {
 }
 
 #[test]
-fn every_malformed_placeholder_has_its_own_words() {
+fn every_malformed_placeholder_has_its_own_message() {
     for (text, what, help) in [
         ("< id >", "`< id >` is not a placeholder", "`<id>`"),
         ("<id:?>", "`<id:?>` is not a placeholder", "`<id>`"),
@@ -161,7 +161,7 @@ fn literal_text_counts_against_the_limit() {
 }
 
 #[test]
-fn reserved_text_counts_at_the_start_only() {
+fn reserved_text_is_refused_only_at_the_start() {
     assert!(Template::parse("my%leasehold").is_ok());
     assert!(Template::parse("<id>:%leasehold").is_ok());
 }

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn uses_of_a_variable() {
+    fn uses_of_a_variable_are_found() {
         for (text, used) in [
             ("id", true),
             ("f(&id)", true),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn borrows_that_leave_the_variable_usable() {
+    fn borrowing_uses_are_recognized() {
         for (text, borrowed) in [
             ("id", true),
             ("&id", true),

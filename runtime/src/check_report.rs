@@ -198,7 +198,7 @@ mod tests {
 
     /// Fails if a text of a server, or of a URL, ends a line or moves a cursor.
     #[test]
-    fn a_terminal_obeys_no_report() {
+    fn control_characters_in_a_report_are_escaped() {
         let odd = "a\u{1b}[2J\n\u{202e}b";
         let finding = Finding::warning("one", odd);
         for findings in [vec![finding], vec![]] {

@@ -395,7 +395,7 @@ mod tests {
 
     /// Fails if a text that another program wrote ends a line of a log, or moves a cursor.
     #[test]
-    fn a_log_obeys_no_text() {
+    fn control_characters_in_an_error_are_escaped() {
         let odd = "a\u{1b}[2J\n\u{202e}b";
         let owner = Owner::new(odd, 7, odd);
         for error in [

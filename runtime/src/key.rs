@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_hold_for_templates_and_expressions() {
+    fn the_limits_apply_to_templates_and_expressions() {
         let expression = |text: &str| Key::expression(text, &[]).finish();
         assert!(expression(&"x".repeat(MAX_LEN)).is_ok());
         assert!(expression(&"x".repeat(MAX_LEN + 1)).is_err());
@@ -295,7 +295,7 @@ mod tests {
 
     /// Fails if a template in a constant is one lock for all calls.
     #[test]
-    fn a_placeholder_that_nothing_fills_is_refused() {
+    fn an_unfilled_placeholder_is_refused() {
         let key = |text: &str| Key::expression(text, &["self", "id"]).finish();
         for (text, placeholder) in [
             ("order:<id>", "<id>"),
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_does_not_contain_the_word_of_our_own_keys() {
+    fn a_namespace_must_not_contain_the_reserved_word() {
         for own in ["%leasehold", "a:%leasehold:queue", "x%leaseholdy"] {
             let text = check_namespace(own).unwrap_err().to_string();
             assert!(
@@ -343,7 +343,7 @@ mod tests {
 
     /// Fails if the word can be put together of literal text and values.
     #[test]
-    fn the_final_key_counts() {
+    fn the_reserved_word_is_checked_in_the_final_key() {
         let mut key = Key::new();
         key.literal("a:%lease");
         key.part("id", "hold");
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_display_that_fails_is_an_invalid_key() {
+    fn a_failing_display_is_an_invalid_key() {
         assert!(Key::expression(&Faulty, &[]).finish().is_err());
         let mut key = Key::new();
         key.literal("k:");
@@ -396,7 +396,7 @@ mod tests {
         /// One text, cut at different separators, gives different keys. Random pairs hardly ever
         /// collide.
         #[test]
-        fn a_value_ends_where_its_separator_is(
+        fn values_cut_at_different_separators_differ(
             parts in prop::collection::vec("[a%:{}]{1,2}", 3..6),
             cuts in (1_usize..5, 1_usize..5),
             separator in prop::sample::select(vec![":", "{", "}"]),
@@ -413,7 +413,7 @@ mod tests {
 
         /// No value can open or close a hash tag or begin a new part.
         #[test]
-        fn a_value_stays_in_its_place(value in tricky()) {
+        fn a_value_cannot_change_the_structure_of_a_key(value in tricky()) {
             if let Ok(key) = build(":", &[value]) {
                 let escaped = key["k:".len()..].contains([':', '{', '}', ' ', '\n']);
                 prop_assert!(!escaped, "{}", key);

@@ -121,7 +121,7 @@ mod tests {
 
     /// Fails if a character is cut, if text follows a cut, or if blanks are left at the end.
     #[test]
-    fn long_texts_are_cut() {
+    fn long_owner_texts_are_truncated() {
         let long = "é".repeat(LONGEST);
         assert_eq!(shortened(["host", " ", ""]).concat(), "host");
         assert_eq!(shortened(["host", " ", "a  "]).concat(), "host a");
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_values_can_be_read_back() {
         for (text, owner) in [
             ("web-1 4711", Owner::new("web-1", 4711, "")),
             ("web-1 4711 a::b", Owner::new("web-1", 4711, "a::b")),

@@ -39,7 +39,7 @@ mod tests {
 
     /// Fails if a text moves the cursor, ends a line, or changes its direction.
     #[test]
-    fn a_terminal_obeys_no_text() {
+    fn control_characters_are_escaped() {
         for (text, shown) in [
             ("job:\u{1b}[2J", "job:\\u{1b}[2J"),
             ("a\nb\r\u{85}", "a\\nb\\r\\u{85}"),

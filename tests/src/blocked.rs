@@ -86,7 +86,7 @@ mod tests {
 
     /// Fails if a worker still runs tasks, or if a worker stays blocked.
     #[test]
-    fn no_worker_is_left_and_all_come_back() {
+    fn all_workers_block_and_come_back() {
         for workers in [1, 2, 4] {
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(workers)

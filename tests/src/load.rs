@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lesser_fence_is_allowed_to_a_lease_that_is_as_old() {
+    fn a_concurrent_lease_may_have_a_smaller_fence() {
         let earlier = section(10, 8, 20, 50);
         assert!(grants_crossed(&earlier, &section(5, 7, 30, 60)));
         assert!(grants_crossed(&earlier, &section(49, 7, 60, 70)));

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn sections_one_after_the_other_are_fine() {
+    fn consecutive_sections_are_accepted() {
         let fine = [
             section(1, 10, Some(20)),
             section(2, 20, Some(30)),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overlap_is_seen_also_with_a_body_further_back() {
+    fn an_overlap_with_a_non_adjacent_body_is_detected() {
         let long = section(1, 10, Some(90));
         let nested = [
             long.clone(),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_that_does_not_grow_is_seen() {
+    fn a_fence_without_growth_is_detected() {
         let first = section(7, 10, Some(20));
         let second = section(7, 30, Some(40));
         assert_eq!(
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_beyond_its_deadline_is_seen() {
+    fn a_body_after_its_deadline_is_detected() {
         let late = section(1, 10, Some(111));
         assert_eq!(
             violations(std::slice::from_ref(&late)),

@@ -181,7 +181,7 @@ fn the_site_has_all_pages() {
 
 /// Fails if a file named in the architecture or the glossary does not exist.
 #[test]
-fn named_files_are_there() {
+fn named_files_exist() {
     for (page, least) in [("docs/architecture.md", 50), ("docs/glossary.md", 30)] {
         let text = read(&root().join(page));
         let rows = text.lines().filter(|line| line.starts_with('|'));

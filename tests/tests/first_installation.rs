@@ -24,7 +24,7 @@ fn says(error: &LockError, fragments: &[&str]) {
 
 /// Fails if a body runs without a pool, or if a second pool replaces the first.
 #[tokio::test]
-async fn before_and_after_the_one_installation() {
+async fn calls_need_the_one_installed_pool() {
     let (started, excuse) = (Instant::now(), Excuse::begin());
     let error = installed(1).await.expect_err("none is installed");
     assert!(matches!(error, LockError::NotInstalled), "{error:?}");

@@ -36,7 +36,7 @@ fn contended(ended: &Result<(), LockError>) -> bool {
 }
 
 #[tokio::test]
-async fn installed_named_and_scoped() {
+async fn installed_named_and_scoped_pools_are_selected() {
     assert_eq!(installed("k").await, Err(LockError::NotInstalled));
     assert_eq!(by_hand("k").await, Err(LockError::NotInstalled));
     let error = named("k").await.expect_err("none has this name");

@@ -177,7 +177,7 @@ async fn waits(pool: &LockPool, id: &str) -> Result<(), LockError> {
 /// Fails if an outcome is counted under another name or label, twice or not at all. Also fails if a
 /// gauge does not follow the calls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_outcome_is_told_by_template() {
+async fn outcomes_are_counted_by_template() {
     let template = "asked:<id>";
     let pool = pool("memory://").await;
     let mut holder = wait::started(asked(&pool, "1")).await;
@@ -233,7 +233,7 @@ async fn panics(pool: &LockPool, id: u32) -> Result<u32, LockError> {
 /// Fails if the end of a lock is counted under another name, or if guards and bodies are counted
 /// separately.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_end_is_told_by_template() {
+async fn lock_ends_are_counted_by_template() {
     let template = "ends:<id>";
     let pool = pool("memory://").await;
     assert_eq!(returns(&pool, 1).await, Ok(1));
@@ -275,7 +275,7 @@ async fn outer(pool: &LockPool, id: u32) -> Result<(), LockError> {
 
 /// Fails if a nested call counts as a second holder of its lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_nested_call_holds_no_further_lock() {
+async fn a_nested_call_does_not_count_as_a_second_holder() {
     let pool = pool("memory://").await;
     outer(&pool, 1).await.expect("free");
     let expected = [("entered", 1.0), ("granted", 1.0)];
@@ -336,7 +336,7 @@ async fn is_late(pool: &LockPool, server: &Server, id: u32) -> Result<(), LockEr
 
 /// Fails if a loss found by a renewal or by a release is not counted under its template.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn losses_and_renewals_are_told() {
+async fn losses_and_renewals_are_counted_by_template() {
     let server = Server::start();
     let pool = pool(&server.url()).await;
     let renewals = || {
@@ -364,7 +364,7 @@ async fn losses_and_renewals_are_told() {
 /// Fails if the metric of the store's state does not follow the server, or if requests to the
 /// server are not timed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_store_is_told() {
+async fn the_state_of_the_store_is_reported() {
     let mut server = Server::start();
     let pool = pool(&server.url()).await;
     let store = format!("redis://{}", server.address());

@@ -71,7 +71,7 @@ const PLACES: [Place; 2] = [
 /// Fails if no new pool can be installed after the engine has stopped, because the process would
 /// then need a restart. Also fails if a working pool is replaced.
 #[test]
-fn a_pool_that_has_ended_is_replaced_and_a_living_one_is_not() {
+fn only_an_ended_pool_is_replaced() {
     let runtime = runtime();
     for Place { install, call } in PLACES {
         install(&stopped()).expect("the first");

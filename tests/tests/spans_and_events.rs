@@ -269,7 +269,7 @@ async fn a_call_has_two_spans_and_its_body_runs_in_the_second() {
 
 /// Fails if the spans of a pool with `log_keys(true)` do not show the keys.
 #[tokio::test]
-async fn keys_are_shown_where_the_program_wants_it() {
+async fn keys_are_shown_if_requested() {
     LazyLock::force(&INSTALLED);
     let pool = LockPool::builder().url("memory://").log_keys(true);
     let pool = pool.connect().await.expect("it opens");
@@ -289,7 +289,7 @@ async fn keys_are_shown_where_the_program_wants_it() {
 /// Fails if a call without a lock has a second span, or no outcome. Also fails if a held span does
 /// not show how it ended.
 #[tokio::test]
-async fn the_spans_tell_how_a_call_ended() {
+async fn the_spans_show_the_outcome_of_a_call() {
     let pool = pool("memory://").await;
     let request = |label| pool.lock("k").label(label).ttl(TTL);
     let guard = request("guard").acquire().await.expect("free");
@@ -328,7 +328,7 @@ async fn the_spans_tell_how_a_call_ended() {
 /// Fails if a panicking subscriber leaves a lock behind, leaves a call that cannot end, or ends the
 /// process.
 #[test]
-fn a_subscriber_that_panics_leaves_no_lock_behind() {
+fn a_panicking_subscriber_leaves_no_lock_behind() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
     let pool = runtime.block_on(pool("memory://"));
     for (name, before) in HOOKS {
@@ -420,7 +420,7 @@ async fn awaits_its_task(pool: &LockPool, id: u32, task: LockRequest) -> Result<
 /// Fails if there is no `own-lock` event for a lost body that awaited a task waiting for the body's
 /// own lock. Also fails if another lost body has this event.
 #[tokio::test]
-async fn a_body_that_waited_for_its_own_lock_is_an_event() {
+async fn a_body_waiting_for_its_own_lock_is_an_event() {
     LazyLock::force(&INSTALLED);
     let connect = || LockPool::connect("memory://");
     let (pool, other) = (
@@ -456,7 +456,7 @@ where
 
 /// Fails if a result that is not kept has no event with its code, or has the event of another code.
 #[tokio::test]
-async fn results_that_are_not_kept_are_events() {
+async fn unkept_results_are_events() {
     LazyLock::force(&INSTALLED);
     let builder = LockPool::builder().url("memory://not-kept");
     let pool = builder.replay_limit(100).connect().await.expect("here");

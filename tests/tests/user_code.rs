@@ -145,7 +145,7 @@ impl Recorder for Program {
 /// Fails if the engine or a caller waits for a subscriber or recorder that blocks, or ends because
 /// one panics.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_that_blocks_or_panics_costs_no_lease_and_no_budget() {
+async fn a_blocking_or_panicking_log_costs_no_lease_or_budget() {
     let _alone = installed().await;
     let server = Server::start();
     for manner in [Manner::Blocks, Manner::Panics] {
@@ -166,7 +166,7 @@ async fn installed() -> tokio::sync::MutexGuard<'static, ()> {
 /// Fails if a subscriber that blocks in a span delays another call or a renewal. For this reason no
 /// span may begin or be entered under the engine's mutex.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_subscriber_that_blocks_in_a_span_delays_its_caller_alone() {
+async fn a_subscriber_blocking_in_a_span_delays_only_its_caller() {
     let _alone = installed().await;
     let server = Server::start();
     let pool = wait::connected(LockPool::builder().url(server.url())).await;
@@ -256,7 +256,7 @@ impl Wake for Owner {
 /// A waker is dropped when the next waker replaces it. Fails if that happens under the engine's
 /// mutex, because the drop releases the lock, which needs this mutex.
 #[test]
-fn a_waker_may_release_the_lock_that_its_task_waits_for() {
+fn a_waker_may_release_the_awaited_lock() {
     let (done, is_done) = channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()

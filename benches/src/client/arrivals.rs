@@ -72,7 +72,7 @@ mod tests {
     /// process the spread equals the mean, and two of three gaps are below it. The bounds are 5
     /// standard errors of the estimate.
     #[test]
-    fn arrivals_come_at_the_rate_and_at_random() {
+    fn arrivals_are_a_poisson_process_with_the_given_rate() {
         for seed in 1..=5 {
             let gaps = gaps(seed);
             let error = 5.0 / f64::from(COUNT).sqrt();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_says_when_they_come() {
+    fn arrival_times_depend_on_the_seed() {
         assert_eq!(gaps(1), gaps(1));
         assert_ne!(gaps(1), gaps(2));
     }

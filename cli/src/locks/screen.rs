@@ -85,7 +85,7 @@ mod tests {
 
     /// Fails if more lines are drawn than fit, because the terminal would then scroll.
     #[test]
-    fn what_does_not_fit_is_counted() {
+    fn lines_beyond_the_screen_are_counted() {
         let lines = ["one", "two", "three", "four"].map(str::to_owned);
         assert_eq!(fitting(&lines, 5, 80), lines);
         assert_eq!(fitting(&lines, 4, 80), ["one", "two", "… and 2 more lines"]);

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_for_people() {
+    fn time_spans_are_readable() {
         for (millis, text) in [
             (0, "0 ms"),
             (350, "350 ms"),

@@ -128,7 +128,7 @@ mod tests {
 
     /// Fails if a name with brackets shifts the fields.
     #[test]
-    fn a_name_may_be_anything() {
+    fn a_process_name_may_contain_brackets() {
         let stat = "42 (a) b) (c) S 7 42 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 99";
         let process = Process {
             id: 42,
@@ -144,7 +144,7 @@ mod tests {
     /// Fails if a session leader outside this container counts as an error. Its id is 0 with
     /// `docker exec` and on many build machines.
     #[test]
-    fn a_leader_outside_the_container_is_0() {
+    fn a_leader_outside_of_the_container_has_id_0() {
         let stat = "42 (a) S 7 0 0 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 99";
         let process = parse(stat).expect("it is a process");
         assert_eq!((process.group, process.session), (0, 0));
@@ -152,7 +152,7 @@ mod tests {
 
     /// Fails if this process reads the wrong id or parent for itself.
     #[test]
-    fn this_process_knows_its_parent() {
+    fn a_process_reads_its_own_id_and_parent() {
         let process = this_process().expect("/proc is there");
         assert_eq!(process.id, getpid().as_raw_nonzero().get());
         let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());

@@ -148,7 +148,7 @@ mod tests {
 
     /// Fails if a process receives other settings than were sent.
     #[test]
-    fn settings_arrive_as_they_were_sent() {
+    fn settings_arrive_unchanged() {
         let settings = Settings {
             parent: getpid().as_raw_nonzero().get(),
             run: 42,

@@ -144,7 +144,7 @@ mod tests {
 
     /// Fails if a command whose lease is not renewed still lives at its deadline.
     #[test]
-    fn a_lease_that_is_not_renewed() {
+    fn a_command_is_stopped_before_an_unrenewed_lease_ends() {
         let mut schedule = Schedule::new(TTL, at(120));
         assert_eq!(schedule.next(), at(116));
         assert_eq!(schedule.due(at(115)), None);
@@ -158,7 +158,7 @@ mod tests {
     /// Fails if a command may run for a long time after its lock was taken away, because the lock
     /// soon becomes free.
     #[test]
-    fn a_long_lease_that_ends_and_one_that_is_taken_away() {
+    fn a_lost_lock_stops_the_command_before_a_long_lease_ends() {
         let ttl = Duration::from_secs(300);
         let mut ends = Schedule::new(ttl, at(1_000));
         assert_eq!(ends.due(at(940)), Some(Step::Terminate));
@@ -170,7 +170,7 @@ mod tests {
 
     /// Fails if a machine that was asleep past the deadline waits for the command to stop.
     #[test]
-    fn after_a_pause_there_is_no_grace() {
+    fn a_pause_beyond_the_deadline_leaves_no_grace() {
         let mut schedule = Schedule::new(TTL, at(120));
         assert_eq!(schedule.due(at(200)), Some(Step::Kill));
         assert_eq!(schedule.reason(), Some(Reason::Lost));
@@ -178,7 +178,7 @@ mod tests {
 
     /// Fails if a renewal does not move the end, or gives a lost lease back.
     #[test]
-    fn a_renewal_moves_the_end_until_the_command_is_asked_to_stop() {
+    fn a_renewal_moves_the_end_unless_the_lease_is_lost() {
         let mut schedule = Schedule::new(TTL, at(120));
         schedule.extend(at(130));
         schedule.extend(at(125));
@@ -190,7 +190,7 @@ mod tests {
 
     /// Fails if a command gets no time to end, or more time than its lease has.
     #[test]
-    fn other_ends_leave_ten_seconds_at_most() {
+    fn stops_for_other_reasons_leave_at_most_ten_seconds() {
         let mut schedule = Schedule::new(TTL, at(1_000));
         assert!(schedule.stop(Reason::MaxHold, at(100)));
         assert_eq!(schedule.next(), at(110));

@@ -58,7 +58,7 @@ mod tests {
 
     /// Fails if another field of the line is read, or a bit is taken for another signal.
     #[test]
-    fn the_field_and_its_bits() {
+    fn the_signal_mask_is_read_from_its_field() {
         let stat =
             b"42 (a) b) S 7 42 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 99 1 1 1 1 1 1 1 1 0 \
             32 4097 66 0 0 0 17 0";

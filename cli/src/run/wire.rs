@@ -177,7 +177,7 @@ mod tests {
 
     /// Fails if a message is decoded as a different one.
     #[test]
-    fn each_message_arrives_as_it_was_sent() {
+    fn each_message_arrives_unchanged() {
         let orders = [
             Order::Deadline(Duration::from_nanos(123_456_789_012)),
             Order::Signal(15),

@@ -6,7 +6,7 @@ use crate::harness::{ended, leasehold};
 
 /// Fails if a usable server is not ready, or a warning is missing.
 #[test]
-fn a_server_that_serves() {
+fn a_usable_server_is_ready() {
     let server = Server::start();
     let text = ended(leasehold(&server.url()).arg("check"));
     assert_eq!((text.code, text.err.as_str()), (Some(0), ""));
@@ -26,7 +26,7 @@ fn a_server_that_serves() {
 
 /// Fails if a replica is ready: it takes no lock.
 #[test]
-fn a_replica() {
+fn a_replica_is_not_accepted() {
     let primary = Server::start();
     let replica = ServerOptions::new().replica_of(&primary).start();
     leasehold_tests::wait::until("it follows", crate::harness::LONG, || {
@@ -44,7 +44,7 @@ fn a_replica() {
 
 /// Fails if the check reports ready for a server that is away or refuses this client.
 #[test]
-fn a_server_that_does_not_serve() {
+fn an_unusable_server_is_not_ready() {
     let mut server = ServerOptions::new().password("secret").start();
     let url = format!("redis://:wrong@127.0.0.1:{}/", server.port());
     let refused = ended(leasehold(&url).arg("check"));

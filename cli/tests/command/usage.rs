@@ -13,7 +13,7 @@ fn refused(url: &str, arguments: &[&str]) -> Ended {
 
 /// Fails if an error does not suggest a correction, or if the command runs all the same.
 #[test]
-fn mistakes_are_told() {
+fn mistakes_are_reported() {
     let server = Server::start();
     let url = server.url();
     for (arguments, text) in [
@@ -66,7 +66,7 @@ fn without_a_store() {
 
 /// Fails if the help does not show the exit codes, or shows a password from the environment.
 #[test]
-fn the_help() {
+fn the_help_shows_exit_codes_and_no_password() {
     let url = "redis://:secret@127.0.0.1/";
     let help = ended(leasehold(url).arg("--help"));
     assert_eq!((help.code, help.err.as_str()), (Some(0), ""));
@@ -92,7 +92,7 @@ fn the_help() {
 
 /// Fails if an error is not a line of JSON with `--json`.
 #[test]
-fn errors_as_json() {
+fn errors_are_printed_as_json() {
     let ended = ended(bare().args(["check", "--json"]));
     let error = ended.event("error");
     assert_eq!(error["exit_code"], 64);

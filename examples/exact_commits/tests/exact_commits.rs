@@ -35,7 +35,7 @@ fn no_addition_is_lost() {
 
 /// Runs without `verify`. Fails if the test above would pass even without it.
 #[test]
-fn without_verify_additions_are_lost() {
+fn additions_are_lost_without_verify() {
     let (output, said) = run(&["--without-verify"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(0 < count(&said, " lost"));

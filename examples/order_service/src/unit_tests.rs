@@ -73,7 +73,7 @@ async fn an_order_is_made_once() {
 }
 
 #[tokio::test]
-async fn an_order_that_another_process_makes_is_refused() {
+async fn an_order_in_progress_elsewhere_is_refused() {
     let shop = TestShop::open().await;
     let other = shop.kit.hold("order:42").await;
     let refused = shop.order("42").await;
@@ -85,7 +85,7 @@ async fn an_order_that_another_process_makes_is_refused() {
 }
 
 #[tokio::test]
-async fn an_order_that_loses_its_lock_sells_nothing() {
+async fn an_order_with_a_lost_lock_sells_nothing() {
     let shop = TestShop::open().await;
     shop.kit.lose_when("order:42", Point::AfterPolls(1));
     let lost = shop.order("42").await.status();

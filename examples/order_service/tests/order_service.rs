@@ -74,7 +74,7 @@ fn under_load_each_order_is_made_once_and_nothing_is_oversold() {
 
 /// Shows that the check of the test above can fail, by means of two services with separate locks.
 #[test]
-fn the_load_client_notices_services_that_share_no_locks() {
+fn the_load_client_detects_services_without_shared_locks() {
     let scratch = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
     let database = scratch.file("shop.sqlite");
     let arguments = [STOCK[0], STOCK[1], "--payment-ms", "50"];
@@ -116,7 +116,7 @@ fn a_second_click_on_the_other_service_shows_the_first_order() {
 
 /// Fails if a second click waits until a slow first click has ended.
 #[test]
-fn a_second_click_is_refused_where_the_first_takes_too_long() {
+fn a_second_click_is_refused_if_the_first_takes_too_long() {
     let shop = TwoServices::start("9000");
     let (first, second) = thread::scope(|scope| {
         let first = scope.spawn(|| http::post(shop.first.address(), "/orders", &order("42")));
@@ -165,7 +165,7 @@ fn the_header_names_the_request() {
 }
 
 #[test]
-fn without_its_lock_store_the_service_takes_no_orders_and_says_so_at_once() {
+fn orders_fail_at_once_without_the_lock_store() {
     let mut shop = TwoServices::start("0");
     shop.redis.kill();
     let asked = Instant::now();
@@ -182,7 +182,7 @@ fn without_its_lock_store_the_service_takes_no_orders_and_says_so_at_once() {
 }
 
 #[test]
-fn mistakes_are_answered_in_json() {
+fn client_errors_are_answered_in_json() {
     let scratch = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
     let shop = Service::start("memory://", &scratch.file("shop.sqlite"), &STOCK);
     let cases = [
@@ -211,7 +211,7 @@ fn mistakes_are_answered_in_json() {
 
 /// Fails if a client receives text for the log: the key, or advice for the program's author.
 #[test]
-fn what_is_said_of_a_lock_names_no_key() {
+fn answers_about_a_lock_contain_no_key() {
     let scratch = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
     let shop = Service::start("memory://", &scratch.file("shop.sqlite"), &STOCK);
     let long = "x".repeat(600);
@@ -226,7 +226,7 @@ fn what_is_said_of_a_lock_names_no_key() {
 }
 
 #[test]
-fn what_is_gone_is_sold_out() {
+fn an_item_without_stock_is_sold_out() {
     let scratch = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
     let database = scratch.file("shop.sqlite");
     let shop = Service::start("memory://", &database, &["--items", "kettle=1"]);
@@ -239,7 +239,7 @@ fn what_is_gone_is_sold_out() {
 }
 
 #[test]
-fn a_service_that_is_told_to_stop_finishes_the_order_first() {
+fn a_stopping_service_finishes_its_order_first() {
     let mut shop = TwoServices::start("1000");
     let answer = thread::scope(|scope| {
         let address = shop.first.address();

@@ -29,7 +29,7 @@ pub(crate) fn percent_decoded(text: &str) -> Option<String> {
 mod tests {
     #[test]
     #[cfg(any(feature = "redis", feature = "postgres", feature = "etcd"))]
-    fn a_sign_is_no_digit() {
+    fn a_sign_is_not_a_digit() {
         use super::hexadecimal;
 
         assert_eq!(hexadecimal("00fF"), Some(255));
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     #[cfg(any(feature = "postgres", feature = "__session"))]
-    fn a_percent_sign_has_two_digits() {
+    fn a_percent_sign_needs_two_digits() {
         use super::percent_decoded;
 
         assert_eq!(percent_decoded("a%2Fb%c3%A9").as_deref(), Some("a/bé"));

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_found_by_its_text_wherever_that_lies() {
+    fn a_key_is_found_by_its_text_at_any_address() {
         let mut map = KeyMap::default();
         for number in 0..1_000 {
             map.insert(FullKey::from(format!("key {number}")), number);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_put_together_of_namespace_and_name() {
+    fn a_full_key_consists_of_namespace_and_name() {
         let key = |namespace: &str, name: &str| {
             let key = FullKey::new(namespace, name);
             assert_eq!(key, FullKey::from(&*key), "whichever way it was made");
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_the_same_hash_are_not_the_same() {
+    fn keys_with_the_same_hash_are_different() {
         let one = FullKey::from("one");
         let other = FullKey {
             text: "other".into(),

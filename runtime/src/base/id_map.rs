@@ -49,7 +49,7 @@ mod tests {
     use crate::store::OpId;
 
     #[test]
-    fn consecutive_numbers_differ_in_the_bits_that_a_map_looks_at() {
+    fn hashes_of_consecutive_ids_differ_in_the_relevant_bits() {
         let hash = |number| BuildHasherDefault::<Spread>::default().hash_one(OpId(number));
         let low: HashSet<_> = (0..256).map(|number| hash(number) & 0xff).collect();
         let high: HashSet<_> = (0..256).map(|number| hash(number) >> 57).collect();
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn sixteen_that_follow_each_other_lie_together() {
+    fn sixteen_consecutive_ids_are_stored_together() {
         let hash = |number| BuildHasherDefault::<Spread>::default().hash_one(OpId(number));
         for first in [0, BLOCK, 1000 * BLOCK] {
             let places: Vec<_> = (first..first + BLOCK).map(|id| hash(id) & 0xfff).collect();

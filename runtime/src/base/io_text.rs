@@ -54,7 +54,7 @@ mod tests {
 
     /// Fails if the limit of threads is named for one of files, or the other way round.
     #[test]
-    fn a_thread_that_does_not_start_names_its_limit() {
+    fn a_failed_thread_start_names_the_limit() {
         /// Too many processes or threads (`EAGAIN`).
         const NO_THREAD: i32 = 11;
         for (number, says, not) in [

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stays_within_half_and_spreads() {
+    fn jitter_stays_within_half_of_the_mean() {
         let mut jitter = Jitter::new(42);
         let mean = Duration::from_millis(100);
         let spans: Vec<_> = (0..1000).map(|_| jitter.around(mean)).collect();

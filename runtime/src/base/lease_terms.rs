@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_seconds() {
+    fn terms_of_a_ten_second_lease() {
         let sent = Instant::from_nanos(0);
         let terms = terms(10_000);
         assert_eq!(terms.hard(sent).since(sent), Duration::from_millis(9_898));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_ttl_keeps_most_of_itself() {
+    fn the_shortest_ttl_leaves_most_of_its_time_usable() {
         let sent = Instant::from_nanos(0);
         let terms = terms(100);
         assert_eq!(terms.hard(sent).since(sent), Duration::from_millis(97));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_must_lie_before_the_point_of_no_return() {
+    fn an_interval_beyond_the_latest_renewal_is_refused() {
         let terms = terms(10_000);
         assert!(terms.check_interval(Duration::ZERO).is_err());
         assert!(terms.check_interval(Duration::from_millis(9)).is_err());
@@ -168,7 +168,7 @@ mod tests {
         /// The lease ends in this process before it ends on the server, even if the server's clock
         /// runs 1 % fast. The default renewal, its time-out and a retry all end before `soft`.
         #[test]
-        fn order_of_events(millis in 100_u64..=86_400_000) {
+        fn the_lease_ends_here_before_it_ends_on_the_server(millis in 100_u64..=86_400_000) {
             let terms = terms(millis);
             let sent = Instant::from_nanos(1);
             let server = sent + Duration::from_millis(millis) * 100 / 101;

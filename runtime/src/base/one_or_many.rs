@@ -104,7 +104,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_list(first in prop::collection::vec(0_u8..4, 0..4), steps in prop::collection::vec((any::<bool>(), 0_u8..4), 0..12)) {
+        fn one_or_many_behaves_like_a_list(first in prop::collection::vec(0_u8..4, 0..4), steps in prop::collection::vec((any::<bool>(), 0_u8..4), 0..12)) {
             let mut tested: OneOrMany<u8> = first.iter().copied().collect();
             let mut list = first;
             for (adds, number) in steps {

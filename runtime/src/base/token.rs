@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_differ_and_do_not_show() {
+    fn tokens_differ_and_are_hidden_in_debug_output() {
         let nonce = Nonce::new();
         assert_ne!(Token::random(nonce), Token::random(nonce));
         assert_eq!(format!("{:?}", Token::fixed(0xabc)), "Token(…)");

@@ -14,7 +14,7 @@ fn held() -> Arc<LeaseCell> {
 /// Fails if a caller that is about to poll for its release is woken, or a caller that has
 /// polled is not.
 #[test]
-fn who_lets_go_is_woken_once_it_waits_for_the_release() {
+fn a_caller_is_woken_only_if_it_waits_for_its_release() {
     let (task, _) = counting();
     let cx = Context::from_waker(&task);
     let awake = held();
@@ -39,7 +39,7 @@ fn who_lets_go_is_woken_once_it_waits_for_the_release() {
 
 /// Fails if a waiting body misses a loss, whether the loss or the wait comes first.
 #[test]
-fn a_loss_is_seen_before_the_body_sleeps_or_wakes_it() {
+fn a_waiting_body_does_not_miss_a_loss() {
     let (task, _) = counting();
     let cx = Context::from_waker(&task);
     let before = held();
@@ -50,7 +50,7 @@ fn a_loss_is_seen_before_the_body_sleeps_or_wakes_it() {
 
 /// Fails if a task that waits for the end is not woken because none waited at first.
 #[test]
-fn all_that_watch_are_told_of_the_end() {
+fn all_watchers_are_notified_of_the_end() {
     let cell = held();
     let (task, woken) = counting();
     let mut cx = Context::from_waker(&task);

@@ -70,7 +70,7 @@ mod tests {
 
     /// Fails if a fence is shown whose transactions would run beside those of the next call.
     #[test]
-    fn a_fence_that_is_first_read_after_the_release_is_withheld_where_it_verifies() {
+    fn a_fence_first_read_after_the_release_is_withheld() {
         let fence = Some(Fence::new(7));
         for (verifies, reads) in [(true, true), (true, false), (false, true), (false, false)] {
             let shown = ShownFence::new(verifies);

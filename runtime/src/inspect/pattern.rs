@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_match_as_people_expect() {
+    fn patterns_match_like_globs() {
         for (pattern, key, matches) in [
             ("*", "", true),
             ("order:*", "order:42", true),
@@ -122,7 +122,7 @@ mod tests {
     proptest! {
         /// Fails if a matching key is missed, or the search never ends.
         #[test]
-        fn a_key_matches_what_it_was_made_of(
+        fn a_pattern_matches_keys_made_from_it(
             parts in prop::collection::vec(("[ab*?é]{0,3}", "[abé]{0,3}"), 0..5),
         ) {
             let (mut pattern, mut key) = (String::new(), String::new());

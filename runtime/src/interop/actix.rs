@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_service_that_is_away_is_503() {
+    fn an_unavailable_lock_service_is_503() {
         let response = LockError::ShuttingDown.error_response();
         assert_eq!(response.status(), 503);
         assert_eq!(response.headers().get("retry-after").unwrap(), "1");

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_told_to_come_back_in_whole_seconds() {
+    fn retry_after_is_in_whole_seconds() {
         let after = |millis| contended(Some(Duration::from_millis(millis))).retry_after_secs();
         assert_eq!(after(2_001), Some(3));
         assert_eq!(after(0), Some(1));
@@ -181,7 +181,7 @@ mod tests {
 
     /// Fails if a client is advised to repeat work that may be done in part, or can never succeed.
     #[test]
-    fn a_client_is_not_told_to_come_back_in_vain() {
+    fn retry_after_is_absent_if_a_retry_cannot_help() {
         for error in [
             LockError::lost(KEY, None),
             LockError::invalid_key(KEY, "empty"),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_for_clients_names_a_key() {
+    fn texts_for_clients_contain_no_key() {
         let errors = [
             contended(None),
             LockError::timed_out(KEY, USUAL_DELAY, None),

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_took_too_long_is_409_with_retry_after() {
+    fn a_wait_timeout_is_409_with_retry_after() {
         let error = LockError::timed_out("order:1", Duration::from_secs(2), None);
         let response = error.into_response();
         assert_eq!(response.status(), 409);
@@ -77,14 +77,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_lease_is_nothing_that_a_proxy_may_repeat() {
+    fn a_lost_lease_must_not_be_retried_by_proxies() {
         let response = LockError::lost("order:1", None).into_response();
         assert_eq!(response.status(), 500);
         assert!(!response.headers().contains_key("retry-after"));
     }
 
     #[test]
-    fn a_value_that_makes_no_key_is_the_clients_mistake() {
+    fn an_invalid_key_value_is_a_client_error() {
         let error = LockError::invalid_key("order:", "the value of `<id>` is empty");
         assert_eq!(error.into_response().status(), 400);
     }

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handover_is_a_map() {
+    fn a_handover_converts_to_and_from_a_map() {
         let json = serde_json::to_string(&handover()).expect("it is JSON");
         let expected = format!(
             r#"{{"key":"order:42","namespace":"shop","token":"{:0>32}","fence":7,"ttl":10000,"watchdog":3000,"max_hold":null}}"#,

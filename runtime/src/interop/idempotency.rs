@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_header_is_one_string() {
+    async fn the_header_contains_exactly_one_string() {
         for (value, key) in [
             (r#""8e03978e-40d5""#, "8e03978e-40d5"),
             ("8e03978e-40d5", "8e03978e-40d5"),
@@ -263,7 +263,7 @@ mod tests {
 
     /// Fails if a request without a usable key runs.
     #[tokio::test]
-    async fn what_is_no_key_is_refused() {
+    async fn invalid_keys_are_refused() {
         assert_eq!(extracted(&[]).await, Err(IdempotencyKeyRejection::Missing));
         let twice: [&[u8]; 2] = [b"a", b"a"];
         let long = "x".repeat(LONGEST + 1);

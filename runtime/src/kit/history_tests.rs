@@ -74,7 +74,7 @@ fn a_holder_ends_with_its_lease() {
 
 /// Fails if modes that exclude each other count as sharing, or the other way round.
 #[test]
-fn modes_share_and_exclude() {
+fn lock_modes_share_or_exclude_correctly() {
     use Mode::{Exclusive, Permit, Shared};
     for (modes, fits) in [
         (vec![Shared, Shared, Shared], true),
@@ -117,7 +117,7 @@ fn other_keys_and_callers_do_not_count() {
 /// call.
 #[cfg(feature = "__test")]
 #[tokio::test]
-async fn a_store_that_excludes_no_call_is_found_out() {
+async fn a_store_without_exclusion_is_detected() {
     let kit = Kit::on_nothing().await;
     let request = || kit.pool().lock("order:42").ttl(TTL).acquire();
     let (one, two) = (kit.hold("order:42").await, request().await);

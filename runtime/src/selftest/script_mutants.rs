@@ -115,7 +115,7 @@ mod tests {
     use crate::store::redis::commands::scripts;
 
     #[test]
-    fn what_is_to_be_spoilt_is_there() {
+    fn mutated_text_exists_in_the_scripts() {
         for bug in Bug::ALL {
             for (sound, _) in changes(bug) {
                 let mut known = scripts::ALL.iter().chain(&scripts::LOOKING);

@@ -376,53 +376,53 @@ mod tests {
     const IN_UNIT_TESTS: [(&str, &str); 11] = [
         (
             "RevocationOfAnySession",
-            "store::session::session_tests::a_revocation_means_a_node_of_one_session",
+            "store::session::session_tests::a_revocation_applies_to_a_node_of_one_session",
         ),
         (
             "EndOfSessionDoubted",
-            "store::session::session_tests::the_end_of_a_session_is_told_at_once",
+            "store::session::session_tests::the_end_of_a_session_is_reported_at_once",
         ),
         (
             "ReleasedPlaceKept",
-            "store::session::session_tests::a_place_that_is_released_is_not_granted",
+            "store::session::session_tests::a_released_place_is_not_granted",
         ),
         (
             "NamesGivenEarly",
-            "store::etcd::node_names::tests::a_name_is_kept_while_a_request_may_be_carried_out",
+            "store::etcd::node_names::tests::a_node_name_is_kept_while_a_request_is_pending",
         ),
         (
             "PlaceGivenTwice",
-            "store::session::session_tests::a_place_that_is_given_up_is_not_granted",
+            "store::session::session_tests::an_abandoned_place_is_not_granted",
         ),
         (
             "RevokedPlaceKept",
-            "store::session::session_tests::a_place_that_is_revoked_is_not_granted",
+            "store::session::session_tests::a_revoked_place_is_not_granted",
         ),
         (
             "RemovedUntold",
-            "store::session::look_tests::a_node_stays_whose_session_cannot_be_told",
+            "store::session::look_tests::a_node_of_an_unknown_session_stays",
         ),
         (
             "FailureIsGone",
-            "store::session::look_tests::a_holder_has_its_time_whatever_becomes_of_connections",
+            "store::session::look_tests::a_holder_keeps_its_grace_despite_broken_connections",
         ),
         (
             "ColonUnencoded",
-            "key::tests::a_value_ends_where_its_separator_is",
+            "key::tests::values_cut_at_different_separators_differ",
         ),
         (
             "LaneNeverAgain",
-            "engine::driver::lanes::tests::another_listens_where_one_has_ended",
+            "engine::driver::lanes::tests::an_ended_listener_is_replaced",
         ),
         (
             "NoTakeOver",
-            "engine::driver::lanes::tests::the_keeper_takes_over_where_answers_lie_two_times_in_a_row",
+            "engine::driver::lanes::tests::the_keeper_replaces_a_listener_late_twice_in_a_row",
         ),
     ];
 
     /// Fails if one of those tests does not fail with its bug.
     #[test]
-    fn unit_tests_find_their_bugs() {
+    fn unit_tests_detect_their_seeded_bugs() {
         for (bug, test) in IN_UNIT_TESTS {
             super::assert_found(bug, test);
         }

@@ -114,7 +114,7 @@ mod tests {
 
     /// Fails if a store returns another result than it was given.
     #[test]
-    fn a_result_is_read_as_it_was_written() {
+    fn a_kept_result_can_be_read_back() {
         for kept in [kept(None), kept(Some(PRINT))] {
             assert_eq!(Kept::parse(&kept.to_text()), Some(kept));
         }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn only_two_different_fingerprints_differ() {
+    fn only_different_fingerprints_are_refused() {
         let other = Fingerprint([0; 32]);
         assert!(kept(Some(PRINT)).answers(Some(PRINT)));
         assert!(!kept(Some(PRINT)).answers(Some(other)));

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_to_write_and_keep_passwords() {
+    fn refusals_suggest_a_url_and_hide_passwords() {
         for url in [
             "",
             "localhost:6379",
@@ -132,7 +132,7 @@ mod tests {
     /// Fails if a URL with a line break at its end, as from a file, names no store. Also fails if
     /// an IPv6 address is shown so that its port cannot be distinguished.
     #[test]
-    fn white_space_is_left_out_and_addresses_are_shown_in_brackets() {
+    fn urls_are_trimmed_and_ipv6_addresses_bracketed() {
         for url in [
             #[cfg(feature = "redis")]
             "redis://[::1]:7/2",
@@ -158,7 +158,7 @@ mod tests {
     /// Fails if a log shows credentials as a part of a path.
     #[test]
     #[cfg(feature = "redis")]
-    fn a_unix_socket_has_its_credentials_behind_the_path() {
+    fn credentials_of_a_unix_socket_are_not_in_its_path() {
         let text = refusal("redis+unix://u:hunter2@/run/redis.sock");
         assert!(text.contains("?user=…&pass=…") && !text.contains("hunter2"));
         assert!(Target::parse("redis+unix:///run/a%40b.sock?user=u&pass=p@q").is_ok());
@@ -167,7 +167,7 @@ mod tests {
     /// Fails if a URL with TLS is refused without the name of the feature that it needs, or is
     /// refused where that feature is on.
     #[test]
-    fn tls_is_a_feature() {
+    fn tls_urls_need_their_feature() {
         for (scheme, rest) in [
             ("rediss", "h/"),
             ("rediss-sentinel", "h/master"),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_has_a_name_or_none() {
+    fn a_memory_url_may_have_a_name() {
         for (url, shown) in [
             ("memory://", "memory://"),
             ("memory:///", "memory://"),

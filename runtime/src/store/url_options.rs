@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_taken_by_name() {
+    fn options_are_read_by_name() {
         let (base, mut query) = split("redis://h/?replicas=2&db=1&replicas=all");
         assert_eq!(base, "redis://h/");
         assert_eq!(query.take("replicas"), Some("all"));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_a_password_is_not_shown() {
+    fn possible_passwords_are_not_shown() {
         let (_, query) = split("redis://u:p?Hunter2@h/");
         let text = query.finish(&["db"], &[]).unwrap_err().to_string();
         assert!(!text.contains("Hunter2") && text.contains("%3F"), "{text}");

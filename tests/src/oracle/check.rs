@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn one_after_the_other_is_fine() {
+    fn consecutive_holders_are_accepted() {
         let fine = [
             enter(1, 1, 10),
             leave(1, 20, 110),
@@ -240,20 +240,20 @@ mod tests {
     }
 
     #[test]
-    fn a_renewed_lease_reaches_further() {
+    fn a_renewal_extends_the_checked_lease() {
         let renewed = [enter(1, 1, 10), enter(2, 2, 150), leave(1, 160, 200)];
         assert_eq!(kinds(&renewed), [Kind::Overlap]);
     }
 
     #[test]
-    fn what_a_stopped_process_finishes_is_not_a_second_holder() {
+    fn a_late_end_of_a_stopped_process_is_not_an_overlap() {
         // The body left 200 after its deadline, in a poll that had begun before the deadline.
         let late = [enter(1, 1, 10), enter(2, 2, 150), leave(1, 310, 110)];
         assert_eq!(kinds(&late), []);
     }
 
     #[test]
-    fn a_long_section_is_compared_with_all_that_follow() {
+    fn a_long_section_is_compared_with_all_later_ones() {
         let nested = [
             enter(1, 1, 10),
             enter(2, 2, 20),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn fences_must_grow_over_a_client_without_any() {
+    fn fences_must_grow_across_a_client_without_fences() {
         let mut foreign = enter(2, 0, 30);
         if let Note::Enter { fence, .. } = &mut foreign {
             *fence = None;
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn grants_of_two_masters_cross() {
+    fn grants_of_two_masters_are_reported_as_crossed() {
         let together = [enter(1, 8, 10), enter(2, 7, 30)];
         assert_eq!(kinds(&together), [Kind::Overlap, Kind::Crossed]);
         let Note::Enter {
@@ -319,24 +319,24 @@ mod tests {
     }
 
     #[test]
-    fn two_writes_on_one_reading_lose_an_update() {
+    fn two_writes_after_one_read_lose_an_update() {
         let writes = [write(1, 1, 5, 1, 20, true), write(2, 2, 5, 2, 30, true)];
         assert_eq!(kinds(&writes), [Kind::LostUpdate]);
     }
 
     #[test]
-    fn a_resource_must_not_take_an_older_fence() {
+    fn a_resource_must_refuse_an_older_fence() {
         assert_eq!(kinds(&[write(1, 1, 5, 2, 120, true)]), [Kind::StaleWrite]);
     }
 
     #[test]
-    fn nobody_newer_may_be_there_during_a_lease() {
+    fn a_newer_fence_during_a_lease_is_a_violation() {
         assert_eq!(kinds(&[write(1, 1, 5, 2, 50, false)]), [Kind::Overtaken]);
         assert_eq!(kinds(&[write(1, 1, 5, 2, 110, false)]), []);
     }
 
     #[test]
-    fn a_lease_counts_from_before_its_body() {
+    fn a_lease_must_start_before_its_body() {
         let Note::Enter { key, deadline, .. } = enter(1, 1, 10) else {
             unreachable!("that is what was made");
         };
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_may_be_beside_readers_and_nobody_else() {
+    fn readers_may_overlap_only_with_readers() {
         let read = |holder, fence, at| shared(Mode::Reader, holder, fence, at);
         // Fences follow the order of the grants, not of the first readings of the clock.
         let readers = [read(1, 2, 10), read(2, 1, 20), read(3, 3, 30)];
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_has_a_later_fence_than_all_readers_before_and_an_earlier_one_than_those_behind() {
+    fn a_writer_has_a_fence_between_earlier_and_later_readers() {
         let read = |holder, fence, at| shared(Mode::Reader, holder, fence, at);
         let late = [read(1, 5, 10), read(2, 4, 20), enter(3, 5, 200)];
         assert_eq!(kinds(&late), [Kind::FenceOrder]);
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_counted() {
+    fn holders_beyond_the_permits_are_reported() {
         let place = |holder, at| shared(Mode::Place(2), holder, holder, at);
         assert_eq!(kinds(&[place(1, 10), place(2, 20), place(3, 110)]), []);
         let crowd = [place(1, 10), place(2, 20), place(3, 109)];
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_waits_too_long_is_starved() {
+    fn a_call_with_a_long_wait_counts_as_starved() {
         let fair = |within| Note::Fair {
             key: "k".to_owned(),
             within,
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_with_fences_gives_one_each_time() {
+    fn a_missing_fence_is_reported() {
         let mut bare = enter(1, 1, 10);
         if let Note::Enter { fence, .. } = &mut bare {
             *fence = None;

@@ -104,7 +104,7 @@ mod tests {
 
     /// Fails if a note cut off by a kill makes the next one unreadable.
     #[test]
-    fn a_torn_note_is_passed_over() {
+    fn an_incomplete_note_is_skipped() {
         let path = std::env::temp_dir().join(format!("torn-{}.jsonl", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let history = History::open(&path);

@@ -41,7 +41,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn a_kept_key_has_no_holder_until_its_time_is_over() {
+    fn a_kept_key_must_have_no_holder_before_its_end() {
         let kept = |next: u64| {
             let (mut first, mut second) = (enter(1, 1, 10), enter(2, 2, next));
             for note in [&mut first, &mut second] {
@@ -57,7 +57,7 @@ mod tests {
 
     /// In this test the body ends after its lease, so only an undisturbed key must stay locked.
     #[test]
-    fn a_lease_that_is_over_is_kept_only_where_nothing_disturbs() {
+    fn an_ended_lease_is_kept_only_without_disturbances() {
         let kept = [
             enter(1, 1, 10),
             leave_kept(1, 20, 110, 50 * MS),

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn two_nested_calls_side_by_side_overlap() {
+    fn two_concurrent_nested_calls_overlap() {
         let beside = [
             enter(1, 5, 10),
             nested(1, 2, 5, 20),
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nested_call_is_inside_its_holder_and_has_its_fence() {
+    fn a_nested_call_has_the_interval_and_fence_of_its_holder() {
         let outlives = [
             enter(1, 5, 10),
             nested(1, 2, 5, 20),
@@ -110,13 +110,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_alone_inside_a_share() {
+    fn an_exclusive_call_inside_a_share_is_an_overlap() {
         let reader = shared(Mode::Reader, 1, 5, 10);
         assert_eq!(kinds(&[reader, nested(1, 2, 5, 20)]), [Kind::Overlap]);
     }
 
     #[test]
-    fn what_a_nested_call_knows_of_the_lease_holds_for_its_holder() {
+    fn a_deadline_of_a_nested_call_applies_to_its_holder() {
         let killed = [enter(1, 5, 10), nested(1, 2, 5, 60), enter(3, 6, 120)];
         assert_eq!(kinds(&killed), [Kind::Overlap]);
     }

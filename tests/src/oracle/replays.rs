@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_body_is_one_too_many_once_a_result_is_kept() {
+    fn a_second_body_after_a_kept_result_is_a_violation() {
         let twice = [&ran(1, 10)[..], &ran(2, 30)[..]].concat();
         assert_eq!(kinds(&twice), [], "the store may have lost the result");
         let all = [&twice[..], &[kept()]].concat();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_was_seen_stays() {
+    fn a_returned_result_must_not_change() {
         let durable = Note::Durable {
             key: "k".to_owned(),
         };
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn every_later_answer_is_the_first() {
+    fn every_later_answer_must_equal_the_first() {
         let with = |later: Note| [&ran(1, 10)[..], &[later, kept()]].concat();
         assert_eq!(kinds(&with(answer(30, None, 1))), []);
         assert_eq!(kinds(&with(answer(30, None, 0))), [Kind::WrongReplay]);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unique_key_gives_all_bodies_one_answer() {
+    fn bodies_with_a_unique_key_must_have_one_answer() {
         let killed = [enter(1, 1, 10), enter(2, 2, 120), leave(2, 130, 220)];
         let same = unique(answer(140, Some(2), 1));
         let same = [&killed[..], &[same]].concat();

@@ -54,7 +54,7 @@ mod tests {
     use crate::oracle::{Kind, Mode, Note};
 
     #[test]
-    fn a_downgraded_lock_is_shared_from_its_request_on() {
+    fn a_downgraded_lock_is_shared_after_its_request() {
         let downgrade = Note::Shared {
             key: "k".to_owned(),
             holder: 1,

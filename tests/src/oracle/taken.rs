@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_was_taken_away_keeps_no_other_out() {
+    fn a_revoked_lease_excludes_no_other_holder() {
         let both = [enter(of(7), 1, 10), enter(of(8), 2, 60)];
         assert_eq!(kinds(&both), [Kind::Overlap]);
         let with = |take: Note| [&both[..], &[take]].concat();
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_that_is_read_late_was_taken_away_too() {
+    fn a_late_grant_can_have_been_revoked() {
         let mut late = enter(of(7), 1, 10);
         if let Note::Enter { at, .. } = &mut late {
             *at = 70;
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_that_was_over_is_as_it_was() {
+    fn a_revocation_does_not_affect_an_ended_section() {
         let first = [enter(of(7), 1, 10), leave(of(7), 20, 110)];
         let second = [enter(of(7), 2, 60), enter(of(8), 3, 90)];
         let early = [&first[..], &second, &[taken(7, 30)]].concat();

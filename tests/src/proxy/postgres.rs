@@ -112,7 +112,7 @@ mod tests {
     const READY: &[u8] = b"Z\0\0\0\x05I";
 
     #[test]
-    fn a_command_ends_where_the_server_is_to_answer() {
+    fn a_command_ends_with_a_request_for_an_answer() {
         let parse = b"P\0\0\0\x07s\0\0";
         let sync = b"S\0\0\0\x04";
         let both = [&parse[..], sync].concat();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_ends_where_the_server_is_ready() {
+    fn a_reply_ends_with_ready_for_query() {
         let told = b"A\0\0\0\x0a\0\0\0\0c\0";
         assert_eq!(reply(&[told, READY].concat()), Some(told.len()));
         let done = b"C\0\0\0\x07OK\0";

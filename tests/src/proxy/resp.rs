@@ -41,7 +41,7 @@ mod tests {
     use super::message;
 
     #[test]
-    fn a_message_ends_where_its_last_element_ends() {
+    fn a_message_ends_with_its_last_element() {
         for whole in [
             "+OK\r\n",
             ":12\r\n",

@@ -51,7 +51,7 @@ fn sold(said: &str, name: &str) -> u32 {
 }
 
 #[test]
-fn in_memory_it_oversells_without_the_lock_and_is_exact_with_it() {
+fn only_the_lock_prevents_overselling_in_memory() {
     let (output, said) = flash_sale(&[]);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(sold(&said, "without lock") > 100, "{said}");
@@ -69,7 +69,7 @@ fn bar<'a>(said: &'a str, name: &str) -> &'a str {
 
 /// Fails if the drawing and the table show different results.
 #[test]
-fn items_sold_twice_are_marked_and_the_locked_sale_has_none() {
+fn only_the_unlocked_sale_marks_items_sold_twice() {
     let (_, said) = flash_sale(&["--buyers", "60", "--stock", "20"]);
     assert!(!said.contains('\u{1b}'), "colours in a file: {said}");
     let without = bar(&said, "without lock");
@@ -81,7 +81,7 @@ fn items_sold_twice_are_marked_and_the_locked_sale_has_none() {
 }
 
 #[test]
-fn no_color_has_the_last_word_about_colours() {
+fn no_color_overrides_all_color_settings() {
     let arguments = ["--buyers", "60", "--stock", "20"];
     let forced = ("CLICOLOR_FORCE", "1");
     let (_, said) = flash_sale_with(&[forced], &arguments);
@@ -95,7 +95,7 @@ fn no_color_has_the_last_word_about_colours() {
 }
 
 #[test]
-fn over_redis_it_is_exact_with_several_processes() {
+fn several_processes_sell_exactly_on_redis() {
     let server = Server::start();
     let arguments = ["--processes", "3", "--buyers", "150", "--stock", "30"];
     let (output, said) = flash_sale(&[&["--store", &server.url()], &arguments[..]].concat());
@@ -105,7 +105,7 @@ fn over_redis_it_is_exact_with_several_processes() {
 }
 
 #[test]
-fn several_processes_on_memory_are_refused_with_the_reason_and_the_way_out() {
+fn several_processes_on_memory_are_refused_with_advice() {
     let (output, said) = flash_sale(&["--processes", "4"]);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("lives in one process"), "{said}");
@@ -113,7 +113,7 @@ fn several_processes_on_memory_are_refused_with_the_reason_and_the_way_out() {
 }
 
 #[test]
-fn a_store_that_is_not_there_is_an_error_and_no_result() {
+fn an_unavailable_store_is_an_error_without_a_result() {
     let (output, said) = flash_sale(&["--store", "redis://127.0.0.1:1/"]);
     assert_eq!(output.status.code(), Some(2), "{said}");
     let (output, said) = flash_sale(&["--store", "postgres://127.0.0.1/"]);

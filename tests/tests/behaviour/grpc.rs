@@ -92,7 +92,7 @@ fn pause(status: &Status) -> Option<Duration> {
 /// Fails if the status lacks the time of the next try, or contains details that only one user
 /// should see.
 #[tokio::test]
-async fn a_client_is_told_when_to_try_again() {
+async fn a_grpc_client_gets_the_time_of_its_next_try() {
     for (hint, told) in [(None, UNKNOWN), (Some(HINT), HINT)] {
         let mut pool = LockPool::builder().url("memory://");
         if let Some(hint) = hint {

@@ -52,7 +52,7 @@ impl Orders for Shop {
 
 /// Fails if the attribute does not use the pool of its expression.
 #[tokio::test]
-async fn a_pool_in_a_field() {
+async fn the_attribute_uses_a_pool_in_a_field() {
     let url = "memory://pools-field";
     let probe = MemoryProbe::new(url);
     let locks = connect(url).await;
@@ -149,7 +149,7 @@ async fn a_shutdown_waits_for_holders_and_refuses_the_rest() {
     reason = "the task is begun here and awaited later"
 )]
 #[tokio::test]
-async fn two_shutdowns_end_each_in_its_own_time() {
+async fn two_shutdowns_have_separate_time_limits() {
     const SHORT: Duration = Duration::from_millis(300);
     for short_first in [true, false] {
         let pool = connect(&format!("memory://pools-two-{short_first}")).await;
@@ -194,7 +194,7 @@ async fn poll_once<F: Future>(mut future: Pin<&mut F>) {
 
 /// Fails if a dropped lock counts as held, or counts as released before the store has confirmed it.
 #[tokio::test]
-async fn a_release_that_nobody_confirms_is_reported() {
+async fn an_unconfirmed_release_is_reported() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let pool = connect(&proxy.url()).await;

@@ -52,7 +52,7 @@ fn is_marked(ended: &Result<u64>) -> bool {
 
 /// Fails if two tests of one process share a lock, although their pools are separate.
 #[test]
-fn sixteen_tests_with_the_same_id_run_side_by_side() {
+fn sixteen_tests_with_the_same_id_run_in_parallel() {
     const TESTS: usize = 16;
 
     #[distributed_lock(key = "order:<id>", ttl = "20s")]
@@ -74,7 +74,7 @@ fn sixteen_tests_with_the_same_id_run_side_by_side() {
 /// Fails if a task of `leasehold::spawn` loses the scope, or if the error in a plain task does not
 /// suggest a remedy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_takes_the_scope_along() {
+async fn a_spawned_task_keeps_the_scope() {
     let (pool, _held) = marked(42).await;
     let other = memory().await;
     let tasks = pool.scope(async {
@@ -99,7 +99,7 @@ async fn a_task_takes_the_scope_along() {
 
 /// Fails if the scope cannot be passed to a future that is run in another way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_way_to_run_a_future_can_be_given_the_scope() {
+async fn the_scope_can_be_passed_to_any_future() {
     let (pool, _held) = marked(42).await;
     let ways = pool.scope(async {
         let given = || leasehold::pool().map(|pool| pool.scope(create_order(42)));
@@ -156,7 +156,7 @@ async fn a_task_holds_no_lock_of_its_caller() {
 /// Fails if a task ends when its handle is dropped, or if its lock stays after the task is aborted
 /// or panics.
 #[tokio::test]
-async fn a_task_ends_as_any_other_does() {
+async fn a_spawned_task_ends_like_a_tokio_task() {
     struct Signals {
         inside: Notify,
         go_on: Notify,
@@ -216,7 +216,7 @@ async fn a_task_ends_as_any_other_does() {
 
 /// Fails if `spawn` needs a scope, or panics in other cases than `tokio::spawn`.
 #[test]
-fn a_task_without_a_scope() {
+fn spawn_needs_no_scope() {
     let task = runtime().block_on(async {
         assert_eq!(leasehold::spawn(async { 7 }).await.expect("no panic"), 7);
         leasehold::spawn(create_order(42)).await
@@ -229,7 +229,7 @@ fn a_task_without_a_scope() {
 /// Fails if the layer in `docs/troubleshooting.md` does not give the pool to each request. The
 /// server spawns a task for each connection.
 #[tokio::test]
-async fn a_layer_gives_a_server_the_scope() {
+async fn a_layer_passes_the_scope_to_requests() {
     use axum::Router;
     use axum::extract::{Path, Request};
     use axum::middleware::{Next, from_fn};

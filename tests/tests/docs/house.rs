@@ -321,7 +321,7 @@ const CRATES: [&str; 5] = [
 ];
 
 #[test]
-fn files_and_folders_import_each_other_in_no_circle() {
+fn files_and_folders_have_no_import_cycles() {
     for lib in CRATES.map(|lib| root().join(lib)) {
         let modules = modules(&lib);
         assert!(modules.len() > 5, "{}: {}", lib.display(), modules.len());
@@ -333,7 +333,7 @@ fn files_and_folders_import_each_other_in_no_circle() {
 }
 
 #[test]
-fn no_production_file_is_longer_than_a_reader_takes_in() {
+fn production_files_have_a_maximum_length() {
     for lib in PRODUCTION.map(|lib| root().join(lib)) {
         for module in modules(&lib).values() {
             for file in &module.files {
@@ -361,7 +361,7 @@ fn most_files_are_in_folders() {
 /// The checks detect a circle of files and one of folders in any spelling of an import, and ignore
 /// tests.
 #[test]
-fn a_circle_is_seen() {
+fn an_import_cycle_is_detected() {
     let sound = [
         "",
         "use super::Bee; use super::two::Two;",

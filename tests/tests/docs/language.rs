@@ -182,7 +182,7 @@ fn comments() -> Counts {
 
 /// Fails if comments have a habit that makes them hard to read too often.
 #[test]
-fn comments_are_read_once() {
+fn comments_are_easy_to_read() {
     let counts = comments();
     assert!(5_000 < counts.blocks, "{counts:?}");
     let excesses = counts.excesses();
@@ -191,7 +191,7 @@ fn comments_are_read_once() {
 
 /// Fails if pages have a habit that makes them hard to read too often.
 #[test]
-fn pages_are_read_once() {
+fn pages_are_easy_to_read() {
     let mut counts = Counts::default();
     for page in pages() {
         // Entries of the changelog are written once and not revised.
@@ -212,7 +212,7 @@ fn pages_are_read_once() {
 
 /// Fails if the check misses a habit, or counts one in code.
 #[test]
-fn habits_are_seen() {
+fn bad_habits_are_detected() {
     let found = |text: &str| {
         let mut counts = Counts::default();
         counts.add(text);

@@ -245,7 +245,7 @@ fn each_cell_has_tests_or_a_reason() {
 
 /// Fails if the check accepts an empty cell, a wrong name or an unknown store.
 #[test]
-fn faults_are_found() {
+fn faults_in_the_matrix_are_detected() {
     let found = |cells: &str| {
         let stores = "store memory: memory\nstore redis: redis\n";
         faults(&Matrix::parse(&format!("{stores}# P\nText.\n{cells}"))).len()

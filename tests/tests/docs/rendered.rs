@@ -77,7 +77,7 @@ fn rendered_pages_link_by_definitions() {
 
 /// Fails if a label has another target in rustdoc than in the pages, or no target.
 #[test]
-fn rustdoc_links_to_what_the_pages_link_to() {
+fn rustdoc_has_the_same_link_targets_as_the_pages() {
     let (rendered, mut compared) = (rendered(), 0);
     let links = read(&root().join("runtime/src/guide/links.md"));
     let addresses: Vec<_> = definitions(&links).collect();
@@ -144,7 +144,7 @@ fn used(text: &str) -> Vec<String> {
 /// Fails if a page of `docs/` is neither shown by rustdoc nor listed under "In the repository", or
 /// is both. Also fails if the published crate lacks a shown page.
 #[test]
-fn the_guide_has_all_pages() {
+fn the_guide_contains_all_pages() {
     let (rendered, guide) = (rendered(), guide());
     let manifest = read(&root().join("runtime/Cargo.toml"));
     let excluded = manifest

@@ -159,9 +159,9 @@ fn ways_out() -> Vec<String> {
 
 /// Fails if the names differ from those of the test programs.
 #[test]
-fn the_names_are_those_of_the_programs() {
+fn the_names_match_those_of_the_programs() {
     let own = tests_of("tests/tests/docs.rs");
-    let this = "test_names::the_names_are_those_of_the_programs";
+    let this = "test_names::the_names_match_those_of_the_programs";
     assert!(own.contains(this), "{own:?}");
     let listed = std::process::Command::new(std::env::current_exe().expect("a program"))
         .arg("--list")
@@ -174,10 +174,10 @@ fn the_names_are_those_of_the_programs() {
     assert_eq!(own, listed);
     let behaviour = tests_of("tests/tests/behaviour/main.rs");
     for made in [
-        "kinds::several_keys::etcd::all_or_nothing",
-        "kinds::several_keys::cluster::all_or_nothing",
+        "kinds::several_keys::etcd::several_keys_are_taken_all_or_nothing",
+        "kinds::several_keys::cluster::several_keys_are_taken_all_or_nothing",
         "leases::stopped_servers::redlock::a_short_stop_costs_no_lease",
-        "deployments::zookeeper::faults::a_black_hole",
+        "deployments::zookeeper::faults::a_long_silence_ends_a_lease",
         "bodies::exits::memory::early_return",
         "bodies::exits::memory::all_workers_are_blocked",
         "bodies::exits::redis::the_lock_is_stolen",

@@ -32,7 +32,7 @@ impl Repository for Postgres {
 }
 
 #[tokio::test]
-async fn on_either_side() {
+async fn instrument_works_on_either_side() {
     locked(async {
         let postgres = Postgres { offset: 10 };
         assert_eq!(postgres.below((1, 2)).await, Ok(13));

@@ -22,6 +22,6 @@ impl Local for Here {
 }
 
 #[tokio::test]
-async fn a_future_that_is_not_send() {
+async fn a_future_need_not_be_send() {
     assert_eq!(locked(Here.run(Rc::new(3))).await, Ok(3));
 }

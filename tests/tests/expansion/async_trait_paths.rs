@@ -37,7 +37,7 @@ impl Reports for Yearly {
 /// Fails if the macro treats `self` in a path as the receiver, which has another name inside the
 /// expansion.
 #[tokio::test]
-async fn a_path_from_here_is_no_receiver() {
+async fn self_in_a_path_is_not_the_receiver() {
     let sales = Yearly { name: "sales" };
     let rendered = locked(sales.render(2024)).await;
     assert_eq!(rendered, "sales 2024 under a-path");

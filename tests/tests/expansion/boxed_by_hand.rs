@@ -27,7 +27,7 @@ fn alias<'a>(name: &'a str) -> BoxFuture<'a, Result<&'a str, LockError>> {
 }
 
 #[tokio::test]
-async fn functions_that_return_a_boxed_future() {
+async fn functions_returning_a_boxed_future_are_locked() {
     locked(async {
         assert_eq!(walk(3).await, Ok(3));
         assert_eq!(alias("x").await, Ok("x"));

@@ -17,6 +17,6 @@ async fn create(
 }
 
 #[tokio::test]
-async fn follow_their_cfg() {
+async fn arguments_follow_their_cfg() {
     assert_eq!(locked(create(1, "x", 2)).await, Ok(1));
 }

@@ -44,7 +44,7 @@ mod inner {
 }
 
 #[tokio::test]
-async fn says_where_the_runtime_is() {
+async fn the_crate_option_sets_the_path_of_the_runtime() {
     locked(async {
         assert_eq!(relative(1).await, Ok(1));
         assert_eq!(from_here(2).await, Ok(2));

@@ -124,7 +124,7 @@ fn held(names: &[&'static str]) -> Vec<(&'static str, bool)> {
 }
 
 #[tokio::test]
-async fn arguments_and_locals_die_before_the_release() {
+async fn arguments_and_locals_are_dropped_before_the_release() {
     let record = Record::default();
     let witness = |name| record.witness(name);
     let partly = (witness("kept"), witness("moved"));
@@ -148,7 +148,7 @@ async fn arguments_and_locals_die_before_the_release() {
 }
 
 #[tokio::test]
-async fn an_argument_that_only_the_key_uses_does_too() {
+async fn key_only_arguments_are_dropped_before_the_release() {
     let record = Record::default();
     locked(in_an_expression(&record, record.witness("key")))
         .await
@@ -157,7 +157,7 @@ async fn an_argument_that_only_the_key_uses_does_too() {
 }
 
 #[tokio::test]
-async fn also_when_the_body_ends_early() {
+async fn arguments_are_dropped_first_after_an_early_return() {
     let record = Record::default();
     let result = locked(early(&record, record.witness("used"))).await;
     assert_eq!(result, Err(LockError::ShuttingDown));
@@ -165,14 +165,14 @@ async fn also_when_the_body_ends_early() {
 }
 
 #[tokio::test]
-async fn self_does_too() {
+async fn self_is_dropped_before_the_release() {
     let record = Record::default();
     locked(record.witness("self").consumed()).await.unwrap();
     assert_eq!(record.deaths(), held(&["self"]));
 }
 
 #[tokio::test]
-async fn under_async_trait_even_an_argument_without_a_name() {
+async fn unnamed_async_trait_arguments_drop_before_the_release() {
     let record = Record::default();
     locked(Nightly.run(&record, record.witness("key"), record.witness("bare")))
         .await
@@ -184,7 +184,7 @@ async fn under_async_trait_even_an_argument_without_a_name() {
 
 /// An argument without a name cannot be moved into the body, as the documentation notes.
 #[tokio::test]
-async fn an_argument_without_a_name_dies_after_it() {
+async fn an_unnamed_argument_is_dropped_after_the_release() {
     let record = Record::default();
     locked(bare(&record, record.witness("bare"))).await.unwrap();
     assert_eq!(record.deaths(), [("bare", false)]);

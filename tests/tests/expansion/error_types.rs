@@ -46,7 +46,7 @@ async fn inferred<E: From<LockError> + From<std::num::ParseIntError>>(id: &str) 
 }
 
 #[tokio::test]
-async fn carry_a_lock_error() {
+async fn error_types_can_contain_a_lock_error() {
     locked(async {
         assert_eq!(custom("1").await, Ok(1));
         assert_eq!(custom("0").await, Err(OrderError::Empty));

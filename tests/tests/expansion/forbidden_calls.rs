@@ -16,7 +16,7 @@ async fn account(id: u64) -> Account {
 }
 
 #[tokio::test]
-async fn functions_with_each_return_written_out() {
+async fn functions_with_explicit_returns_work() {
     locked(async {
         let note = String::new();
         assert_eq!(
@@ -48,7 +48,7 @@ async fn functions_with_each_return_written_out() {
 }
 
 #[tokio::test]
-async fn methods_with_each_return_written_out() {
+async fn methods_with_explicit_returns_work() {
     locked(async {
         let (mut one, two) = (account(1).await, account(2).await);
         assert_eq!(forbidden::transfer(&one, &two).await, Ok(10));
@@ -63,13 +63,13 @@ async fn methods_with_each_return_written_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_function_that_never_returns() {
+async fn a_function_may_never_return() {
     let ended = locked(timeout(Duration::from_secs(60), forbidden::work())).await;
     assert!(ended.is_err());
 }
 
 #[tokio::test]
-async fn functions_without_return() {
+async fn functions_without_return_work() {
     locked(async {
         assert_eq!(forbidden_too::create(1, String::new()).await, Ok(1));
         assert_eq!(forbidden_too::one_line(2).await, Ok(2));

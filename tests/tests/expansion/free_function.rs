@@ -12,7 +12,7 @@ async fn create(id: u64, name: &str, quantity: Option<u32>) -> Result<String, Lo
 }
 
 #[tokio::test]
-async fn runs_with_its_arguments() {
+async fn a_free_function_runs_with_its_arguments() {
     let text = locked(create(7, "lamp", Some(2))).await;
     assert_eq!(text.as_deref(), Ok("7lamp2"));
     assert_eq!(locked(create(7, "lamp", None)).await.as_deref(), Ok("none"));

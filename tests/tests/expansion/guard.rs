@@ -30,7 +30,7 @@ async fn not_used() -> Result<(), LockError> {
 }
 
 #[tokio::test]
-async fn the_handle_in_the_body() {
+async fn the_body_can_use_the_guard_handle() {
     locked(async {
         let (text, left) = used(3).await.unwrap();
         assert_eq!(text, "order:33");

@@ -55,7 +55,7 @@ async fn prefixed(__leasehold_key: u8, __leasehold_call: u8) -> Answer {
 }
 
 #[tokio::test]
-async fn cannot_clash() {
+async fn names_of_the_expansion_cannot_clash() {
     locked(async {
         assert_eq!(names(1, 2, 3, 4).await, ::std::result::Result::Ok(11));
         assert_eq!(prefixed(1, 2).await, ::std::result::Result::Ok(3));

@@ -15,7 +15,7 @@ async fn create(
 }
 
 #[tokio::test]
-async fn in_key_and_body() {
+async fn an_impl_trait_argument_is_usable_in_key_and_body() {
     let text = locked(create(5, String::from("lamp"), |n| n + 1)).await;
     assert_eq!(text.as_deref(), Ok("5lamp2"));
 }

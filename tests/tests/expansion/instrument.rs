@@ -31,7 +31,7 @@ impl Service {
 }
 
 #[tokio::test]
-async fn on_either_side() {
+async fn instrument_works_on_either_side() {
     locked(async {
         assert_eq!(below(1, "a".into()).await.as_deref(), Ok("1a"));
         assert_eq!(above(1, "a".into()).await.as_deref(), Ok("1a"));

@@ -47,7 +47,7 @@ async fn of_another_crate() -> Result<String, LockError> {
 }
 
 #[tokio::test]
-async fn is_inserted_by_its_path() {
+async fn a_constant_is_inserted_by_its_path() {
     locked(async {
         assert_eq!(Web.create(4).await.as_deref(), Ok("web:order:4"));
         assert_eq!(Phone.ring().await.as_deref(), Ok("phone:9"));

@@ -73,7 +73,7 @@ fn order() -> Order {
 }
 
 #[tokio::test]
-async fn are_taken_as_they_are() {
+async fn key_expressions_are_used_unchanged() {
     locked(async {
         assert_eq!(constant().await.as_deref(), Ok("nightly"));
         assert_eq!(formatted(order()).await.as_deref(), Ok("order:4"));

@@ -13,7 +13,7 @@ macro_rules! constant_keys {
         )*
 
         #[tokio::test]
-        async fn is_locked_as_it_stands() {
+        async fn literal_key_text_is_used_unchanged() {
             locked(async {
                 $(assert_eq!($name(4, 5).await.as_deref(), Ok($text), stringify!($name));)*
             })

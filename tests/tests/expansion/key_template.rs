@@ -53,7 +53,7 @@ async fn encoded(id: &&&u64, name: &String) -> Result<String, LockError> {
 }
 
 #[tokio::test]
-async fn what_is_inserted() {
+async fn placeholders_insert_encoded_values() {
     let order = Order {
         id: 9,
         user: User { name: "ann".into() },
@@ -81,7 +81,7 @@ async fn inserted(name: &str) -> Result<String, LockError> {
 
 /// Fails if a key built by hand with `encode` differs from the key of the annotated function.
 #[tokio::test]
-async fn encode_writes_what_a_template_inserts() {
+async fn encode_matches_the_template() {
     let names = [
         "plain",
         "a:b",

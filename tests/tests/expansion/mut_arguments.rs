@@ -20,7 +20,7 @@ async fn sorted(mut items: Vec<u8>) -> Result<Vec<u8>, LockError> {
 }
 
 #[tokio::test]
-async fn are_mutable_in_the_body() {
+async fn mut_arguments_are_mutable_in_the_body() {
     locked(async {
         let mut log = Vec::new();
         assert_eq!(count(3, &mut log).await, Ok(0));

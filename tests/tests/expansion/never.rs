@@ -50,6 +50,6 @@ async fn a_body_without_end_can_be_dropped() {
 
 #[tokio::test]
 #[should_panic(expected = "stop")]
-async fn its_panic_is_the_callers() {
+async fn a_panic_of_a_body_reaches_the_caller() {
     locked(async { panics().await }).await;
 }

@@ -16,7 +16,7 @@ async fn push(log: Rc<RefCell<Vec<u8>>>) -> Result<usize, LockError> {
 }
 
 #[tokio::test]
-async fn on_a_local_set() {
+async fn a_future_without_send_runs_on_a_local_set() {
     let log = Rc::new(RefCell::new(Vec::new()));
     let both = async {
         let inner = Rc::clone(&log);

@@ -14,7 +14,7 @@ async fn next(_first: Cell<u8>, counter: Cell<u8>) -> Result<u8, LockError> {
 }
 
 #[tokio::test]
-async fn an_argument_that_is_send_and_not_sync() {
+async fn an_argument_need_not_be_sync() {
     let task = tokio::spawn(locked(next(Cell::new(0), Cell::new(1))));
     assert_eq!(task.await.unwrap(), Ok(2));
 }

@@ -47,7 +47,7 @@ impl Service {
 }
 
 #[tokio::test]
-async fn gives_the_value_when_the_lock_fails() {
+async fn on_error_returns_its_value_if_the_lock_fails() {
     let long = "x".repeat(LONG);
     locked(async {
         assert_eq!(closure("ab".into()).await, "2");

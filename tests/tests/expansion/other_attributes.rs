@@ -38,7 +38,7 @@ async fn expected(unused: u8) -> Result<u8, LockError> {
 }
 
 #[tokio::test]
-async fn stay_on_the_function() {
+async fn other_attributes_stay_on_the_function() {
     locked(async {
         assert_eq!(number().await, 4);
         #[expect(deprecated)]

@@ -37,7 +37,7 @@ async fn supply(id: u64) -> Result<impl renamed::Supply, LockError> {
 
 /// Fails if a function cannot return a type of the program that has the name of a task or a stream.
 #[tokio::test]
-async fn an_alias_is_taken() {
+async fn a_type_named_like_a_task_can_be_returned() {
     locked(async {
         assert_eq!(joint(1).await, Ok(JoinHandle(1)));
         let supply = supply(2).await.map(|supply| supply.items());

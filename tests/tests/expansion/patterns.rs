@@ -41,7 +41,7 @@ fn line() -> Line {
 }
 
 #[tokio::test]
-async fn their_names_are_usable() {
+async fn names_in_patterns_are_usable() {
     locked(async {
         let text = take(Path(1), line(), (2, (3, 4)), ['x', 'y', 'z'], &true, (8, 9)).await;
         assert_eq!(text.as_deref(), Ok("1lamp223xztrue89"));

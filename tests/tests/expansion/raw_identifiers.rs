@@ -10,6 +10,6 @@ async fn r#move(r#type: u8, r#match: u8) -> Result<u8, LockError> {
 }
 
 #[tokio::test]
-async fn in_names_keys_and_guards() {
+async fn raw_identifiers_work_in_names_keys_and_guards() {
     assert_eq!(locked(r#move(1, 2)).await, Ok(3));
 }

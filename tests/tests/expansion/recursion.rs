@@ -12,6 +12,6 @@ async fn down(depth: u32) -> Result<u32, LockError> {
 }
 
 #[tokio::test]
-async fn through_a_box() {
+async fn recursion_through_a_box_works() {
     assert_eq!(locked(down(3)).await, Ok(3));
 }

@@ -25,7 +25,7 @@ async fn inner() -> Result<u8, LockError> {
 }
 
 #[tokio::test]
-async fn braces_around_one_expression() {
+async fn braces_around_one_expression_are_accepted() {
     locked(async {
         assert_eq!(one().await, 1);
         assert_eq!(awaited().await, Ok(2));

@@ -45,7 +45,7 @@ async fn borrowed(cell: &RefCell<u8>) -> Result<u8, LockError> {
 
 /// The order depends on the edition of the user's crate, not on that of the attribute's crate.
 #[tokio::test]
-async fn die_in_the_order_of_the_edition() {
+async fn temporaries_are_dropped_in_the_order_of_the_edition() {
     locked(async {
         let (with, plain) = (Log::default(), Log::default());
         assert_eq!(with_the_lock(Arc::clone(&with)).await, 9);

@@ -4,7 +4,7 @@ use super::support::{pool, tick};
 
 #[distributed_lock(key = "port:5432", ttl = "1s", pool = pool().await)]
 #[tokio::test]
-async fn above_the_test_attribute() -> Result<(), LockError> {
+async fn the_attribute_works_above_the_test_attribute() -> Result<(), LockError> {
     tick().await;
     Ok(())
 }
@@ -12,7 +12,7 @@ async fn above_the_test_attribute() -> Result<(), LockError> {
 #[distributed_lock(key = "port:5432", ttl = "1s", pool = pool().await, on_error = |e| panic!("{e}"))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 #[should_panic(expected = "from the body")]
-async fn with_should_panic() {
+async fn the_attribute_works_with_should_panic() {
     tick().await;
     panic!("from the body");
 }

@@ -15,7 +15,7 @@ async fn in_patterns((_left, right): (String, u8), _rest: &str) -> Result<u8, Lo
 }
 
 #[tokio::test]
-async fn names_that_begin_with_an_underscore() {
+async fn arguments_may_begin_with_an_underscore() {
     locked(async {
         assert_eq!(named(1, String::new(), Vec::new()).await, Ok(1));
         assert_eq!(in_patterns((String::new(), 2), "").await, Ok(2));

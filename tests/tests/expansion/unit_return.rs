@@ -26,7 +26,7 @@ async fn result(done: &mut bool) -> Result<(), LockError> {
 async fn empty() {}
 
 #[tokio::test]
-async fn with_and_without_a_result() {
+async fn functions_without_a_result_can_lock() {
     locked(async {
         let (mut a, mut b, mut c) = (false, false, false);
         nothing(&mut a).await;

@@ -112,16 +112,16 @@ requirements! {
     readers_and_writers: 24 "readers and writers" Redis,
     permits: 24 "permits" Redis,
     soak: 25 Redis,
-    clients_that_know_no_queue: 26 Redis,
+    clients_without_a_queue_get_in: 26 Redis,
     telemetry: 27 Redis,
     forms: 29 Redis,
     forms_in_memory: 29 Memory,
     server_clock: 30 Redis,
     full_server: 31 Redis,
     releases: 32 Redis,
-    the_version_before: 33 Redis,
+    the_earlier_version_interoperates: 33 Redis,
     replays: 34 Redis,
-    replays_while_masters_fail: 34 Sentinel,
+    replays_survive_fail_overs: 34 Sentinel,
     operators: 35 Redis,
     exact_commits: 36 Postgres,
     drops: 37 Redis,
@@ -137,6 +137,6 @@ requirements! {
 
 /// Fails if the tasks of dropped calls do not detect a handle that stays valid after its call.
 #[test]
-fn a_handle_that_outlives_its_call_is_found() {
+fn a_handle_valid_after_its_call_is_detected() {
     fails_with("HandleOutlivesItsCall", "requirements::drops_in_memory");
 }

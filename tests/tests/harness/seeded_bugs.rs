@@ -31,7 +31,7 @@ fn play(bug: &str) {
 
 /// Fails if a program does not run its own test of a bug with that bug.
 #[test]
-fn tests_elsewhere_are_run_with_their_bugs() {
+fn other_tests_run_with_their_seeded_bugs() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     for elsewhere in ELSEWHERE {
         let files = match elsewhere.program {
@@ -64,7 +64,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 /// Fails if the documented table of the bugs differs from the output of `scripts/chaos bugs`.
 #[test]
-fn the_documented_tables_are_true() {
+fn the_documented_tables_match_the_bugs() {
     let docs = include_str!("../../../docs/reliability/harness.md");
     let cases = CASES.iter().map(Case::row);
     for row in cases.chain(ELSEWHERE.iter().map(Elsewhere::row)) {
@@ -84,7 +84,7 @@ macro_rules! bugs {
 
         /// Fails if a seeded bug has neither a scenario nor another test.
         #[test]
-        fn all_are_played() {
+        fn all_seeded_bugs_are_tested() {
             let mut played = vec![$(stringify!($bug)),+];
             played.extend(ELSEWHERE.iter().map(|elsewhere| elsewhere.bug));
             let mut seeded = leasehold::__test::bugs();

@@ -18,7 +18,7 @@ fn time(probe: &RedisProbe) -> u64 {
 /// Fails if setting a server's clock has no effect, because the tests that set it would then test
 /// nothing.
 #[test]
-fn it_goes_forward_and_back() {
+fn the_server_clock_can_be_moved_forward_and_back() {
     let clock = ServerClock::new();
     let server = ServerOptions::new().clock(&clock).start();
     let probe = server.probe();

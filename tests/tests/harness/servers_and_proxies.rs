@@ -27,7 +27,7 @@ fn set(connection: &mut Connection, key: &str) -> RedisResult<String> {
 }
 
 #[test]
-fn a_server_keeps_nothing_over_a_kill_unless_told_to() {
+fn a_killed_server_keeps_data_only_if_configured() {
     let mut plain = Server::start();
     let mut durable = ServerOptions::new().append_only().start();
     for server in [&mut plain, &mut durable] {
@@ -61,7 +61,7 @@ fn a_server_can_have_a_password_few_databases_and_a_socket() {
 }
 
 #[test]
-fn a_paused_server_answers_when_it_goes_on() {
+fn a_paused_server_answers_after_it_resumes() {
     let server = Server::start();
     let mut connection = client(&server.url());
     server.pause();
@@ -74,7 +74,7 @@ fn a_paused_server_answers_when_it_goes_on() {
 }
 
 #[test]
-fn the_proxy_passes_and_counts() {
+fn the_proxy_forwards_and_counts() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let mut connection = client(&proxy.url());
@@ -114,7 +114,7 @@ fn the_proxy_delays() {
 }
 
 #[test]
-fn a_black_hole_swallows_and_spoils_the_connection() {
+fn a_black_hole_makes_the_connection_unusable() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     for (mode, executed) in [
@@ -141,7 +141,7 @@ fn a_black_hole_swallows_and_spoils_the_connection() {
 }
 
 #[test]
-fn replies_are_garbled() {
+fn the_proxy_can_garble_replies() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let mut connection = client(&proxy.url());
@@ -152,7 +152,7 @@ fn replies_are_garbled() {
 }
 
 #[test]
-fn a_healed_partition_delivers_late() {
+fn a_healed_partition_delivers_delayed_commands() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let mut connection = client(&proxy.url());
@@ -210,7 +210,7 @@ fn a_reply_is_lost_after_execution() {
 }
 
 #[test]
-fn connections_are_cut_left_half_open_and_refused() {
+fn connections_can_be_cut_half_open_or_refused() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let mut connection = client(&proxy.url());
@@ -231,7 +231,7 @@ fn connections_are_cut_left_half_open_and_refused() {
 /// Fails if a run passes although it has run none of the requested requirements.
 #[test]
 #[cfg(feature = "harness")]
-fn a_requirement_that_does_not_run_here_is_told() {
+fn a_requirement_that_cannot_run_here_is_reported() {
     for asked in [&["--requirement", "13"][..], &["--requirement", "99"]] {
         let chaos = std::process::Command::new(env!("CARGO_BIN_EXE_chaos"))
             .args(asked)

@@ -34,7 +34,7 @@ fn a_killed_server_keeps_its_nodes() {
 }
 
 #[test]
-fn sessions_last_as_long_as_the_settings_say() {
+fn sessions_last_as_long_as_configured() {
     let tick = Duration::from_millis(250);
     let settings = Settings::new().longest_session(LONGEST);
     for (settings, shortest, longest) in [
@@ -54,7 +54,7 @@ fn sessions_last_as_long_as_the_settings_say() {
 }
 
 #[test]
-fn a_paused_server_answers_when_it_goes_on() {
+fn a_paused_server_answers_after_it_resumes() {
     let server = Zookeeper::start();
     server.pause();
     assert_eq!(server.mode(), None);
@@ -80,7 +80,7 @@ fn all_serve(servers: &[Zookeeper]) {
 }
 
 #[test]
-fn another_member_leads_when_the_leader_is_killed_paused_or_cut_off() {
+fn another_member_leads_after_a_failure_of_the_leader() {
     let (mut servers, network) = Settings::new().ensemble_with_network(3);
     let first = leader(&servers, None);
     let probe = servers[first].probe("led", "lock:");
@@ -113,7 +113,7 @@ fn another_member_leads_when_the_leader_is_killed_paused_or_cut_off() {
 }
 
 #[test]
-fn an_ensemble_comes_back_when_all_were_killed() {
+fn an_ensemble_recovers_after_all_were_killed() {
     let mut servers = Zookeeper::cluster(3);
     assert!(servers[0].probe("all", "lock:").take("k", LONG));
     for server in &mut servers {
@@ -130,7 +130,7 @@ fn an_ensemble_comes_back_when_all_were_killed() {
 
 /// Fails if Curator's sections are not reported, or if the oracle does not see them.
 #[test]
-fn curators_processes_exclude_each_other() {
+fn curator_processes_exclude_each_other() {
     let server = Zookeeper::start();
     let time = Duration::from_secs(8);
     let errand = Errand {
@@ -169,7 +169,7 @@ fn curators_processes_exclude_each_other() {
 
 /// Fails if a process stays in its section after Curator has reported that the lock may be gone.
 #[test]
-fn curators_process_gives_up_when_it_hears_nothing() {
+fn a_curator_process_stops_without_its_server() {
     let server = Zookeeper::start();
     let errand = Errand {
         servers: addresses([server.address()]),

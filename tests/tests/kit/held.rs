@@ -64,7 +64,7 @@ async fn the_lock_is_held_on_the_whole_call_path() {
 /// Fails if a lock counts as held outside of its body. That is before the body, after it, or in
 /// another task.
 #[tokio::test(start_paused = true)]
-async fn the_lock_is_held_nowhere_else() {
+async fn the_lock_is_not_held_outside_of_its_body() {
     let kit = Kit::new();
     let inside = Arc::new(Notify::new());
     let told = Arc::clone(&inside);
@@ -91,7 +91,7 @@ async fn the_lock_is_held_nowhere_else() {
 /// Fails if a task of `leasehold::spawn` does not see its caller's lock as held, or sees it for
 /// longer than the lease lasts. Also fails if the task can enter the lock.
 #[tokio::test(start_paused = true)]
-async fn a_task_knows_of_its_callers_lock_while_it_lasts() {
+async fn a_task_sees_the_lock_of_its_caller_while_it_lasts() {
     let kit = Kit::new();
     let go_on = Arc::new(Notify::new());
     let told = Arc::clone(&go_on);
@@ -157,7 +157,7 @@ async fn a_lost_lock_is_not_held() {
 /// Fails if a detached body counts as outside of its own lock, or as outside of the surrounding
 /// call's lock.
 #[tokio::test(start_paused = true)]
-async fn a_detached_body_is_inside() {
+async fn a_detached_body_is_inside_of_its_lock() {
     let kit = Kit::new();
     let pool = kit.pool();
     let body = kit.pool().lock("account:7").ttl(secs(10)).run(async move {
@@ -171,7 +171,7 @@ async fn a_detached_body_is_inside() {
 
 /// Fails if a shared lock, a permit or one of several locks does not count as held.
 #[tokio::test(start_paused = true)]
-async fn every_kind_of_lock_counts() {
+async fn every_kind_of_lock_counts_as_held() {
     let kit = Kit::new();
     let lock = || kit.pool().lock("account:7").ttl(secs(10));
     assert_eq!(lock().shared().run(async { book() }).await, Ok(true));
@@ -186,7 +186,7 @@ async fn every_kind_of_lock_counts() {
 
 /// Fails if a pool reports another pool's lock as held.
 #[tokio::test(start_paused = true)]
-async fn a_pool_answers_for_its_own_locks() {
+async fn a_pool_reports_only_its_own_locks_as_held() {
     let (one, two) = (Kit::new().pool(), Kit::new().pool());
     let seen = one.lock("account:7").ttl(secs(10)).run(async {
         (
@@ -209,7 +209,7 @@ fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
 /// Fails if the assertion passes outside of the lock, or if its message does not explain where the
 /// code is.
 #[tokio::test(start_paused = true)]
-async fn the_assertion_says_where_the_code_is() {
+async fn the_assertion_explains_the_position_of_the_code() {
     fn says(check: impl FnOnce() + std::panic::UnwindSafe) -> String {
         text_of(&*catch_unwind(check).expect_err("it is not held"))
     }
@@ -245,7 +245,7 @@ async fn the_assertion_says_where_the_code_is() {
 
 /// Fails if the assertion's message about a lost lock is wrong.
 #[tokio::test(start_paused = true)]
-async fn the_assertion_tells_a_lost_lock() {
+async fn the_assertion_reports_a_lost_lock() {
     #[distributed_lock(key = "account:<id>", ttl = "10s", on_lost = "continue")]
     async fn goes_on(id: u64) -> Result<String, LockError> {
         sleep(secs(1)).await;

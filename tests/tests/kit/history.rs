@@ -24,7 +24,7 @@ async fn look(sku: &str) -> Result<(), LockError> {
 /// Fails if an event is missing, out of order or has the wrong time. The history is the same in
 /// each run.
 #[tokio::test(start_paused = true)]
-async fn all_that_happens_is_told_in_order() {
+async fn all_events_are_recorded_in_order() {
     let kit = Kit::new();
     let scene = async {
         let other = kit.hold("item:kettle").await;
@@ -86,7 +86,7 @@ fn rounded(line: &str) -> String {
 
 /// Fails if the history of one key contains events of other keys.
 #[tokio::test(start_paused = true)]
-async fn one_key_is_told_alone() {
+async fn the_history_of_one_key_is_separate() {
     let kit = Kit::new();
     for key in ["a", "b", "a"] {
         kit.hold(key).await.release().await;
@@ -99,7 +99,7 @@ async fn one_key_is_told_alone() {
 
 /// Fails if the history does not record that a dropped call released its lock.
 #[tokio::test(start_paused = true)]
-async fn drops_are_told() {
+async fn dropped_calls_are_recorded() {
     let kit = Kit::new();
     let call = tokio::time::timeout(secs(1), request(&kit).run(sleep(secs(5))));
     assert!(call.await.is_err());
@@ -118,7 +118,7 @@ async fn drops_are_told() {
 
 /// Fails if the history reports readers admitted by a downgrade as an overlap.
 #[tokio::test(start_paused = true)]
-async fn a_downgrade_is_told() {
+async fn a_downgrade_is_recorded() {
     let kit = Kit::new();
     let mut writer = request(&kit).acquire().await.expect("it is free");
     writer.downgrade().await.expect("it is held");
@@ -143,7 +143,7 @@ async fn a_downgrade_is_told() {
 
 /// Fails if the recorded fences do not grow, or differ from the fences of the calls.
 #[tokio::test(start_paused = true)]
-async fn fences_are_told() {
+async fn fences_are_recorded() {
     let kit = Kit::new();
     let mut known = Vec::new();
     for _ in 0..3 {
@@ -184,7 +184,7 @@ async fn a_holder_ends_with_its_lease() {
 /// Fails if the history lacks calls that get the lock from another call of the process, without the
 /// store.
 #[tokio::test(start_paused = true)]
-async fn turns_within_the_process_are_told() {
+async fn turns_in_the_process_are_recorded() {
     let kit = Kit::new();
     let calls: Vec<_> = (0..10)
         .map(|_| {

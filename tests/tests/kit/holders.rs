@@ -13,7 +13,7 @@ use super::{is_contended, request, secs};
 /// Fails if the other holder's lock is not held, or is not free after a release, a drop or the time
 /// of `releases_after`.
 #[tokio::test(start_paused = true)]
-async fn a_holder_excludes_the_kits_calls_until_it_ends() {
+async fn another_holder_excludes_calls_until_it_ends() {
     let kit = Kit::new();
     let other = kit.hold("order:42").await;
     assert!(is_contended(&request(&kit).acquire().await));
@@ -45,7 +45,7 @@ async fn a_holder_excludes_the_kits_calls_until_it_ends() {
 
 /// Fails if a holder loses its lock during a long test.
 #[tokio::test(start_paused = true)]
-async fn a_holder_renews_its_lock() {
+async fn another_holder_renews_its_lock() {
     let kit = Kit::new();
     let _other = kit.hold("order:42").ttl(secs(1)).await;
     sleep(secs(60)).await;
@@ -54,7 +54,7 @@ async fn a_holder_renews_its_lock() {
 
 /// Fails if the lock of a dead process is free at once, or never.
 #[tokio::test(start_paused = true)]
-async fn a_holder_that_dies_keeps_its_lock_for_its_ttl() {
+async fn a_dead_holder_keeps_its_lock_for_its_ttl() {
     let kit = Kit::new();
     let other = kit.hold("order:42").ttl(secs(4)).await;
     sleep(secs(1)).await;
@@ -74,7 +74,7 @@ async fn a_holder_that_dies_keeps_its_lock_for_its_ttl() {
 
 /// Fails if readers exclude each other, or let a writer in.
 #[tokio::test(start_paused = true)]
-async fn holders_share() {
+async fn other_holders_can_share() {
     let kit = Kit::new();
     let (one, two) = (
         kit.hold("order:42").shared().await,
@@ -92,7 +92,7 @@ async fn holders_share() {
 
 /// Fails if there is one permit too many or too few.
 #[tokio::test(start_paused = true)]
-async fn holders_have_permits() {
+async fn other_holders_can_have_permits() {
     let kit = Kit::new();
     let _one = kit.hold("order:42").permits(2).await;
     let two = request(&kit)
@@ -115,7 +115,7 @@ async fn holders_have_permits() {
 
 /// Fails if other holders do not wait in one queue with each other and with the kit's calls.
 #[tokio::test(start_paused = true)]
-async fn holders_queue() {
+async fn other_holders_queue_with_calls() {
     let kit = Kit::new();
     let _first = kit.hold("order:42").releases_after(secs(1)).await;
     let second = kit.hold("order:42").wait(secs(20)).releases_after(secs(1));
@@ -141,7 +141,7 @@ async fn holders_queue() {
 /// Fails if a holder that finds the lock held continues without it, or if its panic does not
 /// describe the problem.
 #[tokio::test(start_paused = true)]
-async fn a_holder_needs_a_free_lock() {
+async fn another_holder_needs_a_free_lock() {
     let kit = Kit::new();
     let _first = kit.hold("order:42").await;
     let second = AssertUnwindSafe(kit.hold("order:42").into_future());
@@ -159,7 +159,7 @@ async fn a_holder_needs_a_free_lock() {
 
 /// Fails if the kit's pool does not have the configuration that the test gives it.
 #[tokio::test(start_paused = true)]
-async fn the_pool_is_configured_as_that_of_the_service() {
+async fn the_kit_pool_has_the_given_configuration() {
     let builder = LockPool::builder().wait(secs(3)).namespace("shop");
     let kit = Kit::with(builder.url("redis://127.0.0.1:1/"));
     let _other = kit.hold("order:42").releases_after(secs(2)).await;
@@ -172,7 +172,7 @@ async fn the_pool_is_configured_as_that_of_the_service() {
 
 /// Fails if `inspect` does not show the locks of a kit.
 #[tokio::test(start_paused = true)]
-async fn a_kits_locks_can_be_looked_at() {
+async fn the_locks_of_a_kit_can_be_inspected() {
     let kit = Kit::new();
     let other = kit.hold("order:42").await;
     let info = kit.pool().inspect("order:42").await.expect("in memory");
@@ -185,7 +185,7 @@ async fn a_kits_locks_can_be_looked_at() {
 
 /// Fails if two kits share locks, or if clones of one kit do not.
 #[tokio::test(start_paused = true)]
-async fn kits_share_nothing_and_clones_everything() {
+async fn only_clones_of_a_kit_share_locks() {
     let (one, two) = (Kit::new(), Kit::default());
     let clone = one.clone();
     let _held = one.hold("order:42").await;

@@ -32,7 +32,7 @@ async fn polls(count: &Cell<u32>) {
 /// Fails if the loss comes a poll early or late, or if a body begins although it should lose its
 /// lock before its first poll.
 #[tokio::test(start_paused = true)]
-async fn a_body_is_polled_exactly_so_often() {
+async fn a_body_is_polled_exactly_as_often_as_set() {
     for expected in 0..5 {
         let (kit, count) = (Kit::new(), Cell::new(0));
         kit.lose_when("order:42", Point::AfterPolls(expected));
@@ -65,7 +65,7 @@ async fn a_blocking_body_loses_its_lock() {
 
 /// Fails if a body that wakes itself at each poll is polled again after its last allowed poll.
 #[tokio::test(start_paused = true)]
-async fn a_body_that_never_sleeps_is_polled_exactly_so_often() {
+async fn a_busy_body_is_polled_exactly_as_often_as_set() {
     let (kit, mut count) = (Kit::new(), 0);
     kit.lose_when("order:42", Point::AfterPolls(3));
     let body = poll_fn(|cx| {
@@ -98,7 +98,7 @@ async fn a_loss_adds_no_poll_to_the_next_body() {
 
 /// Fails if the loss is not exact with parallel workers and in real time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_on_several_threads_is_polled_exactly_so_often() {
+async fn a_body_on_several_threads_is_polled_exactly_as_set() {
     for _ in 0..50 {
         let kit = Kit::new();
         kit.lose_when("order:42", Point::AfterPolls(3));
@@ -122,7 +122,7 @@ async fn a_body_on_several_threads_is_polled_exactly_so_often() {
 /// Fails if a body that ends in its last allowed poll loses its lock. Also fails if the loss is
 /// then not kept for the next call.
 #[tokio::test(start_paused = true)]
-async fn a_body_that_ends_before_its_loss_is_done() {
+async fn a_body_that_ends_before_its_loss_succeeds() {
     let kit = Kit::new();
     kit.lose_when("order:42", Point::AfterPolls(2));
     let steps = || async {
@@ -145,7 +145,7 @@ async fn a_body_that_ends_before_its_loss_is_done() {
 
 /// Fails if the store still has the lock after its holder has lost it.
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_lost_is_free() {
+async fn a_lost_lock_is_free_in_the_store() {
     let kit = Kit::new();
     kit.lose_when("order:42", Point::After(secs(2)));
     let guard = request(&kit).acquire().await.expect("it is free");
@@ -210,7 +210,7 @@ async fn a_loss_by_time_is_counted_from_the_grant() {
 
 /// Fails if a renewal succeeds after the store has lost the lock, or if another lock is lost too.
 #[tokio::test(start_paused = true)]
-async fn a_loss_at_the_next_renewal() {
+async fn a_loss_can_happen_at_the_next_renewal() {
     let kit = Kit::new();
     let lock = |key| kit.pool().lock(key).ttl(secs(9)).watchdog().acquire();
     let (guard, other) = (lock("order:42").await, lock("order:43").await);
@@ -235,7 +235,7 @@ async fn a_loss_at_the_next_renewal() {
 /// Fails if a loss just before the release changes the result of a finished body, or if the release
 /// of a guard does not report it.
 #[tokio::test(start_paused = true)]
-async fn a_loss_before_the_release() {
+async fn a_loss_before_the_release_keeps_the_result() {
     let kit = Kit::new();
     kit.lose_when("order:42", Point::BeforeRelease);
     assert_eq!(request(&kit).run(async { 7 }).await, Ok(7));
@@ -250,7 +250,7 @@ async fn a_loss_before_the_release() {
 
 /// Fails if a loss affects another key, another kit or another holder of the same kit.
 #[tokio::test(start_paused = true)]
-async fn a_loss_reaches_one_lock() {
+async fn a_loss_affects_one_lock() {
     let (kit, twin) = (Kit::new(), Kit::new());
     let other = kit.hold("order:42").await;
     kit.lose_when("order:42", Point::After(secs(1)));
@@ -293,7 +293,7 @@ async fn a_call_with_several_locks_loses_all() {
 
 /// Fails if a body with `on_lost = "continue"` is dropped.
 #[tokio::test(start_paused = true)]
-async fn a_body_that_goes_on_is_told() {
+async fn a_continuing_body_is_notified_of_the_loss() {
     #[distributed_lock(key = "order:<id>", ttl = "10s", guard = lock, on_lost = "continue")]
     async fn goes_on(id: u64) -> Result<bool, LockError> {
         sleep(secs(1)).await;

@@ -14,7 +14,7 @@ fn is_unavailable<T>(result: &Result<T, LockError>) -> bool {
 
 /// Fails if a request gets through while the store is down, or if none does after it is up again.
 #[tokio::test(start_paused = true)]
-async fn nothing_gets_through_while_the_store_is_down() {
+async fn no_request_succeeds_while_the_store_is_down() {
     let kit = Kit::new();
     kit.store_down();
     let ended = request(&kit)
@@ -32,7 +32,7 @@ async fn nothing_gets_through_while_the_store_is_down() {
 /// Fails if a call gives up earlier or later than its `io_timeout`, or if a waiting call does not
 /// get the lock when the store is back.
 #[tokio::test(start_paused = true)]
-async fn calls_go_on_when_the_store_is_back() {
+async fn calls_continue_when_the_store_is_back() {
     let kit = Kit::new();
     kit.store_down();
     let begun = Instant::now();
@@ -83,7 +83,7 @@ async fn a_held_lock_lives_until_its_lease_ends() {
 
 /// Fails if an answer in flight arrives during an outage, or if the lock that it granted stays.
 #[tokio::test(start_paused = true)]
-async fn answers_under_way_are_lost() {
+async fn answers_in_flight_are_lost() {
     let kit = Kit::new();
     kit.delay(Duration::from_millis(500));
     let call = tokio::spawn(request(&kit).acquire());
@@ -99,7 +99,7 @@ async fn answers_under_way_are_lost() {
 
 /// Fails if an answer comes earlier or later than its delay.
 #[tokio::test(start_paused = true)]
-async fn answers_are_late() {
+async fn answers_are_delayed_exactly() {
     let kit = Kit::new();
     for millis in [0, 1, 250, 999] {
         let delay = Duration::from_millis(millis);
@@ -124,7 +124,7 @@ async fn answers_are_late() {
 /// Fails if an answer after the time-out counts, or if the lock that its request took is not
 /// removed.
 #[tokio::test(start_paused = true)]
-async fn an_answer_after_the_time_out_is_none() {
+async fn an_answer_after_the_timeout_does_not_count() {
     let kit = Kit::new();
     kit.delay(Duration::from_millis(1_500));
     assert!(is_unavailable(&request(&kit).acquire().await));
@@ -159,7 +159,7 @@ async fn a_slow_store_costs_the_lease() {
 
 /// Fails if a slow store lets two calls in at the same time.
 #[tokio::test(start_paused = true)]
-async fn a_slow_store_excludes_as_well() {
+async fn a_slow_store_still_excludes() {
     let kit = Kit::new();
     kit.delay(Duration::from_millis(300));
     let first = tokio::spawn(request(&kit).acquire());

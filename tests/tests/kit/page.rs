@@ -10,7 +10,7 @@ fn in_one_line(text: &str) -> String {
 
 /// Fails if the page shows code that no test runs.
 #[test]
-fn the_code_on_the_page_is_a_part_of_the_recipes() {
+fn the_code_on_the_page_is_taken_from_the_recipes() {
     let recipes = in_one_line(RECIPES);
     let blocks: Vec<_> = PAGE.split("```rust,ignore\n").skip(1).collect();
     for block in &blocks {

@@ -83,14 +83,14 @@ async fn a_buyer_waits_for_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_machine_that_had_the_lock_dies() {
+async fn a_buyer_gets_the_lock_of_a_dead_machine() {
     let kit = Kit::new();
     kit.hold("item:kettle").ttl(secs(4)).await.expire();
     assert!(kit.scope(sell("kettle")).await.is_ok()); // after four seconds
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_that_loses_its_lock_is_not_recorded() {
+async fn an_order_with_a_lost_lock_is_not_recorded() {
     let (kit, shop) = (Kit::new(), Shop::default());
     kit.lose_when("order:42", Point::After(secs(1))); // while it is charged
     let lost = kit.scope(shop.create_order(42)).await.unwrap_err();
@@ -99,7 +99,7 @@ async fn an_order_that_loses_its_lock_is_not_recorded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_await_is_a_place_to_lose_the_lock() {
+async fn the_lock_can_be_lost_at_every_await() {
     for polls in 0.. {
         let (kit, shop) = (Kit::new(), Shop::default());
         kit.lose_when("order:42", Point::AfterPolls(polls));
@@ -149,7 +149,7 @@ async fn a_buyer_gives_up_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_store_is_waited_for() {
+async fn a_buyer_waits_for_a_slow_store() {
     let kit = Kit::with(LockPool::builder().io_timeout(secs(3)));
     kit.delay(secs(2)); // each answer comes two seconds late
     let begun = Instant::now();
@@ -177,7 +177,7 @@ async fn a_double_click_makes_one_order() {
 
 /// Runs in parallel with the other tests, which use the same keys.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_is_in_the_scope_too() {
+async fn a_spawned_task_is_in_the_scope() {
     let kit = Kit::new();
     kit.scope(async {
         let task = leasehold::spawn(async { sell("kettle").await });
@@ -201,7 +201,7 @@ mod with_rstest {
     #[case::during_the_charge(Point::AfterPolls(1), 0)]
     #[case::after_the_charge(Point::AfterPolls(2), 1)]
     #[tokio::test(start_paused = true)]
-    async fn a_lost_order(kit: Kit, #[case] point: Point, #[case] charges: usize) {
+    async fn a_lost_lock_stops_an_order(kit: Kit, #[case] point: Point, #[case] charges: usize) {
         let shop = Shop::default();
         kit.lose_when("order:42", point);
         let lost = kit.scope(shop.create_order(42)).await.unwrap_err();
@@ -278,7 +278,7 @@ async fn nothing_is_recorded_outside_of_the_lock() {
 
 /// Runs in memory, or on the server in `TEST_LOCKS_URL`.
 #[tokio::test]
-async fn the_same_on_a_server() -> Result<(), LockError> {
+async fn the_recipe_works_in_memory_and_on_a_server() -> Result<(), LockError> {
     let url = std::env::var("TEST_LOCKS_URL").unwrap_or_else(|_| "memory://".to_owned());
     let kit = Kit::on(&url).await?;
     let other = kit.hold("item:kettle");

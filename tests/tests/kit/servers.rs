@@ -87,21 +87,21 @@ async fn scene(kit: Kit) {
 
 /// Fails if a kit works only in memory.
 #[tokio::test]
-async fn redis_serves_as_well() {
+async fn a_kit_works_on_redis() {
     let server = Server::start();
     scene(on_busy_machine(&server.url()).await).await;
 }
 
 /// Fails if a kit does not work on PostgreSQL.
 #[tokio::test]
-async fn postgres_serves_as_well() {
+async fn a_kit_works_on_postgres() {
     let database = Postgres::shared().migrated();
     scene(on_busy_machine(&database.url()).await).await;
 }
 
 /// Fails if the scene does not pass on a kit in memory.
 #[tokio::test(start_paused = true)]
-async fn memory_serves_as_well() {
+async fn a_kit_works_in_memory() {
     scene(Kit::on("memory://").await.expect("it is in memory")).await;
 }
 
@@ -119,7 +119,7 @@ async fn kits_on_one_server_share_nothing() {
 /// Fails if a kit on a server accepts a point of loss that no server supports, or if the panic does
 /// not suggest a remedy.
 #[tokio::test]
-async fn a_server_loses_locks_by_time_alone() {
+async fn only_time_losses_work_on_a_server() {
     let server = Server::start();
     let kit = on_busy_machine(&server.url()).await;
     for point in [
@@ -140,7 +140,7 @@ async fn a_server_loses_locks_by_time_alone() {
 /// Fails if a kit on a server starts on paused time, where every timeout passes at once, or on
 /// locks shared with other tests. Also fails if the error does not suggest a remedy.
 #[tokio::test(start_paused = true)]
-async fn a_kit_that_cannot_be_says_so() {
+async fn an_impossible_kit_returns_a_clear_error() {
     for (url, advice) in [
         ("redis://127.0.0.1/", "without `start_paused`"),
         ("memory://shop", "Kit::new()"),

@@ -26,7 +26,7 @@ fn row(table: &str, key: &str) -> Vec<String> {
 
 /// Fails if a lock is missing from the list, or one of its columns is wrong.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_list_as_a_table() {
+async fn the_list_is_printed_as_a_table() {
     let scene = Scene::begin().await;
     let table = asked(&scene, &["ls"]).out;
     let columns = ["KEY", "KIND", "HOLDER", "HELD FOR", "EXPIRES IN", "WAITING"];
@@ -61,7 +61,7 @@ async fn the_list_as_a_table() {
 
 /// Fails if the JSON contains a lock twice, or contains a token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_list_as_json() {
+async fn the_list_is_printed_as_json() {
     let scene = Scene::begin().await;
     let list = asked(&scene, &["ls", "--json"]).out;
     let lines = list.lines().map(serde_json::from_str);
@@ -94,7 +94,7 @@ async fn the_list_as_json() {
 
 /// Fails if the list ends before the last of many locks, or contains one twice.
 #[test]
-fn a_long_list() {
+fn a_long_list_is_complete() {
     let server = Server::start();
     let mut all = redis::cmd("MSET");
     for number in 0..2_500 {
@@ -114,7 +114,7 @@ fn a_long_list() {
 
 /// Fails if `ls` returns an error because its reader stops reading.
 #[test]
-fn a_reader_that_stops_reading() {
+fn ls_succeeds_when_its_reader_stops_reading() {
     let server = Server::start();
     let mut all = redis::cmd("MSET");
     for number in 0..20_000 {
@@ -184,7 +184,7 @@ async fn one_lock() {
 
 /// Fails if control characters in a key from another client reach the terminal.
 #[test]
-fn a_key_with_control_characters() {
+fn control_characters_in_a_key_are_escaped() {
     let server = Server::start();
     let key = "lock:\u{1b}[2Jgone";
     let _: String = server.probe().run(redis::cmd("SET").arg(key).arg("x"));

@@ -1,7 +1,7 @@
 //! `leasehold ls`, `show`, `watch` and `release`.
 
+mod control_characters;
 mod listing;
-mod odd_texts;
 mod releasing;
 mod scene;
 mod session_servers;

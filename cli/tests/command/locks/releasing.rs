@@ -28,7 +28,7 @@ fn answered(url: &str, key: &str, answer: &str) -> Ended {
 
 /// Fails if a lock is taken away without a yes, or its holder is not named.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_asks() {
+async fn a_release_needs_a_confirmation() {
     let scene = Scene::begin().await;
     let url = scene.server.url();
     for answer in ["", "\n", "n\n", "no\n", "yeah, no\n"] {
@@ -56,7 +56,7 @@ async fn it_asks() {
 
 /// Fails if a free lock is reported as released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_question() {
+async fn a_free_lock_is_not_reported_as_released() {
     let scene = Scene::begin().await;
     let url = scene.server.url();
     let json = ended(leasehold(&url).args(["release", "partner", "--yes", "--json"]));
@@ -93,7 +93,7 @@ async fn without_a_question() {
 
 /// Fails if a command keeps running after its lock was taken away and the next holder has started.
 #[test]
-fn a_command_inside_the_lock_is_gone_before_the_next_one() {
+fn a_command_ends_before_the_next_holder_starts() {
     let _room = room::enter();
     let server = Server::start();
     let journal = Journal::new();

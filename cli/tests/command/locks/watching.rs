@@ -49,7 +49,7 @@ impl Watching {
 
 /// Fails if a change is missing or shown twice, or if ctrl-c is an error.
 #[test]
-fn each_change_is_a_line() {
+fn each_change_is_printed_once() {
     let _room = room::enter();
     let server = Server::start();
     let journal = Journal::new();
@@ -92,7 +92,7 @@ fn each_change_is_a_line() {
 
 /// Fails if a watch runs for ever although its reader is gone.
 #[test]
-fn it_ends_with_its_reader() {
+fn a_watch_ends_with_its_reader() {
     let server = Server::start();
     let Watching { process, out } = Watching::start(&server, &[]);
     drop(out);
@@ -107,7 +107,7 @@ fn it_ends_with_its_reader() {
 
 /// Fails if the watch ends because the server is away for a moment.
 #[test]
-fn a_server_that_comes_back() {
+fn a_watch_survives_a_short_outage() {
     let _room = room::enter();
     let mut server = Server::start();
     let _: String = server
@@ -126,7 +126,7 @@ fn a_server_that_comes_back() {
 
 /// Fails if a terminal scrolls, or still shows a lock that is gone.
 #[test]
-fn on_a_terminal_it_is_drawn_in_place() {
+fn a_watch_on_a_terminal_is_drawn_in_place() {
     let _room = room::enter();
     let server = Server::start();
     let _: String = server

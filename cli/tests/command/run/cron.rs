@@ -62,7 +62,7 @@ pub(super) fn all_that_wait_run_one_by_one(url: &str) {
 
 /// Fails if a machine whose clock is late runs a short job again, or cron sends mail about it.
 #[test]
-fn a_machine_whose_clock_is_late() {
+fn a_machine_with_a_late_clock_skips_the_job() {
     let server = Server::start();
     let options = ["--quiet", "--ttl", "2s", "--min-hold", "1h"];
     let start = || ended(&mut run(&server.url(), "job", &options, "echo ran"));
@@ -79,19 +79,19 @@ fn a_machine_whose_clock_is_late() {
 }
 
 #[test]
-fn on_redis_one_of_many_runs() {
+fn one_of_many_machines_runs_the_job_on_redis() {
     let _room = room::enter();
     one_of_many_runs(&Server::start().url());
 }
 
 #[test]
-fn on_redis_all_that_wait_run_one_by_one() {
+fn waiting_machines_run_one_by_one_on_redis() {
     let _room = room::enter();
     all_that_wait_run_one_by_one(&Server::start().url());
 }
 
 #[test]
-fn with_sentinel_one_of_many_runs_and_all_that_wait_do() {
+fn jobs_run_once_or_one_by_one_with_sentinel() {
     let _room = room::enter();
     let deployment = Deployment::start();
     one_of_many_runs(&deployment.url());

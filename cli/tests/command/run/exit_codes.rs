@@ -11,7 +11,7 @@ use crate::harness::{Running, ended, leasehold, run};
 
 /// Fails if the exit code of the command is changed.
 #[test]
-fn the_command_s_own() {
+fn the_exit_code_of_the_command_is_kept() {
     let server = Server::start();
     for (script, code) in [
         ("exit 0", 0),
@@ -28,7 +28,7 @@ fn the_command_s_own() {
 
 /// Fails if the lock stays after a failed start, or the exit code does not show the reason.
 #[test]
-fn a_command_that_cannot_be_started() {
+fn a_failed_start_frees_the_lock_and_has_its_own_code() {
     let server = Server::start();
     for (program, code, text) in [
         ("/no/such/program", 127, "No such file"),
@@ -56,7 +56,7 @@ fn exists(probe: &mut leasehold_tests::redis_probe::RedisProbe, key: &str) -> bo
 
 /// Fails if a lock held elsewhere is reported as a failure or as a success.
 #[test]
-fn a_lock_that_is_held_elsewhere() {
+fn a_lock_held_elsewhere_has_its_own_exit_code() {
     let _room = room::enter();
     let server = Server::start();
     let journal = Journal::new();
@@ -89,7 +89,7 @@ fn a_lock_that_is_held_elsewhere() {
 
 /// Fails if a command runs without a lock store, or an unavailable store looks like a held lock.
 #[test]
-fn a_store_that_is_away() {
+fn an_unavailable_store_has_its_own_exit_code() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     drop(listener);
@@ -108,7 +108,7 @@ fn a_store_that_is_away() {
 
 /// Fails if the lease is not renewed, or the guardian is not notified of the renewal.
 #[test]
-fn a_command_that_takes_longer_than_its_ttl() {
+fn a_long_command_keeps_its_lease() {
     let _room = room::enter();
     let server = Server::start();
     let ended = ended(&mut run(&server.url(), "job", &["--ttl", "5s"], "sleep 11"));
@@ -117,7 +117,7 @@ fn a_command_that_takes_longer_than_its_ttl() {
 
 /// Fails if the exit code is 0 although the lease was lost.
 #[test]
-fn a_lease_that_is_lost() {
+fn a_lost_lease_has_its_own_exit_code() {
     let _room = room::enter();
     let server = Server::start();
     // The command treats SIGTERM as an ordinary end.
@@ -140,7 +140,7 @@ fn a_lease_that_is_lost() {
 
 /// Fails if a lock lost before the end is not reported, or the exit code is 0.
 #[test]
-fn a_lock_that_was_gone_when_the_command_ended() {
+fn a_lock_lost_before_the_end_is_reported() {
     let _room = room::enter();
     let server = Server::start();
     let journal = Journal::new();
@@ -159,7 +159,7 @@ fn a_lock_that_was_gone_when_the_command_ended() {
 
 /// Fails if a command that hangs keeps its lock for longer than allowed.
 #[test]
-fn a_command_that_hangs() {
+fn a_hanging_command_is_ended() {
     let _room = room::enter();
     let server = Server::start();
     let options = ["--ttl", "5s", "--max-hold", "5s"];

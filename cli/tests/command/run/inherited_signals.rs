@@ -47,7 +47,7 @@ fn ignored_signals_stay_ignored() {
 /// Fails if a program under systemd dies instead of getting an error when its reader is gone.
 /// systemd starts programs with SIGPIPE ignored.
 #[test]
-fn a_reader_that_is_gone() {
+fn a_missing_reader_is_an_error_instead_of_a_signal() {
     let script = "yes 2>/dev/null | head -n 1 >/dev/null; echo ${PIPESTATUS[0]}";
     for (names, status) in [("PIPE", "1\n"), ("", "141\n")] {
         let outputs = Outputs::of(&ignored(names), &["bash", "-c", script]);
@@ -63,7 +63,7 @@ fn a_reader_that_is_gone() {
 /// the command inherits this setting, because a shell then loses the exit codes of its own
 /// commands.
 #[test]
-fn an_ignored_sigchld_is_set_to_its_default() {
+fn an_ignored_sigchld_is_reset_to_its_default() {
     let [direct, run] = Outputs::status(&ignored("CHLD"), &["SigIgn:"]);
     let default = Outputs::status("", &["SigIgn:"]).map(|lines| mask(&lines));
     assert_eq!(mask(&direct), default[0] | 1 << 16);
@@ -132,7 +132,7 @@ fn blocked_signals_reach_leasehold_run() {
 /// Fails if a signal is lost that was sent before `leasehold run` could handle it, or if the lock
 /// stays.
 #[test]
-fn a_pending_signal_ends_it_before_the_command() {
+fn a_pending_signal_prevents_the_command() {
     let server = Server::start();
     let setup = format!("{}\nos.kill(os.getpid(), signal.SIGTERM)", blocked("TERM"));
     let command = run(&server.url(), "job", &[], "echo ran");
@@ -148,7 +148,7 @@ fn a_pending_signal_ends_it_before_the_command() {
 /// Fails if a timer of the parent ends `leasehold run` but not the command, or if the lock stays:
 /// `perl -e 'alarm shift; exec @ARGV' 3 leasehold run …`.
 #[test]
-fn a_timer_of_the_parent() {
+fn a_timer_of_the_parent_ends_the_command() {
     let _room = room::enter();
     let server = Server::start();
     let command = run(&server.url(), "job", &[], "exec sleep 600");
@@ -161,7 +161,7 @@ fn a_timer_of_the_parent() {
 /// Fails if a command lives on although its parent has requested a signal at its own death
 /// (`PR_SET_PDEATHSIG`).
 #[test]
-fn a_signal_at_the_parent_s_death() {
+fn a_parent_death_signal_ends_the_command() {
     let _room = room::enter();
     let (server, journal) = (Server::start(), Journal::new());
     let script = format!(

@@ -46,7 +46,7 @@ fn the_page_names_a_test_for_each_state() {
 
 /// Fails if files created by the command have other permissions.
 #[test]
-fn the_umask() {
+fn the_umask_is_inherited() {
     let [direct, run] = Outputs::status("os.umask(0o027)", &["Umask:"]);
     assert_eq!(direct, ["Umask:\t0027"]);
     assert_eq!(direct, run);
@@ -54,7 +54,7 @@ fn the_umask() {
 
 /// Fails if a command has more or fewer rights than its parent.
 #[test]
-fn user_groups_and_rights() {
+fn user_groups_and_rights_are_inherited() {
     let lines = [
         "Uid:",
         "Gid:",
@@ -79,7 +79,7 @@ fn user_groups_and_rights() {
 
 /// Fails if a command runs with a different priority, or on different processors.
 #[test]
-fn priority_and_processors() {
+fn priority_and_processors_are_inherited() {
     let setup = "\
 os.nice(3)
 os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
@@ -116,7 +116,7 @@ resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 22))";
 
 /// Fails if a command runs in another directory, or a relative path names another program.
 #[test]
-fn the_current_directory() {
+fn the_current_directory_is_inherited() {
     let journal = Journal::new();
     let folder = journal.file("folder");
     fs::create_dir(&folder).expect("the folder is writable");
@@ -130,7 +130,7 @@ fn the_current_directory() {
 
 /// Fails if a command does not keep its parent's out-of-memory score.
 #[test]
-fn the_out_of_memory_score() {
+fn the_out_of_memory_score_is_inherited() {
     let setup = "open('/proc/self/oom_score_adj', 'w').write('700')";
     let outputs = Outputs::of(setup, &["cat", "/proc/self/oom_score_adj"]);
     assert_eq!(outputs.direct, "700\n");
@@ -140,7 +140,7 @@ fn the_out_of_memory_score() {
 /// Fails if a signal to the group of `leasehold run` reaches the command twice, or the command
 /// leaves the session. The parent has no terminal, like cron and systemd.
 #[test]
-fn group_and_session() {
+fn group_and_session_are_inherited() {
     let server = Server::start();
     let mut inner = leasehold(&server.url());
     inner.args(["run", "job", "--", "cat", "/proc/self/stat"]);
@@ -157,7 +157,7 @@ fn group_and_session() {
 /// Fails if the command inherits files that only `leasehold run` needs, or does not inherit a file
 /// of its parent.
 #[test]
-fn open_files_and_no_others() {
+fn only_open_files_of_the_parent_are_inherited() {
     let outputs = Outputs::of("os.dup2(1, 7)", &["ls", "/proc/self/fd"]);
     assert!(outputs.direct.ends_with("\n7\n"), "{}", outputs.direct);
     assert_eq!(outputs.direct, outputs.run);
@@ -165,7 +165,7 @@ fn open_files_and_no_others() {
 
 /// Fails if another file gets the number of a closed standard input or output.
 #[test]
-fn closed_standard_files_are_dev_null() {
+fn closed_standard_files_become_dev_null() {
     let (server, journal) = (Server::start(), Journal::new());
     let setup = "for one in range(3): os.close(one)";
     let script = format!(
@@ -182,7 +182,7 @@ fn closed_standard_files_are_dev_null() {
 
 /// Fails if a variable is changed, or a variable is added that does not belong to the lock.
 #[test]
-fn the_environment() {
+fn the_environment_is_inherited() {
     let variables = "os.environb.update({b'EMPTY': b'', b'RAW': b'a\\xff=b', b'LISTEN_PID': b'1'})";
     for pipe in ["", IGNORE_PIPE] {
         let outputs = Outputs::of(&format!("{pipe}\n{variables}"), &["env", "-0"]);
@@ -209,7 +209,7 @@ fn the_environment() {
 /// `LISTEN_PID`. Runs with SIGPIPE ignored and not ignored, because `leasehold run` starts the
 /// command in a different way in each case.
 #[test]
-fn sockets_and_the_watchdog_of_systemd() {
+fn sockets_and_watchdog_of_systemd_are_passed_on() {
     let server = Server::start();
     for pipe in ["", IGNORE_PIPE] {
         let setup = format!(

@@ -12,7 +12,7 @@ use crate::harness::{LONG, Running, ended, quoted, run};
 /// Fails if the lock is free while a process left by the command still runs, such as a background
 /// job of its shell. Runs with and without the shell's job control.
 #[test]
-fn the_lock_is_held_until_the_last_one_ends() {
+fn the_lock_is_held_until_the_last_process_ends() {
     let _room = room::enter();
     let server = Server::start();
     for shell in ["", "set -m; "] {

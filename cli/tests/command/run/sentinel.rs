@@ -28,7 +28,7 @@ fn a_fail_over_within_the_lease_is_survived() {
 /// Fails if a command keeps running although its lease ended during a fail-over. Another process
 /// then gets the lock from the new master.
 #[test]
-fn a_fail_over_that_outlasts_the_lease_ends_the_command_first() {
+fn a_fail_over_longer_than_the_lease_ends_the_command() {
     let _room = room::enter();
     let deployment = Deployment::start();
     let journal = Journal::new();

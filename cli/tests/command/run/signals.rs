@@ -80,7 +80,7 @@ fn signals_of_a_terminal_are_passed_on() {
 
 /// Fails if a command is cut short while it handles a signal, or its exit code is lost.
 #[test]
-fn the_command_decides_how_it_ends() {
+fn the_command_can_finish_handling_a_signal() {
     let _room = room::enter();
     let server = Server::start();
     let journal = Journal::new();
@@ -99,7 +99,7 @@ fn the_command_decides_how_it_ends() {
 
 /// Fails if a queued process cannot be interrupted, or then runs its command.
 #[test]
-fn while_it_waits() {
+fn a_queued_run_can_be_interrupted() {
     let _room = room::enter();
     let server = Server::start();
     let journal = Journal::new();
@@ -134,7 +134,7 @@ fn while_it_waits() {
 
 /// Fails if `nohup leasehold run` ends when its terminal is closed.
 #[test]
-fn what_is_ignored_stays_ignored() {
+fn an_ignored_hangup_stays_ignored() {
     let _room = room::enter();
     let server = Server::start();
     let journal = Journal::new();

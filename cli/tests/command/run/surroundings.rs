@@ -28,7 +28,7 @@ fn the_environment_names_the_lock() {
 /// Fails if a command inside two locks uses the outer lock's fence because the inner lock has no
 /// fence. Its writes would then be accepted wrongly.
 #[test]
-fn without_a_fence_there_is_no_variable() {
+fn a_lock_without_a_fence_sets_no_fence_variable() {
     let nodes = Quorum::old(3);
     let script = "echo ${LEASEHOLD_FENCE-none}";
     let mut command = run(&nodes.url(), "job", &[], script);
@@ -39,7 +39,7 @@ fn without_a_fence_there_is_no_variable() {
 /// Fails if a command does not inherit `LEASEHOLD_URL` from `leasehold run`, or inherits it in
 /// spite of `--without-url`.
 #[test]
-fn the_url_is_inherited_unless_it_is_left_out() {
+fn the_url_is_inherited_unless_excluded() {
     let server = Server::start();
     let script = "echo ${LEASEHOLD_URL-none}";
     for (options, expected) in [(&[][..], &*server.url()), (&["--without-url"], "none")] {
@@ -53,7 +53,7 @@ fn the_url_is_inherited_unless_it_is_left_out() {
 
 /// Fails if the standard input of the command is not that of `leasehold run`.
 #[test]
-fn standard_input_is_the_command_s() {
+fn the_command_reads_the_standard_input() {
     let server = Server::start();
     let mut command = run(&server.url(), "job", &[], "cat; echo end");
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -68,7 +68,7 @@ fn standard_input_is_the_command_s() {
 /// Fails if a command cannot read from a terminal, or is no longer controlled by the terminal. A
 /// process group in the background is stopped when it reads.
 #[test]
-fn the_terminal_is_the_command_s() {
+fn the_command_controls_the_terminal() {
     let _room = room::enter();
     let server = Server::start();
     let script = "read line; read second </dev/tty; echo got $line and $second";
@@ -93,7 +93,7 @@ fn the_terminal_is_the_command_s() {
 
 /// Fails if a run inside another run is refused, or a key locks itself out for ever.
 #[test]
-fn one_run_inside_another() {
+fn runs_can_be_nested() {
     let _room = room::enter();
     let server = Server::start();
     let program = env!("CARGO_BIN_EXE_leasehold");

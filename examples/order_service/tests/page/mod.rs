@@ -185,7 +185,7 @@ fn with_the_lock_each_button_makes_one_order_in_two_processes() {
 }
 
 #[test]
-fn a_killed_holder_keeps_its_lock_until_its_lease_ends_and_no_longer() {
+fn a_killed_holder_keeps_its_lock_until_its_lease_ends() {
     let redis = Server::start();
     let mut page = Page::open(demo(&redis.url()));
     let before = page.browser.text("#place-A");
@@ -236,7 +236,7 @@ fn without_the_lock_the_page_shows_double_orders_in_red() {
 }
 
 #[test]
-fn in_memory_both_services_are_pools_of_one_process() {
+fn services_in_memory_are_pools_of_one_process() {
     let mut page = Page::open(demo("memory://"));
     let places = page.browser.texts(".head span");
     assert!(places[0].starts_with("pool A in process "), "{places:?}");
@@ -274,7 +274,7 @@ fn services_end_with_the_demonstration() {
 }
 
 #[test]
-fn a_verdict_is_also_an_answer_in_json() {
+fn a_verdict_is_also_available_as_json() {
     let demo = demo("memory://");
     let address = demo.service.address();
     let round = http::post(address, "/rounds?button=once_more&lock=true", "");

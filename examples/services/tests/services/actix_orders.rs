@@ -16,14 +16,14 @@ fn a_double_click_is_one_order() {
 }
 
 #[test]
-fn without_redis_it_is_503() {
+fn orders_without_redis_are_503() {
     let mut shop = Surroundings::start();
     let service = shop.serve(PROGRAM);
     without_redis_no_order_is_made(&mut shop, &service);
 }
 
 #[test]
-fn told_to_stop_it_ends() {
+fn the_service_ends_on_request() {
     let shop = Surroundings::start();
     let service = shop.serve(PROGRAM);
     service.ask_to_stop();

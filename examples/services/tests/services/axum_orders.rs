@@ -17,7 +17,7 @@ fn a_double_click_is_one_order() {
 }
 
 #[test]
-fn two_instances_are_as_one() {
+fn two_instances_share_locks() {
     let shop = Surroundings::start();
     let services = [shop.serve(PROGRAM), shop.serve(PROGRAM)];
     let click = |at: usize| http::post(services[at].address(), "/orders/42", "");
@@ -31,7 +31,7 @@ fn two_instances_are_as_one() {
 }
 
 #[test]
-fn without_redis_it_is_503() {
+fn orders_without_redis_are_503() {
     let mut shop = Surroundings::start();
     let service = shop.serve(PROGRAM);
     without_redis_no_order_is_made(&mut shop, &service);
@@ -39,7 +39,7 @@ fn without_redis_it_is_503() {
 
 /// After a refused payment the lock is free, as after any error.
 #[test]
-fn after_an_error_the_order_can_be_made() {
+fn an_order_can_be_repeated_after_an_error() {
     let shop = Surroundings::start();
     let service = shop.serve(PROGRAM);
     for (refused, status) in [(true, 502), (false, 201)] {
@@ -59,7 +59,7 @@ fn after_an_error_the_order_can_be_made() {
 
 /// axum drops the handler of a client that has disconnected. `detach` would keep it running.
 #[test]
-fn a_client_that_hangs_up_leaves_no_lock() {
+fn a_disconnected_client_leaves_no_lock() {
     let shop = Surroundings::start();
     let service = shop.serve(PROGRAM);
     let mut client = TcpStream::connect(service.address()).expect("it listens");

@@ -33,7 +33,7 @@ fn assert_says(machine: &Ended, outcome: &str) {
 }
 
 #[test]
-fn one_machine_runs_the_job_and_later_ones_find_it_done() {
+fn one_machine_runs_the_job_and_later_ones_skip_it() {
     let shop = Surroundings::start();
     let (first, ada) = machine_with_the_job(&shop);
     assert_skips(&shop);
@@ -44,7 +44,7 @@ fn one_machine_runs_the_job_and_later_ones_find_it_done() {
 }
 
 #[test]
-fn a_machine_that_dies_leaves_the_job_to_the_next() {
+fn the_next_machine_runs_the_job_of_a_dead_one() {
     let shop = Surroundings::start();
     let (mut first, ada) = machine_with_the_job(&shop);
     first.kill();
@@ -57,7 +57,7 @@ fn a_machine_that_dies_leaves_the_job_to_the_next() {
 }
 
 #[test]
-fn after_a_failure_the_next_start_runs_the_job() {
+fn the_next_start_runs_a_failed_job() {
     let shop = Surroundings::start();
     let (first, ada) = machine_with_the_job(&shop);
     ada.refuse();
@@ -70,7 +70,7 @@ fn after_a_failure_the_next_start_runs_the_job() {
 }
 
 #[test]
-fn without_redis_the_job_does_not_run() {
+fn the_job_does_not_run_without_redis() {
     let mut shop = Surroundings::start();
     shop.redis.kill();
     let ended = Service::start(&mut shop.command(PROGRAM, &[DAY])).wait();

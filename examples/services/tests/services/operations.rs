@@ -18,7 +18,7 @@ fn click(service: &Service) -> Answer {
 }
 
 #[test]
-fn readiness_follows_redis_and_liveness_does_not() {
+fn only_readiness_depends_on_redis() {
     let mut shop = Surroundings::start();
     let service = shop.serve(PROGRAM);
     let ready = get(&service, "/ready");
@@ -62,7 +62,7 @@ fn outcomes_are_counted() {
 }
 
 #[test]
-fn an_order_in_flight_is_finished_before_the_end() {
+fn a_running_order_is_finished_before_the_service_ends() {
     let shop = Surroundings::start();
     let service = shop.serve(PROGRAM);
     let answer = thread::scope(|scope| {
@@ -84,7 +84,7 @@ fn an_order_in_flight_is_finished_before_the_end() {
 }
 
 #[test]
-fn without_redis_it_does_not_start() {
+fn the_service_does_not_start_without_redis() {
     let mut shop = Surroundings::start();
     shop.redis.kill();
     let ended = Service::start(&mut shop.command(PROGRAM, &[])).wait();

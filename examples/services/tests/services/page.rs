@@ -25,7 +25,7 @@ fn in_one_line(text: &str) -> String {
 }
 
 #[test]
-fn the_code_on_the_page_is_a_part_of_the_programs() {
+fn the_code_on_the_page_is_taken_from_the_programs() {
     let programs = PROGRAMS.map(in_one_line);
     let (_, traces) = MONITORING
         .split_once("## OpenTelemetry")
@@ -42,7 +42,7 @@ fn the_code_on_the_page_is_a_part_of_the_programs() {
 }
 
 #[test]
-fn the_answers_on_the_page_are_those_that_clients_get() {
+fn the_answers_on_the_page_match_the_services() {
     for body in [CONFLICT, UNAVAILABLE] {
         assert!(PAGE.contains(body), "not on the page: {body}");
     }

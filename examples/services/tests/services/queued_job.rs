@@ -96,7 +96,7 @@ fn the_order_is_locked_until_its_job_is_done() {
 /// second worker, because the first one has not reported for a long time. Only the lock prevents
 /// the two from running the body at once.
 #[test]
-fn a_job_whose_worker_dies_comes_again_and_no_two_run_at_once() {
+fn a_job_of_a_dead_worker_is_repeated_without_overlap() {
     let shop = Surroundings::start();
     let service = handler(&shop);
     let probe = shop.redis.probe();
@@ -123,7 +123,7 @@ fn a_job_whose_worker_dies_comes_again_and_no_two_run_at_once() {
 
 /// The lock expires before any worker receives the job, and a second click queues a second job.
 #[test]
-fn a_job_that_comes_late_takes_the_lock_anew() {
+fn a_late_job_takes_the_expired_lock_again() {
     let shop = Surroundings::start();
     let service = handler(&shop);
     let probe = shop.redis.probe();
@@ -140,7 +140,7 @@ fn a_job_that_comes_late_takes_the_lock_anew() {
 }
 
 #[test]
-fn a_payment_that_fails_frees_the_lock_and_the_job_comes_again() {
+fn a_failed_payment_frees_the_lock_and_is_retried() {
     let shop = Surroundings::start();
     let service = handler(&shop);
     let probe = shop.redis.probe();
@@ -154,7 +154,7 @@ fn a_payment_that_fails_frees_the_lock_and_the_job_comes_again() {
 }
 
 #[test]
-fn told_to_stop_a_worker_finishes_its_job() {
+fn a_stopping_worker_finishes_its_job() {
     let shop = Surroundings::start();
     let service = handler(&shop);
     let worker = worker(&shop, "one");

@@ -106,7 +106,7 @@ fn said(ended: &Ended, outcome: &str) -> usize {
 
 /// Two processes with two buyers each, and two kettles.
 #[test]
-fn what_is_sold_was_in_stock() {
+fn no_more_is_sold_than_was_in_stock() {
     let shop = Shop::start();
     let ended = thread::scope(|scope| {
         let (first, charge) = shop.sell(&["1", "2"]);
@@ -125,7 +125,7 @@ fn what_is_sold_was_in_stock() {
 /// Another client deletes the lock's key. The next renewal detects that, and the body is dropped.
 /// The database transaction, which already contains the sale, is dropped with it.
 #[test]
-fn a_lease_that_is_lost_rolls_the_sale_back() {
+fn a_lost_lease_rolls_the_sale_back() {
     let shop = Shop::start();
     let (process, charge) = shop.sell(&["1"]);
     let probe = shop.around.redis.probe();
@@ -138,7 +138,7 @@ fn a_lease_that_is_lost_rolls_the_sale_back() {
 }
 
 #[test]
-fn a_payment_that_is_refused_rolls_the_sale_back() {
+fn a_refused_payment_rolls_the_sale_back() {
     let shop = Shop::start();
     let (process, charge) = shop.sell(&["1", "2"]);
     charge.refuse();
@@ -152,7 +152,7 @@ fn a_payment_that_is_refused_rolls_the_sale_back() {
 /// The row contains the fence of a later holder. So the database alone refuses a buyer with an
 /// earlier lease, before the buyer is charged.
 #[test]
-fn a_buyer_that_comes_late_is_refused_by_the_table() {
+fn the_table_refuses_a_buyer_with_an_earlier_fence() {
     let shop = Shop::start();
     assert_eq!(said(&shop.sell_all(&[]), "order"), 0);
     block_on(async {

@@ -60,7 +60,7 @@ fn a_second_call_is_aborted_while_the_first_is_processed() {
 }
 
 #[test]
-fn without_redis_it_is_unavailable() {
+fn calls_without_redis_are_unavailable() {
     let mut shop = Surroundings::start();
     let service = shop.serve(PROGRAM);
     shop.redis.kill();
@@ -72,7 +72,7 @@ fn without_redis_it_is_unavailable() {
 
 /// tonic drops a call that its client has cancelled. `detach` would keep it running.
 #[test]
-fn a_client_that_cancels_leaves_no_lock() {
+fn a_cancelled_call_leaves_no_lock() {
     let shop = Surroundings::start();
     let service = shop.serve(PROGRAM);
     let (cancel, cancelled) = oneshot::channel::<()>();
@@ -94,7 +94,7 @@ fn a_client_that_cancels_leaves_no_lock() {
 }
 
 #[test]
-fn told_to_stop_it_ends() {
+fn the_service_ends_on_request() {
     let shop = Surroundings::start();
     let service = shop.serve(PROGRAM);
     service.ask_to_stop();

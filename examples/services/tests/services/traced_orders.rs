@@ -133,7 +133,7 @@ fn assert_outcome(span: &Span, outcome: &str) {
 }
 
 #[test]
-fn the_lock_is_a_part_of_the_request_s_trace() {
+fn the_lock_appears_in_the_trace_of_the_request() {
     let (shop, collector) = (Surroundings::start(), Collector::start());
     let service = serve(&shop, &collector);
     let (first, second) = thread::scope(|scope| {
@@ -179,7 +179,7 @@ fn the_lock_is_a_part_of_the_request_s_trace() {
 
 /// An unavailable collector affects neither orders nor locks.
 #[test]
-fn without_a_collector_orders_are_made() {
+fn orders_are_made_without_a_collector() {
     let shop = Surroundings::start();
     let collector = Collector {
         address: "127.0.0.1:9".to_owned(),

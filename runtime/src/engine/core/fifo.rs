@@ -120,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_queue(steps in prop::collection::vec((0..6_u8, 0..12_usize), 0..60)) {
+        fn fifo_is_a_queue(steps in prop::collection::vec((0..6_u8, 0..12_usize), 0..60)) {
             let (mut fifo, mut model) = (Fifo::default(), VecDeque::new());
             for (number, (step, place)) in (0..).zip(steps) {
                 let chosen = model.get(place).copied().unwrap_or(TicketId(u64::MAX));
@@ -153,7 +153,7 @@ mod tests {
 
     /// Fails if the places are swept for each caller that leaves from the middle, or never.
     #[test]
-    fn to_leave_from_the_middle_takes_no_look_at_all_others() {
+    fn leaving_from_the_middle_does_not_scan_the_queue() {
         let mut fifo = Fifo::default();
         (0..60_000).for_each(|number| fifo.push_back(TicketId(number)));
         let places = |fifo: &Fifo| fifo.rest.as_ref().map_or(0, |rest| rest.places.len());

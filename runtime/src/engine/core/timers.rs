@@ -109,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_come_in_order_and_when_they_are_due(
+        fn timers_fire_in_order_and_on_time(
             steps in prop::collection::vec((0_u64..20 * BIN, any::<bool>()), 1..200),
         ) {
             let mut timers = Timers::default();

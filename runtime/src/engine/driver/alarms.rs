@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_that_nobody_waits_for_do_not_pile_up() {
+    fn abandoned_alarms_do_not_pile_up() {
         let mut alarms = Alarms::default();
         let now = Instant::from_nanos(1);
         let (first, mut waits) = oneshot::channel();

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn another_listens_where_one_has_ended() {
+    fn an_ended_listener_is_replaced() {
         let (mut lanes, [wire, other], [ended, _]) = lanes();
         assert!(lanes.end(ended) && !wire.is_left_to_listener());
         assert!(other.is_left_to_listener());
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_of_a_socket_that_is_gone_is_none() {
+    fn a_closed_socket_has_no_listener() {
         let (mut lanes, [_, stays], [gone, listener]) = lanes();
         lanes.follow(vec![stays]);
         assert!(!lanes.heard_by(gone) && lanes.heard_by(listener));
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keeper_takes_over_where_answers_lie_two_times_in_a_row() {
+    fn the_keeper_replaces_a_listener_late_twice_in_a_row() {
         let (mut lanes, wires, [listener, _]) = lanes();
         let mut answers = 0;
         lanes.watch_from(Waits::Answer, NOW);
@@ -358,7 +358,7 @@ mod tests {
 
     /// Fails if a listener is not replaced although it is late for each of several single requests.
     #[test]
-    fn it_takes_over_where_each_request_is_late() {
+    fn the_keeper_replaces_a_listener_late_for_each_request() {
         let (mut lanes, _, [listener, _]) = lanes();
         let (mut heard, mut now) = (0, NOW);
         for _ in 0..LATE {
@@ -379,7 +379,7 @@ mod tests {
 
     /// Fails if messages that a listener leaves unread are read only at the next request.
     #[test]
-    fn it_looks_for_messages_too() {
+    fn the_keeper_also_checks_for_messages() {
         let (mut lanes, _, _) = lanes();
         lanes.watch_from(Waits::Message, NOW);
         let look = NOW + SLOW_WATCH;
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keeper_looks_while_requests_are_under_way_and_once_more() {
+    fn the_keeper_checks_once_more_after_the_last_request() {
         let (mut lanes, _, _) = lanes();
         assert_eq!(lanes.watch_at(), None);
         lanes.watch_from(Waits::Answer, NOW);

@@ -307,35 +307,35 @@ fn check(name: &str, model: impl Fn() + Send + Sync + 'static) {
 }
 
 #[test]
-fn all_are_told_where_a_listener_hears() {
+fn all_callers_are_woken_if_a_listener_reads() {
     check("a listener that lasts", || {
         model(Fate::Lasts, Time::StandsStill, Callers::Usual)
     });
 }
 
 #[test]
-fn all_are_told_where_listeners_end() {
+fn all_callers_are_woken_if_listeners_end() {
     check("listeners that end", || {
         model(Fate::Ends, Time::StandsStill, Callers::Usual)
     });
 }
 
 #[test]
-fn all_are_told_where_listeners_are_blocked() {
+fn all_callers_are_woken_if_listeners_are_blocked() {
     check("listeners that are blocked", || {
         model(Fate::Blocks, Time::Passes, Callers::Usual)
     });
 }
 
 #[test]
-fn all_are_told_where_priorities_differ() {
+fn all_callers_are_woken_if_priorities_differ() {
     check("callers of low priority", || {
         model(Fate::Lasts, Time::StandsStill, Callers::Mixed)
     });
 }
 
 #[test]
-fn all_are_told_where_priorities_differ_and_listeners_are_blocked() {
+fn all_callers_are_woken_with_priorities_and_blocked_listeners() {
     check(
         "callers of low priority, and listeners that are blocked",
         || model(Fate::Blocks, Time::Passes, Callers::Mixed),
@@ -344,11 +344,11 @@ fn all_are_told_where_priorities_differ_and_listeners_are_blocked() {
 
 /// Fails if one of these bugs is not found. Each ends in a deadlock or leaves a key behind.
 #[test]
-fn models_find_their_bugs() {
-    const LASTS: &str = "all_are_told_where_a_listener_hears";
-    const ENDS: &str = "all_are_told_where_listeners_end";
-    const BLOCKED: &str = "all_are_told_where_listeners_are_blocked";
-    const MIXED: &str = "all_are_told_where_priorities_differ";
+fn the_models_detect_their_seeded_bugs() {
+    const LASTS: &str = "all_callers_are_woken_if_a_listener_reads";
+    const ENDS: &str = "all_callers_are_woken_if_listeners_end";
+    const BLOCKED: &str = "all_callers_are_woken_if_listeners_are_blocked";
+    const MIXED: &str = "all_callers_are_woken_if_priorities_differ";
     for (bug, model) in [
         ("WakeUpForgotten", BLOCKED),
         ("ListenerEndUnheard", ENDS),

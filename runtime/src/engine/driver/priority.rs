@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_keeper_outranks_threads_that_run_later() {
+    fn the_keeper_has_priority_over_later_threads() {
         let here = nice().expect("Linux knows it");
         for (kept, outranks) in [(here - 1, true), (here, false), (NONE, false)] {
             let kept = KeptPriority(AtomicI32::new(kept));

@@ -108,7 +108,7 @@ mod tests {
     use crate::selftest::fixtures::counting;
 
     #[test]
-    fn what_stirs_while_a_thread_polls_is_for_that_thread_and_else_for_the_keeper() {
+    fn wake_ups_go_to_the_polling_thread_or_the_keeper() {
         let store_waker = Arc::new(StoreWaker::default());
         let (keeper, woken) = counting();
         store_waker.register(&keeper);

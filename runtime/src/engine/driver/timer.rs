@@ -61,7 +61,7 @@ mod tests {
     /// In a paused runtime the pool's clock runs on and the runtime's does not, as while the
     /// computer is suspended.
     #[tokio::test(start_paused = true)]
-    async fn a_timer_that_was_set_before_a_suspend_is_set_anew() {
+    async fn a_timer_set_before_a_suspend_is_set_again() {
         let mut timer = Timer::new(Clock::System);
         let cx = &mut Context::from_waker(Waker::noop());
         assert!(timer.poll(cx).is_ready());

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn with_two_batches_under_way_requests_gather_until_one_is_answered_or_all_stall() {
+    fn requests_gather_while_two_batches_are_in_flight() {
         let (mut traffic, now) = (Traffic::default(), Instant::ZERO);
         traffic.sends(&requests(1..=2), now);
         assert!(traffic.may_send(now));
@@ -151,7 +151,7 @@ mod tests {
 
     /// Fails if requests wait for unanswered batches, as on a node that hangs.
     #[test]
-    fn batches_are_not_waited_for_for_long() {
+    fn unanswered_batches_delay_requests_only_briefly() {
         let (mut traffic, now) = (Traffic::default(), Instant::ZERO);
         traffic.sends(&requests(1..=1), now);
         traffic.sends(&requests(2..=2), now + GATHER);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn after_common_news_requests_gather_for_a_moment() {
+    fn requests_gather_briefly_after_a_shared_event() {
         let (mut traffic, now) = (Traffic::default(), Instant::ZERO);
         traffic.gather(now);
         assert!(!traffic.may_send(now));

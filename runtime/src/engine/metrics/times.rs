@@ -101,7 +101,7 @@ mod tests {
 
     /// Fails if the room for the requests of an outage stays for good.
     #[test]
-    fn room_comes_back() {
+    fn memory_used_in_an_outage_is_returned() {
         let mut times = Times::of("memory://room");
         let request = |number| Request {
             id: OpId(number),

@@ -47,7 +47,7 @@ fn on_all_processors<'env, I: Sync, T: Send>(
 
 /// Runs 1,000 seeds, or as many as `LEASEHOLD_SEEDS` specifies.
 #[test]
-fn no_seed_breaks_a_promise() {
+fn the_simulation_holds_for_all_seeds() {
     let count = number("LEASEHOLD_SEEDS").unwrap_or(1_000);
     let alone = number("LEASEHOLD_SEED");
     let seeds = alone.map_or_else(|| (1..=count).collect(), |seed| vec![seed]);
@@ -89,7 +89,7 @@ fn no_seed_breaks_a_promise() {
 /// Fails if the simulation does not find a seeded bug of the core within 2,000 seeds.
 #[test]
 #[ignore = "takes a minute of two processors: `scripts/check` runs it"]
-fn every_seeded_bug_is_found() {
+fn the_simulation_detects_every_seeded_bug() {
     let found = on_all_processors(&Bug::IN_CORE, |&bug| {
         let finds = |seed| !World::new(seed, Some(bug)).run().violations.is_empty();
         (bug, (1..=2_000).any(finds))

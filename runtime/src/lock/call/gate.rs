@@ -124,7 +124,7 @@ mod tests {
     /// Fails if a loss during a poll of the body is not seen. That loss finds no task to wake, and
     /// the body would wait for ever.
     #[tokio::test]
-    async fn a_loss_while_the_body_is_polled_ends_it() {
+    async fn a_loss_during_a_poll_ends_the_body() {
         let pool = LockPool::connect("memory://gate").await.expect("a pool");
         let ttl = Duration::from_millis(100);
         let mut polls = 0;

@@ -220,7 +220,7 @@ mod tests {
 
     /// Fails if two forms of one number differ, or two numbers are the same.
     #[test]
-    fn a_number_has_one_form() {
+    fn equal_numbers_have_one_form() {
         for (forms, decimal_form) in [
             (&["1", "1.0", "10e-1", "0.1E+1", "1.00"][..], "1e0"),
             (&["-1500", "-1.5e3", "-1500.000"], "-15e2"),
@@ -249,7 +249,7 @@ mod tests {
     /// Fails if a number that another build reads as another number counts as exact, or a usual one
     /// does not.
     #[test]
-    fn a_number_is_exact_that_every_build_reads() {
+    fn a_number_is_exact_if_every_build_reads_it_alike() {
         for number in [
             "0",
             "-0",
@@ -274,7 +274,7 @@ mod tests {
 
     /// Fails if the order of fields or of a set counts, or anything else does not.
     #[test]
-    fn json_is_compared_by_its_parts() {
+    fn json_values_are_compared_regardless_of_order() {
         let same = |one, other| is_same(one, other);
         assert!(same(r#"{"a":1,"b":[1,2]}"#, r#"{"b":[2,1],"a":1}"#));
         assert!(same(r#"["a,","{\"","\\"]"#, r#"["\\","a,","{\""]"#));
@@ -293,7 +293,7 @@ mod tests {
 
     /// Fails if a cut text is read past its end, or for ever.
     #[test]
-    fn a_cut_text_has_an_end() {
+    fn a_truncated_text_is_an_error() {
         let json = r#"{"a":[1,{"ü":"\"}"}],"b":-1.5e3,"c":null}"#;
         for end in (0..json.len()).filter(|end| json.is_char_boundary(*end)) {
             canonical(&json[..end]);

@@ -151,7 +151,7 @@ mod tests {
 
     /// Fails if the same request has another fingerprint the next time.
     #[test]
-    fn the_order_of_a_map_does_not_count() {
+    fn the_fingerprint_ignores_the_order_of_a_map() {
         let names = ["a", "b", "c", "d", "e", "f"];
         let sorted: BTreeMap<_, _> = names.iter().map(|name| (name, 1)).collect();
         let expected = fingerprint(&sorted).expect("it is JSON");
@@ -165,7 +165,7 @@ mod tests {
 
     /// Fails if two different requests have the same fingerprint.
     #[test]
-    fn what_differs_has_another_fingerprint() {
+    fn different_requests_have_different_fingerprints() {
         let texts = [
             fingerprint("1"),
             fingerprint(&1),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_refused() {
+    fn values_without_json_are_refused() {
         let error = fingerprint(&BTreeMap::from([((1, 2), 3)])).unwrap_err();
         assert!(error.to_string().contains("`fingerprint`"), "{error}");
     }

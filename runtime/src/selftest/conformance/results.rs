@@ -22,7 +22,7 @@ pub(super) async fn run(one: &mut Client, two: &mut Client) {
     each_function_has_its_result(one, two).await;
     a_kept_lock_has_its_result(one, two).await;
     a_lock_changes_hands_once(one, two).await;
-    what_is_gone_is_not_adopted(one, two).await;
+    a_lost_lock_cannot_be_adopted(one, two).await;
 }
 
 async fn a_result_is_the_answer(one: &mut Client, two: &mut Client) {
@@ -179,7 +179,7 @@ async fn a_lock_changes_hands_once(one: &mut Client, two: &mut Client) {
     assert!(one.release(&key, mine).await);
 }
 
-async fn what_is_gone_is_not_adopted(one: &mut Client, two: &mut Client) {
+async fn a_lost_lock_cannot_be_adopted(one: &mut Client, two: &mut Client) {
     let (key, mine, other) = scene("not-adopted");
     assert_eq!(two.adopt(&key, mine, other).await, None, "no lock");
     assert!(one.acquire(&key, mine, one.promises.short).await.is_some());

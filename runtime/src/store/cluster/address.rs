@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_to_write_and_keep_passwords() {
+    fn refusals_suggest_a_url_and_hide_passwords() {
         for (url, expected) in [
             ("redis-cluster://", "host[:port]"),
             ("redis-cluster://u:hunter2@", "host[:port]"),

@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_goes_on_where_it_was() {
+    fn a_list_resumes_at_its_position() {
         let master = Endpoint {
             host: "::1".to_owned(),
             port: 7,

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_node_that_has_left_is_forgotten() {
+    async fn a_removed_node_is_forgotten() {
         let mut nodes = nodes();
         let (stays, leaves) = (nodes.find(&at(1)), nodes.find(&at(2)));
         let mut map = Map::new();
@@ -282,7 +282,7 @@ mod tests {
     /// Fails if a node that a redirect names after a long time is forgotten before the redirected
     /// request leaves for it.
     #[tokio::test(start_paused = true)]
-    async fn a_node_that_is_named_again_is_kept() {
+    async fn a_node_named_by_a_redirect_is_kept() {
         let mut nodes = nodes();
         let (stays, named) = (nodes.find(&at(1)), nodes.find(&at(2)));
         let mut map = Map::new();

@@ -111,7 +111,7 @@ fn answer(router: &mut Router) -> (u64, Result<Reply, Failure>) {
 }
 
 #[test]
-fn moved_is_learned_and_followed() {
+fn a_moved_slot_is_stored_and_followed() {
     let mut router = router();
     let slot = hash_slot::of("k");
     let new = owner(slot) + 10;
@@ -132,7 +132,7 @@ fn moved_is_learned_and_followed() {
 }
 
 #[test]
-fn ask_is_followed_once() {
+fn an_ask_redirect_is_followed_once() {
     let mut router = router();
     let slot = hash_slot::of("k");
     let new = owner(slot) + 10;
@@ -155,7 +155,7 @@ fn ask_is_followed_once() {
 }
 
 #[test]
-fn nodes_that_disagree_end_in_an_error() {
+fn circular_redirects_are_an_error() {
     let mut router = router();
     let slot = hash_slot::of("k");
     submit(&mut router, 1, acquire("k"));
@@ -181,7 +181,7 @@ fn nodes_that_disagree_end_in_an_error() {
 /// A removal goes after the acquire that it undoes. So the acquire must not be sent again, after
 /// the removal.
 #[test]
-fn an_acquire_that_is_undone_is_not_sent_again() {
+fn an_undone_acquire_is_not_sent_again() {
     let mut router = router();
     let slot = hash_slot::of("k");
     let new = owner(slot) + 10;
@@ -228,7 +228,7 @@ fn a_removal_settles_its_acquires() {
 }
 
 #[test]
-fn renewals_are_split_by_slot_and_put_together() {
+fn renewals_are_split_by_slot_and_their_answers_combined() {
     let mut router = router();
     let keys = ["a", "{b}1", "c", "{b}2"];
     submit(&mut router, 1, keep(&keys, false));
@@ -254,7 +254,7 @@ fn renewals_are_split_by_slot_and_put_together() {
 }
 
 #[test]
-fn a_silent_node_costs_its_own_leases_only() {
+fn a_silent_node_affects_only_its_own_leases() {
     let mut router = router();
     submit(&mut router, 1, keep(&["a", "b", "c"], false));
     let mut fragments = router.take_outbox();
@@ -283,7 +283,7 @@ fn a_silent_node_costs_its_own_leases_only() {
 
 /// While a slot migrates, some of its keys are on the old node and some on the new one.
 #[test]
-fn leases_of_one_slot_are_renewed_one_by_one_on_its_way() {
+fn leases_of_a_migrating_slot_are_renewed_one_by_one() {
     let mut router = router();
     let slot = hash_slot::of("{s}1");
     submit(&mut router, 1, keep(&["{s}1", "{s}2"], true));
@@ -319,7 +319,7 @@ fn leases_of_one_slot_are_renewed_one_by_one_on_its_way() {
 }
 
 #[test]
-fn messages_count_from_the_node_that_has_the_key() {
+fn messages_from_other_nodes_are_ignored() {
     let mut router = router();
     for node in 0..3 {
         router.heard(node, StoreEvent::Turn(key("k")));
@@ -330,7 +330,7 @@ fn messages_count_from_the_node_that_has_the_key() {
 
 /// A request that waits for a slot's old owner need not wait longer when the slot has a new one.
 #[test]
-fn a_new_map_is_told_to_those_in_trouble() {
+fn a_new_slot_map_ends_waits_for_old_owners() {
     let mut router = router();
     let mut map = router.map().clone();
     let slot = hash_slot::of("k");

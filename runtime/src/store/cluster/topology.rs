@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_masters_and_replicas_are_read() {
+    fn slot_ranges_masters_and_replicas_are_read() {
         let node = |host: Value, port| Value::Array(vec![host, Value::Int(port), Value::Nil]);
         let named = |host: &str| Value::BulkString(host.into());
         let range = |first, last, nodes: Vec<Value>| {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_serves_and_is_newer_counts() {
+    fn newer_topologies_of_serving_nodes_win() {
         let said = |serves, generation| Topology {
             serves,
             generation,

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_to_write_and_keep_passwords() {
+    fn refusals_suggest_a_url_and_hide_passwords() {
         for (url, says) in [
             ("etcd://u:hunter2@h:port", "etcd://user"),
             ("etcd://u:hunter2@", "etcd://user"),

@@ -168,7 +168,7 @@ mod tests {
     use crate::check_report::Severity;
 
     #[test]
-    fn old_versions_are_told() {
+    fn old_versions_are_reported() {
         let severity = |version| old("m", version).map(|finding| finding.severity);
         assert_eq!(severity("3.3.27"), Some(Severity::Error));
         for version in ["3.4.0", "3.4.23", "3.5.12"] {

@@ -38,7 +38,7 @@ impl Etcd {
     pub(crate) async fn gives_up(address: Address, options: &Options) {
         let (sender, _events) = unbounded_channel();
         let etcd = Self::new(address, options, sender);
-        what_is_given_up_is_not_sent_again(&etcd).await;
+        an_abandoned_request_is_not_sent_again(&etcd).await;
     }
 
     /// Watches a missing key. The lookup after the start of the watch finds that the key is gone.
@@ -108,7 +108,7 @@ async fn a_late_request_makes_nothing(etcd: &Etcd) {
 /// # Panics
 ///
 /// Panics if the request is sent again, or if the cluster does not answer.
-async fn what_is_given_up_is_not_sent_again(etcd: &Etcd) {
+async fn an_abandoned_request_is_not_sent_again(etcd: &Etcd) {
     let patience = Duration::from_secs(5);
     let opened = etcd.open(Timeout(patience), patience).await;
     let (session, _) = opened.expect("a session opens");

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_has_no_more_than_the_server_takes() {
+    fn a_transaction_stays_within_the_server_limit() {
         let names: Vec<_> = (0..MOST + 3).map(|name| name.to_string()).collect();
         let asked = names.iter().map(|name| asked(name));
         let (mut waiting, _answers): (Vec<_>, Vec<_>) = asked.unzip();

@@ -106,7 +106,7 @@ mod tests {
     use crate::base::token::Token;
 
     #[test]
-    fn no_directory_is_a_part_of_another() {
+    fn no_directory_is_a_prefix_of_another() {
         let names = Names::new("shop");
         let directories = ["a", "a/", "a/b", "a%2Fb", "%", "ä:1"].map(|key| names.directory(key));
         for (at, directory) in directories.iter().enumerate() {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_as_they_are_written() {
+    fn keys_can_be_read_back() {
         let names = Names::new("shop/locks");
         let node = |key: &str| Node {
             key: key.into(),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_carries_its_session() {
+    fn a_node_name_contains_its_session() {
         let names = Names::new("shop");
         let node = Node {
             key: "lock:a".into(),

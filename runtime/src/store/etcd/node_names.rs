@@ -132,7 +132,7 @@ mod tests {
 
     /// Fails if a repeatedly taken lock leaves more and more names behind.
     #[test]
-    fn a_name_is_given_again() {
+    fn a_node_name_is_reused() {
         let names = NodeNames::default();
         let (first, second) = (node(&names, 1), node(&names, 2));
         assert_ne!(first.name, second.name);
@@ -149,7 +149,7 @@ mod tests {
 
     /// Fails if a lost request could remove or create a later node of the same name.
     #[test]
-    fn a_name_is_kept_while_a_request_may_be_carried_out() {
+    fn a_node_name_is_kept_while_a_request_is_pending() {
         let names = NodeNames::default();
         let first = node(&names, 1);
         assert!(names.begins(&first) && names.begins(&first));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failure_says() {
+    fn a_failure_updates_the_known_state_of_a_node() {
         let failed = |executed| -> Answer<()> {
             let text = "no answer".to_owned();
             let failure = Failure::unavailable("timeout", text, Retry::Later, executed);

@@ -395,7 +395,7 @@ mod tests {
 
     /// A heartbeat that a replaced leader has answered does not count.
     #[test]
-    fn a_heartbeat_is_of_one_term() {
+    fn a_heartbeat_of_a_replaced_leader_does_not_count() {
         let header = |member_id, raft_term| Header {
             cluster_id: 0,
             member_id,

@@ -69,7 +69,7 @@ fn token() -> Token {
 }
 
 #[test]
-fn pools_share_by_their_name_alone() {
+fn pools_with_the_same_name_share_locks() {
     let (mut one, mut same) = (named("tests-one"), named("tests-one"));
     let mut two = named("tests-two");
     let mut private = [0; 2].map(|_| MemoryStore::private(Clock::System));
@@ -120,7 +120,7 @@ fn a_lock_outlives_the_last_pool_until_its_ttl_ends() {
 /// Fails if the fences of a name begin again with the clock, although its reserved fences were
 /// ahead of the clock.
 #[test]
-fn fences_grow_beyond_the_last_pool() {
+fn fences_keep_growing_after_the_last_pool() {
     let mut fences = Vec::new();
     for _ in 0..3 {
         let mut store = named("tests-fences");
@@ -140,7 +140,7 @@ fn fences_grow_beyond_the_last_pool() {
 
 /// Fails if a name is forgotten while a pool enters it: the next pool would have separate locks.
 #[test]
-fn pools_that_come_and_go_exclude_each_other() {
+fn short_lived_pools_exclude_each_other() {
     static INSIDE: AtomicU32 = AtomicU32::new(0);
     let pools = || {
         let mut sections = 0;

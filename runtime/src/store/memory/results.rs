@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_whose_time_is_over_are_swept() {
+    fn expired_results_are_swept() {
         let (mut results, start) = (Results::default(), Instant::from_nanos(1));
         let kept = Kept {
             fingerprint: None,

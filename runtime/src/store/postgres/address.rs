@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_to_write_and_keep_passwords() {
+    fn refusals_suggest_a_url_and_hide_passwords() {
         for (url, says) in [
             ("postgres://u:hunter2@h:port/db", "postgres://user"),
             ("postgres:///db", "names no host"),
@@ -208,7 +208,7 @@ mod tests {
 
     /// Fails if, without the feature, a URL with TLS is accepted as one without TLS.
     #[test]
-    fn encryption_is_a_feature() {
+    fn encryption_needs_its_feature() {
         for mode in ["require", "verify-ca", "verify-full"] {
             let url = format!("postgres://u:hunter2@h/db?sslmode={mode}");
             if cfg!(feature = "tls") {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_heard_where_the_url_says() {
+    fn the_url_sets_the_connection_for_messages() {
         let turns = |url: &str| match Address::parse(url).expect(url).turns {
             Turns::Here => "here".to_owned(),
             Turns::Nowhere => "nowhere".to_owned(),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine_keeps_a_secret() {
+    fn only_local_connections_protect_a_password() {
         let readable = |url: &str| {
             let address = Address::parse(url).expect(url);
             address.readable().map(str::to_owned)

@@ -56,7 +56,7 @@ fn packed(ops: impl IntoIterator<Item = Op>) -> Vec<Vec<u64>> {
 }
 
 #[test]
-fn requests_of_one_kind_leave_together() {
+fn requests_of_one_kind_are_sent_together() {
     let ops = [
         acquire("a"),
         release("b"),
@@ -86,7 +86,7 @@ fn requests_on_one_key_keep_their_order() {
 }
 
 #[test]
-fn a_call_has_a_bounded_number_of_keys() {
+fn the_number_of_keys_in_a_call_is_bounded() {
     let keys: Vec<_> = (0..=MOST).map(|key| key.to_string()).collect();
     let calls = packed(keys.iter().map(|key| acquire(key)));
     let sizes: Vec<_> = calls.iter().map(Vec::len).collect();
@@ -94,7 +94,7 @@ fn a_call_has_a_bounded_number_of_keys() {
 }
 
 #[test]
-fn no_key_has_a_nul() {
+fn keys_with_a_nul_character_are_refused() {
     assert!(refusal(&acquire("a")).is_none());
     for op in [acquire("a\0"), acquire_all(&["a", "\0"]), renew(&["a\0b"])] {
         assert!(refusal(&op).is_some(), "{op:?}");

@@ -208,7 +208,7 @@ mod tests {
 
     /// Fails if a failing or hanging attempt holds up one that succeeds.
     #[tokio::test(start_paused = true)]
-    async fn one_success_is_enough() {
+    async fn one_successful_attempt_is_enough() {
         for pause in [Duration::ZERO, NEXT_ADDRESS] {
             let attempts = [2, 0, 1].map(|number| async move {
                 match number {
@@ -229,7 +229,7 @@ mod tests {
 
     /// Fails if a further address of a host is tried although the first one serves.
     #[tokio::test(start_paused = true)]
-    async fn no_address_is_tried_for_nothing() {
+    async fn no_address_is_tried_after_a_success() {
         let begun = Cell::new(0);
         let attempts = (0..3).map(|number| {
             begun.set(begun.get() + 1);
@@ -244,7 +244,7 @@ mod tests {
 
     /// Fails if a server that does not answer, or a standby, hides the answer of another one.
     #[tokio::test]
-    async fn what_a_server_said_counts_before_silence() {
+    async fn an_error_of_a_server_takes_precedence_over_silence() {
         let all = [failure::ended(), failure::standby(), failure::silent()];
         for (count, expected) in [(3, "timeout"), (2, failure::STANDBY), (1, "io")] {
             let failures = all[..count].iter().cloned();

@@ -271,7 +271,7 @@ mod tests {
 
     /// Fails if the answer of a pooler that lost its server counts as a rollback.
     #[test]
-    fn what_a_code_says_of_the_commit() {
+    fn error_codes_show_a_possible_commit() {
         for code in ["40001", "40P01", "53100", "55P03", "57014", "XX000"] {
             assert!(!may_be_committed(code, false), "{code}: rolled back");
             assert!(may_be_committed(code, true), "{code}: it may be a commit's");

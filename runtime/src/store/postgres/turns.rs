@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_name_a_key() {
+    fn messages_contain_a_key() {
         assert!(
             matches!(message("tlock:é"), Some(StoreEvent::Turn(key)) if key == FullKey::from("lock:é"))
         );

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_policy_that_can_drop_locks_is_told() {
+    fn only_evicting_policies_are_reported() {
         let said = |limit: u64, policy: &str| {
             let text = format!("maxmemory:{limit}\r\nmaxmemory_policy:{policy}\r\n");
             eviction(&info(&text)).map(|finding| finding.text)

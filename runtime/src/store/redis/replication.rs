@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn all_never_becomes_fewer() {
+    fn the_number_of_all_replicas_never_shrinks() {
         let all = replica_acks(Replicas::All);
         assert_eq!(all.needed(), 1, "a server without replicas is not enough");
         let role = |replicas| {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_is_shorter_than_its_request_and_never_endless() {
+    fn the_wait_command_has_a_limit_below_its_request() {
         let limit = |patience| {
             let command = replica_acks(Replicas::AtLeast(2)).command(patience);
             let last = command.args_iter().last();
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_granted_needs_copies() {
+    fn only_granted_locks_need_replicas() {
         let unmet = replica_acks(Replicas::AtLeast(1)).judge(Some(Value::Int(0)));
         let granted = Reply::Acquired {
             fence: None,

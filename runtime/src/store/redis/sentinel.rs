@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_show_the_form_and_no_password() {
+    fn refusals_show_the_url_format_and_no_password() {
         for rest in [
             "",
             "hunter2@",

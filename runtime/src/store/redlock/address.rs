@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_durations() {
+    fn options_are_parsed_as_durations() {
         let settings = |url| Address::parse(url).unwrap().settings;
         let usual = settings("redlock://a,b,c/");
         assert_eq!(usual.max_ttl, DEFAULT_MAX_TTL);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_to_write_and_keep_passwords() {
+    fn refusals_suggest_a_url_and_hide_passwords() {
         for (url, expected) in [
             ("redlock://u:hunter2@a", "at least 3 nodes"),
             ("redlock://u:hunter2@a,b", "at least 3 nodes"),

@@ -7,7 +7,7 @@ use crate::base::token::Token;
 use crate::store::{Give, GiveKind, Op, OpId, Renewal, Reply, Retry, StoreEvent, Take, TakeKind};
 
 #[test]
-fn all_nodes_are_asked_at_once_and_two_of_three_are_enough() {
+fn all_nodes_are_asked_at_once_and_two_of_three_suffice() {
     let mut quorum = TestQuorum::new(3);
     quorum.acquire(1);
     for node in 0..3 {
@@ -23,7 +23,7 @@ fn all_nodes_are_asked_at_once_and_two_of_three_are_enough() {
 }
 
 #[test]
-fn a_silent_majority_is_given_up_after_the_timeout_and_cleaned_everywhere() {
+fn a_silent_majority_times_out_and_is_cleaned() {
     let mut quorum = TestQuorum::new(3);
     quorum.acquire(1);
     (0..3).for_each(|node| drop(quorum.sent(node)));
@@ -75,7 +75,7 @@ fn a_late_success_of_a_failed_acquire_is_removed() {
 }
 
 #[test]
-fn the_next_try_of_a_call_carries_another_token() {
+fn each_try_of_a_call_has_a_new_token() {
     let mut quorum = TestQuorum::new(3);
     quorum.acquire(1);
     quorum.no(0, 1);
@@ -100,7 +100,7 @@ fn the_next_try_of_a_call_carries_another_token() {
 }
 
 #[test]
-fn asking_again_before_it_is_decided_removes_nothing() {
+fn repeating_an_undecided_request_removes_nothing() {
     let mut quorum = TestQuorum::new(3);
     quorum.acquire(1);
     quorum.acquire(2);
@@ -122,7 +122,7 @@ fn asking_again_before_it_is_decided_removes_nothing() {
 }
 
 #[test]
-fn a_lock_that_took_half_of_its_ttl_is_not_taken() {
+fn an_acquire_longer_than_half_the_ttl_fails() {
     let mut quorum = TestQuorum::new(3);
     quorum.acquire(1);
     // The process was stopped: no deadline took effect, because no thread called `tick`.
@@ -135,7 +135,7 @@ fn a_lock_that_took_half_of_its_ttl_is_not_taken() {
 }
 
 #[test]
-fn a_young_node_says_no_but_not_yes() {
+fn a_young_node_can_refuse_but_not_grant() {
     let mut quorum = TestQuorum::young(3);
     quorum.meet(0, "old", 3_600);
     quorum.meet(1, "young", 11);
@@ -156,7 +156,7 @@ fn a_young_node_says_no_but_not_yes() {
 }
 
 #[test]
-fn a_second_connection_is_no_second_chance() {
+fn a_new_connection_does_not_shorten_the_quarantine() {
     let mut quorum = TestQuorum::new(3);
     for uptime in [0, 1, 3_600] {
         quorum.meet(1, "anew", uptime);
@@ -185,7 +185,7 @@ fn one_server_under_two_names_has_one_vote() {
 }
 
 #[test]
-fn a_renewal_needs_a_quorum_either_way() {
+fn a_renewal_needs_a_quorum_to_succeed_or_fail() {
     let renewed = |votes: [Option<bool>; 3]| {
         let mut quorum = TestQuorum::new(3);
         quorum.hold(1);
@@ -207,7 +207,7 @@ fn a_renewal_needs_a_quorum_either_way() {
 }
 
 #[test]
-fn one_key_in_doubt_does_not_hold_up_the_others() {
+fn one_undecided_key_does_not_delay_the_others() {
     let mut quorum = TestQuorum::new(3);
     let renewal = |number: u128| Renewal {
         key: number.to_string().into(),
@@ -227,7 +227,7 @@ fn one_key_in_doubt_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn a_release_goes_everywhere_and_goes_on_where_it_was_not_heard() {
+fn a_release_is_repeated_on_nodes_without_an_answer() {
     let mut quorum = TestQuorum::new(3);
     quorum.hold(1);
     quorum.release(2, Vec::new());
@@ -255,7 +255,7 @@ fn a_release_goes_everywhere_and_goes_on_where_it_was_not_heard() {
 
 /// A node that refused the lock, because it still had another holder's key, may answer first.
 #[test]
-fn a_lock_that_a_quorum_had_is_found_whoever_answers_first() {
+fn a_release_finds_the_quorum_in_any_order_of_answers() {
     let released = |found| Reply::Released {
         found,
         ordered: true,
@@ -277,7 +277,7 @@ fn a_lock_that_a_quorum_had_is_found_whoever_answers_first() {
 /// Fails if a silent node counts as a node without the key. The node may have had the key, so the
 /// lock need not be lost.
 #[test]
-fn a_lock_is_missed_only_if_no_majority_can_have_had_it() {
+fn a_silent_node_may_have_had_the_lock() {
     for (had, missed) in [
         ([Some(true), Some(false), None], false),
         ([Some(false), None, None], false),
@@ -303,7 +303,7 @@ fn a_lock_is_missed_only_if_no_majority_can_have_had_it() {
 
 /// Fails if the answer to a second try counts. The first try may have removed the key.
 #[test]
-fn a_node_that_was_asked_twice_is_no_witness() {
+fn a_repeated_removal_does_not_prove_a_loss() {
     let mut quorum = TestQuorum::new(3);
     quorum.hold(1);
     quorum.release(2, Vec::new());
@@ -321,7 +321,7 @@ fn a_node_that_was_asked_twice_is_no_witness() {
 }
 
 #[test]
-fn a_release_behind_acquires_in_doubt_waits_for_all_nodes() {
+fn a_release_behind_undecided_acquires_waits_for_all_nodes() {
     let mut quorum = TestQuorum::new(3);
     quorum.acquire(1);
     quorum.yes(0, 1);
@@ -343,7 +343,7 @@ fn a_release_behind_acquires_in_doubt_waits_for_all_nodes() {
 }
 
 #[test]
-fn the_engine_hears_of_a_quorum_not_of_a_node() {
+fn the_engine_is_notified_only_of_quorum_changes() {
     let mut quorum = TestQuorum::new(3);
     quorum.acquire(1);
     (0..3).for_each(|node| quorum.fail(node, 1, false));
@@ -360,7 +360,7 @@ fn the_engine_hears_of_a_quorum_not_of_a_node() {
 }
 
 #[test]
-fn shares_are_refused() {
+fn a_quorum_refuses_shared_locks() {
     let mut quorum = TestQuorum::new(3);
     let take = Take {
         kind: TakeKind::Share { limit: 0 },
@@ -377,7 +377,7 @@ fn shares_are_refused() {
 
 /// The engine releases a downgraded lock as a share.
 #[test]
-fn a_downgraded_lock_stays_whole_and_is_removed() {
+fn a_downgraded_lock_stays_exclusive_until_removed() {
     let mut quorum = TestQuorum::new(3);
     quorum.hold(1);
     let renewal = Renewal {

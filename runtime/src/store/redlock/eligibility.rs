@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_young_node_does_not_vote_until_it_is_older_than_every_lease() {
+    fn a_node_votes_only_when_older_than_every_lease() {
         let mut eligibility = Eligibility::default();
         assert!(!eligibility.votes(TTL, at(0)), "it was never met");
         assert_eq!(eligibility.meet(&identity("one", 5), at(0)), Met::New);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_counts_from_when_it_was_seen() {
+    fn a_restart_counts_from_its_detection() {
         let mut eligibility = Eligibility::default();
         eligibility.meet(&identity("one", 500), at(0));
         assert_eq!(
@@ -147,7 +147,7 @@ mod tests {
 
     /// The connection breaks again, and the same process is found once more.
     #[test]
-    fn a_second_connection_is_no_second_chance() {
+    fn a_new_connection_does_not_shorten_the_quarantine() {
         let mut eligibility = Eligibility::default();
         eligibility.meet(&identity("one", 500), at(0));
         eligibility.meet(&identity("two", 0), at(100));

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn two_of_three_decide() {
+    fn two_of_three_votes_decide() {
         use Vote::{Void, Yes};
         assert_eq!(tally(3, &[Yes]).acquired(), Verdict::Open);
         assert_eq!(tally(3, &[Yes, Yes]).acquired(), Verdict::Yes);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_way_ends_when_enough_of_it_does() {
+    fn a_refusal_ends_when_enough_blocking_keys_expire() {
         let no = |seconds| Vote::No(Some(Duration::from_secs(seconds)));
         let held = |votes: &[Vote]| tally(3, votes).acquired();
         let left = |seconds| Verdict::No(Some(Duration::from_secs(seconds)));

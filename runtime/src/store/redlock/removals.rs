@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_debt_is_tried_until_it_is_settled_or_over() {
+    fn a_removal_is_retried_until_done_or_expired() {
         let mut removals = PendingRemovals::default();
         let id = removals.add(OpId(90), removal(None));
         removals.tried(id, at(0)).unwrap();
@@ -167,7 +167,7 @@ mod tests {
 
     /// Fails if a late node keeps the key for longer than the other nodes.
     #[test]
-    fn a_later_try_keeps_the_key_for_what_is_left() {
+    fn a_late_node_keeps_the_key_for_the_remaining_time() {
         let mut removals = PendingRemovals::default();
         let kept = PendingRemoval {
             kept_until: Some(at(300)),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_joins_the_removal_that_is_under_way() {
+    fn a_release_joins_a_running_removal() {
         let mut removals = PendingRemovals::default();
         let id = removals.add(OpId(90), removal(None));
         assert_eq!(removals.add(OpId(89), removal(Some(OpId(3)))), id);

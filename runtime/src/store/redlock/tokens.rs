@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_was_removed_is_not_asked_for_again() {
+    fn a_removed_token_is_not_used_again() {
         let key = "k".into();
         let token = Token::fixed(TOKEN);
         let mut tokens = TokenMap::new();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_that_are_over_are_forgotten() {
+    fn expired_claims_are_forgotten() {
         let key = "k".into();
         let mut tokens = TokenMap::new();
         for number in 0..10_000 {

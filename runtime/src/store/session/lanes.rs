@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_of_one_key_follow_each_other() {
+    fn jobs_of_one_key_run_in_order() {
         let mut lanes = Lanes::default();
         let first = lanes.enter(1, keys("a")).expect("the lane is empty");
         assert_eq!(lanes.enter(2, keys("a")), None);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_without_keys_waits_for_none() {
+    fn a_job_without_keys_does_not_wait() {
         let mut lanes = Lanes::default();
         let _held = lanes.enter(1, keys("a"));
         let renewal = lanes.enter(2, Vec::new()).expect("it has no lane");

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn leases_are_over_in_their_order() {
+    fn leases_end_in_order_of_their_deadlines() {
         let mut locks = Locks::default();
         locks.ask(id(1), "one", at(10));
         locks.ask(id(2), "two", at(5));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_asks_again_has_one_lease() {
+    fn a_repeated_token_has_one_lease() {
         let mut locks = Locks::default();
         locks.ask(id(1), "one", at(5));
         assert!(locks.granted(&id(1), Fence::new(7)));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_locks_of_a_session_go_together() {
+    fn the_locks_of_a_session_are_removed_together() {
         let mut locks = Locks::default();
         for number in 0..6 {
             locks.ask(id(number), number % 2, at(5));

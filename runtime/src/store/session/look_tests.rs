@@ -90,7 +90,7 @@ async fn takes(server: &mut Server) -> bool {
 
 /// Fails if a lock is taken away although its holder may be inside and does not know about it.
 #[tokio::test(start_paused = true)]
-async fn a_node_stays_whose_session_cannot_be_told() {
+async fn a_node_of_an_unknown_session_stays() {
     let mut server = Server {
         cannot_tell: true,
         ..Server::default()
@@ -101,7 +101,7 @@ async fn a_node_stays_whose_session_cannot_be_told() {
 
 /// Fails if a broken connection is taken for the end of the node.
 #[tokio::test(start_paused = true)]
-async fn a_holder_has_its_time_whatever_becomes_of_connections() {
+async fn a_holder_keeps_its_grace_despite_broken_connections() {
     for cannot_watch in [false, true] {
         let mut server = Server {
             cannot_watch,
@@ -117,7 +117,7 @@ async fn a_holder_has_its_time_whatever_becomes_of_connections() {
 /// Fails if a dead holder keeps its lock because a connection has ended, or because its revocation
 /// cannot be removed.
 #[tokio::test(start_paused = true)]
-async fn a_dead_holder_s_node_is_removed_whatever_fails_beside_it() {
+async fn the_node_of_a_dead_holder_is_always_removed() {
     let mut server = Server {
         cannot_forget: true,
         lost_removals: 1,

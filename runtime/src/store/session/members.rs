@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_part_is_read() {
+    fn each_part_of_a_url_is_read() {
         let members = Members::parse("u%40x:p%3Aw@h1,h2:7,[::1]/a/b/", 5).expect("well-formed");
         assert_eq!(members.hosts, ["h1:5", "h2:7", "[::1]:5"]);
         assert_eq!(members.user, Some(("u@x".to_owned(), "p:w".to_owned())));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine_keeps_a_secret() {
+    fn only_local_connections_protect_a_password() {
         let readable = |text: &str| {
             let members = Members::parse(text, 5).expect(text);
             members.readable().map(str::to_owned)

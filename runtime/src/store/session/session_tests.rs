@@ -309,7 +309,7 @@ async fn one_waits() -> (Arc<Server>, Client) {
 /// Fails if a call asks the server again for a lock that the server has already given to this
 /// process.
 #[tokio::test(start_paused = true)]
-async fn a_turn_is_taken_without_a_request() {
+async fn a_granted_turn_is_used_without_a_request() {
     let (server, mut client) = one_waits().await;
     server.leaves(HOLDER);
     client.is_told_of_its_turn().await;
@@ -325,7 +325,7 @@ async fn a_turn_is_taken_without_a_request() {
 /// Fails if holders learn of the end of their session only from a heartbeat. The next holder has
 /// its turn before that.
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_session_is_told_at_once() {
+async fn the_end_of_a_session_is_reported_at_once() {
     let server = Arc::<Server>::default();
     let mut client = Client::of(&server);
     let taken = client.asks(Token::fixed(3)).await;
@@ -340,7 +340,7 @@ async fn the_end_of_a_session_is_told_at_once() {
 /// Fails if a place is granted that another process has taken away by force. That process would
 /// remove the node of a holder that does not know about it.
 #[tokio::test(start_paused = true)]
-async fn a_place_that_is_revoked_is_not_granted() {
+async fn a_revoked_place_is_not_granted() {
     let (server, mut client) = one_waits().await;
     let place = server.nodes()[1];
     // By then the session listens for revocations.
@@ -361,7 +361,7 @@ async fn a_place_that_is_revoked_is_not_granted() {
 /// Fails if a place is granted during the removal of its node. A call has given up at its turn, and
 /// the answer to its release is lost. Then the next call asks.
 #[tokio::test(start_paused = true)]
-async fn a_place_that_is_released_is_not_granted() {
+async fn a_released_place_is_not_granted() {
     let (server, mut client) = one_waits().await;
     client.asks_in_vain(&server, CALL, HOLDER).await;
     *server.unanswered.lock().unwrap() = true;
@@ -379,7 +379,7 @@ async fn a_place_that_is_released_is_not_granted() {
 
 /// Fails if a holder is not notified because holders in another session had nodes of the same name.
 #[tokio::test(start_paused = true)]
-async fn a_revocation_means_a_node_of_one_session() {
+async fn a_revocation_applies_to_a_node_of_one_session() {
     const BEFORE: u128 = 300;
     let server = Arc::<Server>::default();
     let name = Token::fixed(1);
@@ -408,7 +408,7 @@ async fn a_revocation_means_a_node_of_one_session() {
 /// Fails if a place that its process no longer knows stays in the queue. A call's turn comes, but
 /// its answer is lost for longer than a claim, so the place is given up. Then the call asks again.
 #[tokio::test(start_paused = true)]
-async fn a_place_that_is_made_anew_has_its_turn() {
+async fn a_recreated_place_gets_its_turn() {
     let (server, mut client) = one_waits().await;
     let behind = Token::fixed(2);
     server.change(|nodes| nodes.push_back(behind));
@@ -429,7 +429,7 @@ async fn a_place_that_is_made_anew_has_its_turn() {
 /// Fails if a given-up place is granted during its removal: the removal would take the lock away
 /// from its holder.
 #[tokio::test(start_paused = true)]
-async fn a_place_that_is_given_up_is_not_granted() {
+async fn an_abandoned_place_is_not_granted() {
     let (server, mut client) = one_waits().await;
     let place = server.nodes()[1];
     *server.lost_removals.lock().unwrap() = 3;

@@ -40,7 +40,7 @@ async fn hear(listener: &mut dyn Listen, socket: &mut Socket) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn the_runtime_hears_of_what_comes_where_there_is_no_listener() {
+async fn data_wakes_the_runtime_without_a_listener() {
     let (mut socket, mut other) = connected();
     assert_eq!(read(&mut socket).await, None);
     other.write_all(b"!").expect("written");
@@ -53,7 +53,7 @@ async fn the_runtime_hears_of_what_comes_where_there_is_no_listener() {
 
 /// Fails if a ready socket waits for its runtime, which has not looked at it yet.
 #[tokio::test]
-async fn what_has_come_is_read_before_the_runtime_looks() {
+async fn received_data_is_read_before_the_runtime_polls() {
     let (mut socket, mut other) = connected();
     other.write_all(b"!").expect("written");
     assert_eq!(read(&mut socket).await, None, "it has not looked");
@@ -66,7 +66,7 @@ async fn what_has_come_is_read_before_the_runtime_looks() {
 
 /// Fails if the socket is read before the listener is notified, or if it is notified only once.
 #[tokio::test]
-async fn a_listener_hears_and_nobody_reads_before_that() {
+async fn a_listener_is_notified_before_the_data_is_read() {
     let (mut socket, mut other) = connected();
     let wire = socket.wire();
     wire.leave_to_listener(true);
@@ -89,7 +89,7 @@ async fn a_listener_hears_and_nobody_reads_before_that() {
 /// Fails if a reader that read less than it had room for does not notice that the other end has
 /// gone.
 #[tokio::test]
-async fn the_end_is_heard_behind_what_came_before_it() {
+async fn the_end_of_a_connection_is_read_after_its_data() {
     let (mut socket, mut other) = connected();
     let wire = socket.wire();
     wire.leave_to_listener(true);
@@ -103,7 +103,7 @@ async fn the_end_is_heard_behind_what_came_before_it() {
 
 /// Fails if a listener keeps a connection open that the store has given up.
 #[tokio::test]
-async fn a_listener_hears_that_the_store_lets_go() {
+async fn a_listener_is_notified_when_the_store_disconnects() {
     let (socket, mut other) = connected();
     let mut listener = socket.wire().listen().expect("a runtime");
     drop(socket);
@@ -115,7 +115,7 @@ async fn a_listener_hears_that_the_store_lets_go() {
 /// The other end sends everything back, and reads nothing while it cannot write. So reading and
 /// writing wait at the same time, again and again.
 #[tokio::test]
-async fn what_does_not_fit_waits_for_room_and_keeps_nobody_from_reading() {
+async fn a_full_send_buffer_does_not_block_reading() {
     for listens in [false, true] {
         let (mut socket, mut other) = connected();
         let wire = socket.wire();

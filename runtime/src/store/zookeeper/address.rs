@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_to_write_and_keep_passwords() {
+    fn refusals_suggest_a_url_and_hide_passwords() {
         for (url, says) in [
             ("zookeeper://u:hunter2@h:port", "zookeeper://user"),
             ("zookeeper://u:hunter2@", "zookeeper://user"),

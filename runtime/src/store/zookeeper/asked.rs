@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_wakes_those_that_watch_its_path() {
+    fn a_change_wakes_the_watchers_of_its_path() {
         const NO_NODE: i32 = -101;
         let mut asked = Asked::default();
         let (mut read, mut changed) = watches(&mut asked, EXISTS);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_fails_all_and_wakes_all() {
+    fn a_lost_connection_fails_requests_and_wakes_watchers() {
         let mut asked = Asked::default();
         let (mut read, mut changed) = watches(&mut asked, EXISTS);
         asked.end(&Error::Timeout);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_others_are_refused() {
+    fn unexpected_frames_are_refused() {
         let mut asked = Asked::default();
         let (_read, _changed) = watches(&mut asked, EXISTS);
         assert_eq!(asked.receive(&answer(7, 0)), Err(Error::Garbled));

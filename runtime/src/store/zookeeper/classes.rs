@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_within_the_bounds_of_the_server() {
+    fn session_classes_are_within_the_bounds_of_the_server() {
         let (shortest, longest) = (Duration::from_secs(4), Duration::from_secs(40));
         let classes = Classes::new(shortest, longest, None);
         assert_eq!(seconds(classes), [4.0, 6.0, 10.0, 18.0, 26.0, 32.0, 40.0]);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn usual_ttls_are_covered_by_little_longer_sessions() {
+    fn common_ttls_get_slightly_longer_sessions() {
         let classes = Classes::new(Duration::from_secs(4), Duration::from_secs(40), None);
         for (ttl, lasts) in [(1, 4), (5, 10), (10, 18), (15, 26), (24, 40)] {
             let (ttl, lasts) = (Duration::from_secs(ttl), Duration::from_secs(lasts));
@@ -108,7 +108,7 @@ mod tests {
 
     /// Compares the classes with the table in docs/stores/zookeeper.md.
     #[test]
-    fn the_table_of_ttls_is_right() {
+    fn the_documented_table_of_ttls_matches() {
         let classes = Classes::new(Duration::from_secs(4), Duration::from_secs(40), None);
         let page = include_str!("../../../docs/stores/zookeeper.md");
         let tenths = |ttl: Duration| {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tick_is_estimated_on_the_long_side() {
+    fn the_estimate_of_the_tick_is_conservative() {
         let hearing = |shortest, longest, tick| {
             let shortest = Duration::from_millis(shortest);
             let classes = Classes::new(shortest, shortest * longest, tick);

@@ -23,8 +23,7 @@ pub(super) fn of(error: &Error) -> Failure {
             "permission",
             Retry::Never,
             false,
-            "the user may not create and delete znodes below the chroot; docs/stores/zookeeper.md \
-             has the required rights",
+            "the user may not change znodes below the chroot; see docs/stores/zookeeper.md",
         ),
         Error::AuthFailed => (
             "permission",
@@ -202,7 +201,7 @@ mod tests {
 
     /// Fails if an error counts as a refusal although the request may have been carried out.
     #[test]
-    fn what_is_certain() {
+    fn only_certain_failures_count_as_not_executed() {
         let executed = |error| of(&error).executed;
         for error in [
             Error::NoAuth,

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_without_a_session_is_none() {
+    fn a_handshake_without_a_session_is_refused() {
         let mut answer = vec![0; 4 + 4 + 8 + 4];
         answer[4..8].copy_from_slice(&4_000_i32.to_be_bytes());
         assert_eq!(granted(&answer).err(), Some(Error::SessionExpired));

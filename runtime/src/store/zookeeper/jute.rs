@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_read_as_it_was_written() {
+    fn a_frame_can_be_read_back() {
         let written = Out::default().int(-7).long(1 << 40).flag(true);
         let written = written.text("ä").bytes(&[]).int(2).text("a").text("");
         let mut frame = Vec::new();

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn znode_names_can_be_read_back() {
         let (name, fence) = (Token::fixed(0xab), Fence::new(7));
         assert_eq!(token(&format!("{}0000000003", prefix(name))), Some(name));
         assert_eq!(token("lock-0000000003"), None);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn znodes_are_named_as_by_curator() {
+    fn znodes_are_named_like_in_curator() {
         let prefix = prefix(Token::fixed(0xab));
         assert_eq!(prefix, "_c_00000000-0000-0000-0000-0000000000ab-lock-");
         let other = "_c_7a1b0fc2-9d1c-4c4e-a8e6-63b0cbd48f12-lock-0000000007";
@@ -179,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_wear_out() {
+    fn worn_out_sequence_numbers_are_detected() {
         let worn_out = |name| number(name).is_some_and(Number::is_worn_out);
         assert!(worn_out("lock-2147483647") && worn_out("lock--2147483648"));
         assert!(!worn_out("lock-2147483646") && !worn_out("lock-0000000000"));
     }
 
     #[test]
-    fn paths_are_those_of_zookeeper() {
+    fn paths_follow_the_rules_of_zookeeper() {
         assert!(is_path("a") && is_path("a/b%c/ä") && is_path("a/zookeeper"));
         for wrong in [
             "",

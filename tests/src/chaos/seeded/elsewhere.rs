@@ -43,7 +43,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "MinHoldForgotten",
         program: "behaviour",
-        test: "bodies::min_hold::results::redis::whatever_the_result_the_lock_stays",
+        test: "bodies::min_hold::results::redis::the_lock_stays_after_any_result",
         what: "a function with `min_hold` ends in each way, and other calls come",
     },
     Elsewhere {
@@ -55,7 +55,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "DroppedCallKeepsItsPlace",
         program: "behaviour",
-        test: "queueing::processes::traces::of_calls_that_give_up",
+        test: "queueing::processes::traces::calls_that_time_out_leave_nothing",
         what: "the last waiting calls of processes are dropped",
     },
     Elsewhere {
@@ -67,31 +67,31 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "RevocationUnheard",
         program: "behaviour",
-        test: "seeing::forced::redis::the_holder_is_told_at_once",
+        test: "seeing::forced::redis::a_revoked_holder_is_notified_at_once",
         what: "a lock is taken away from a holder that is connected",
     },
     Elsewhere {
         bug: "RevokedIsFree",
         program: "behaviour",
-        test: "seeing::forced::redis::a_holder_that_goes_on_has_seconds",
+        test: "seeing::forced::redis::a_revoked_guard_keeps_the_lock_for_the_grace",
         what: "a lock is taken away from a guard that is held on to",
     },
     Elsewhere {
         bug: "RevocationUnseen",
         program: "behaviour",
-        test: "seeing::forced::etcd::the_holder_is_told_at_once",
+        test: "seeing::forced::etcd::a_revoked_holder_is_notified_at_once",
         what: "a lock is taken away from a holder whose session lives",
     },
     Elsewhere {
         bug: "GoneUnseen",
         program: "behaviour",
-        test: "deployments::etcd::sessions::a_key_that_is_gone_is_seen",
+        test: "deployments::etcd::sessions::a_call_detects_a_removed_key",
         what: "the end of a key is asked for that is not there",
     },
     Elsewhere {
         bug: "RecordedAfterErr",
         program: "behaviour",
-        test: "bodies::replay::once::redis::after_a_failure_the_next_click_runs",
+        test: "bodies::replay::once::redis::the_next_click_after_a_failure_runs",
         what: "a call with `replay` fails, and the next one comes",
     },
     Elsewhere {
@@ -103,7 +103,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "AnswerForAllFunctions",
         program: "behaviour",
-        test: "bodies::replay::functions::memory::who_waits_for_another_function_runs",
+        test: "bodies::replay::functions::memory::a_call_runs_after_waiting_for_another_function",
         what: "calls of two functions wait for one key",
     },
     Elsewhere {
@@ -115,37 +115,37 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "GreatestNumberCounts",
         program: "behaviour",
-        test: "kinds::permits::redis::each_call_counts_to_its_own_number",
+        test: "kinds::permits::redis::each_call_applies_its_own_number_of_permits",
         what: "calls with `permits = 3` come beside calls with `permits = 5`",
     },
     Elsewhere {
         bug: "ReplayHandedOver",
         program: "behaviour",
-        test: "bodies::replay::once::redis::other_calls_take_the_lock_as_ever",
+        test: "bodies::replay::once::redis::calls_without_replay_ignore_the_result",
         what: "a call with `replay` waits for a call without, and a result is kept",
     },
     Elsewhere {
         bug: "AdoptedTwice",
         program: "behaviour",
-        test: "leases::hand_over::redis::it_is_adopted_once",
+        test: "leases::hand_over::redis::a_handed_over_lock_is_adopted_once",
         what: "four workers adopt one lock",
     },
     Elsewhere {
         bug: "RenewedAfterHandOver",
         program: "behaviour",
-        test: "leases::hand_over::redis::it_expires_without_a_worker",
+        test: "leases::hand_over::redis::a_handed_over_lock_expires_without_a_worker",
         what: "a lock is handed over, and no worker adopts it",
     },
     Elsewhere {
         bug: "LostSessionUntold",
         program: "behaviour",
-        test: "deployments::etcd::sessions::a_lost_session_is_told_to_all",
+        test: "deployments::etcd::sessions::a_lost_session_is_reported_to_all_holders",
         what: "the lease of a session is revoked while its locks are held",
     },
     Elsewhere {
         bug: "EndOfSessionDoubted",
         program: "leasehold",
-        test: "store::session::session_tests::the_end_of_a_session_is_told_at_once",
+        test: "store::session::session_tests::the_end_of_a_session_is_reported_at_once",
         what: "a session ends while its heartbeats are answered",
     },
     Elsewhere {
@@ -157,7 +157,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "NeverSealed",
         program: "behaviour",
-        test: "deployments::etcd::sessions::a_sealed_session_makes_nothing",
+        test: "deployments::etcd::sessions::a_sealed_session_creates_no_node",
         what: "a request that makes a node arrives after the node was removed",
     },
     Elsewhere {
@@ -181,25 +181,25 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "ScriptsAreWhole",
         program: "behaviour",
-        test: "deployments::tls_and_acl::acl::a_share_that_is_refused_blocks_nobody",
+        test: "deployments::tls_and_acl::acl::a_refused_share_blocks_no_other_call",
         what: "a user lacks a command that a script needs after it has noted a share",
     },
     Elsewhere {
         bug: "GrantedTimeReadOnce",
         program: "behaviour",
-        test: "deployments::zookeeper::reconnecting::a_session_that_became_shorter_is_over",
+        test: "deployments::zookeeper::reconnecting::a_session_with_a_shortened_time_is_over",
         what: "a server is restarted with shorter sessions, and the holder is cut off after it has connected again",
     },
     Elsewhere {
         bug: "WatchesForgotten",
         program: "behaviour",
-        test: "deployments::zookeeper::reconnecting::many_waiting_calls_survive_a_cut",
+        test: "deployments::zookeeper::reconnecting::many_waiting_calls_survive_a_disconnect",
         what: "1,000 calls wait while their connection ends",
     },
     Elsewhere {
         bug: "ReplicasAwayForgotten",
         program: "behaviour",
-        test: "deployments::replicas::all_replicas_are_those_that_sentinels_know",
+        test: "deployments::replicas::all_replicas_are_those_known_to_the_sentinels",
         what: "a pool connects with `replicas=all` while one of two replicas is away",
     },
     Elsewhere {
@@ -211,7 +211,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "SearchPathTrusted",
         program: "behaviour",
-        test: "deployments::postgres::hostile::a_pool_runs_nothing_of_another_role",
+        test: "deployments::postgres::hostile::a_pool_runs_no_code_of_another_role",
         what: "another role has made functions and operators in the schema `public` of PostgreSQL",
     },
     Elsewhere {
@@ -235,13 +235,13 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "ConstantAdopted",
         program: "behaviour",
-        test: "leases::hand_over::redis::a_constant_is_no_token",
+        test: "leases::hand_over::redis::a_constant_is_not_accepted_as_a_token",
         what: "a kept lock is adopted with a token of zeros",
     },
     Elsewhere {
         bug: "ForgedFenceBelieved",
         program: "behaviour",
-        test: "leases::hand_over::redis::the_fence_is_the_one_of_the_store",
+        test: "leases::hand_over::redis::the_fence_comes_from_the_store",
         what: "a handover comes with another fence",
     },
     Elsewhere {
@@ -253,13 +253,13 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "SpoiltCounterKept",
         program: "behaviour",
-        test: "deployments::tls_and_acl::odd_keys::odd_counters",
+        test: "deployments::tls_and_acl::odd_keys::overwritten_fence_counters_are_corrected",
         what: "another client spoils the counter of fences",
     },
     Elsewhere {
         bug: "FencesInexact",
         program: "behaviour",
-        test: "deployments::tls_and_acl::odd_keys::odd_counters",
+        test: "deployments::tls_and_acl::odd_keys::overwritten_fence_counters_are_corrected",
         what: "the counter of fences is beyond exact numbers",
     },
     Elsewhere {
@@ -283,7 +283,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "PlaceGivenTwice",
         program: "leasehold",
-        test: "store::session::session_tests::a_place_that_is_given_up_is_not_granted",
+        test: "store::session::session_tests::an_abandoned_place_is_not_granted",
         what: "the removal of a place is lost, and its call asks again",
     },
     Elsewhere {
@@ -301,97 +301,97 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "GivenUpSentAgain",
         program: "behaviour",
-        test: "deployments::etcd::sessions::what_is_given_up_is_not_sent_again",
+        test: "deployments::etcd::sessions::an_abandoned_request_is_not_sent_again",
         what: "a request is given up, and then its transaction meets another epoch",
     },
     Elsewhere {
         bug: "ReleasedPlaceKept",
         program: "leasehold",
-        test: "store::session::session_tests::a_place_that_is_released_is_not_granted",
+        test: "store::session::session_tests::a_released_place_is_not_granted",
         what: "the answer to a release is lost, and the next call asks at once",
     },
     Elsewhere {
         bug: "NamesGivenEarly",
         program: "leasehold",
-        test: "store::etcd::node_names::tests::a_name_is_kept_while_a_request_may_be_carried_out",
+        test: "store::etcd::node_names::tests::a_node_name_is_kept_while_a_request_is_pending",
         what: "a removal of a node is answered while another request for it is under way",
     },
     Elsewhere {
         bug: "RevocationOfAnySession",
         program: "leasehold",
-        test: "store::session::session_tests::a_revocation_means_a_node_of_one_session",
+        test: "store::session::session_tests::a_revocation_applies_to_a_node_of_one_session",
         what: "a lock is taken away from the holder of a node that has its name in two sessions",
     },
     Elsewhere {
         bug: "RevokedPlaceKept",
         program: "leasehold",
-        test: "store::session::session_tests::a_place_that_is_revoked_is_not_granted",
+        test: "store::session::session_tests::a_revoked_place_is_not_granted",
         what: "a place whose turn it is is taken away by force before its call asks",
     },
     Elsewhere {
         bug: "RemovedUntold",
         program: "leasehold",
-        test: "store::session::look_tests::a_node_stays_whose_session_cannot_be_told",
+        test: "store::session::look_tests::a_node_of_an_unknown_session_stays",
         what: "a lock is to be taken away, and the server does not take what tells its holder",
     },
     Elsewhere {
         bug: "FailureIsGone",
         program: "leasehold",
-        test: "store::session::look_tests::a_holder_has_its_time_whatever_becomes_of_connections",
+        test: "store::session::look_tests::a_holder_keeps_its_grace_despite_broken_connections",
         what: "a lock is taken away, and the connection breaks that waits for its holder",
     },
     Elsewhere {
         bug: "ColonUnencoded",
         program: "leasehold",
-        test: "key::tests::a_value_ends_where_its_separator_is",
+        test: "key::tests::values_cut_at_different_separators_differ",
         what: "different values are put into a key template",
     },
     Elsewhere {
         bug: "WakeUpForgotten",
         program: "models",
-        test: "all_are_told_where_listeners_are_blocked",
+        test: "all_callers_are_woken_if_listeners_are_blocked",
         what: "an answer comes while a thread polls the store",
     },
     Elsewhere {
         bug: "ListenerEndUnheard",
         program: "models",
-        test: "all_are_told_where_listeners_end",
+        test: "all_callers_are_woken_if_listeners_end",
         what: "the runtime that hears of answers ends",
     },
     Elsewhere {
         bug: "KeeperSleeps",
         program: "models",
-        test: "all_are_told_where_listeners_are_blocked",
+        test: "all_callers_are_woken_if_listeners_are_blocked",
         what: "the runtime that hears of answers is blocked",
     },
     Elsewhere {
         bug: "GatheredForever",
         program: "models",
-        test: "all_are_told_where_a_listener_hears",
+        test: "all_callers_are_woken_if_a_listener_reads",
         what: "two callers are told together, and ask again",
     },
     Elsewhere {
         bug: "DeferredOvertaken",
         program: "models",
-        test: "all_are_told_where_priorities_differ",
+        test: "all_callers_are_woken_if_priorities_differ",
         what: "a call is given up on another thread than it began on",
     },
     Elsewhere {
         bug: "DeferredUnheard",
         program: "models",
-        test: "all_are_told_where_priorities_differ",
+        test: "all_callers_are_woken_if_priorities_differ",
         what: "a thread of low priority asks while the keeper sleeps",
     },
     Elsewhere {
         bug: "LaneNeverAgain",
         program: "leasehold",
-        test: "engine::driver::lanes::tests::another_listens_where_one_has_ended",
+        test: "engine::driver::lanes::tests::an_ended_listener_is_replaced",
         what: "a runtime calls after the one that heard of answers has ended",
     },
     Elsewhere {
         bug: "NoTakeOver",
         program: "leasehold",
-        test: "engine::driver::lanes::tests::the_keeper_takes_over_where_answers_lie_two_times_in_a_row",
+        test: "engine::driver::lanes::tests::the_keeper_replaces_a_listener_late_twice_in_a_row",
         what: "the runtime that hears of answers is blocked for long",
     },
 ];

@@ -51,7 +51,7 @@ async fn refuse_all_within(cases: Vec<Case>, io_timeout: Duration) {
 const CONFIG: &[&str] = &["Config"];
 
 #[tokio::test]
-async fn urls_that_name_no_store() {
+async fn urls_without_a_store_are_refused() {
     refuse_all(without_a_store()).await;
     refuse_all(with_a_wrong_part()).await;
 }
@@ -140,14 +140,14 @@ fn with_a_wrong_part() -> Vec<Case> {
 }
 
 #[tokio::test]
-async fn no_url_at_all() {
+async fn a_missing_url_is_refused() {
     let started = Began::now();
     let error = LockPool::builder().connect().await.expect_err("no URL");
     expect("no URL", &error, CONFIG, &["URL", "redis://"], started);
 }
 
 #[tokio::test]
-async fn servers_that_cannot_be_reached() {
+async fn unreachable_servers_are_reported() {
     let (_silent, silent) = impostor::is_silent();
     let (_gone, gone) = impostor::is_not_there();
     let closes = impostor::closes();
@@ -182,7 +182,7 @@ async fn servers_that_cannot_be_reached() {
 }
 
 #[tokio::test]
-async fn servers_that_are_no_redis() {
+async fn servers_other_than_redis_are_refused() {
     let url = |port: u16| format!("redis://127.0.0.1:{port}/");
     let cases = [
         ("speaks HTTP", &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..]),
@@ -214,7 +214,7 @@ async fn servers_that_are_no_redis() {
 /// Fails if an endless reply blocks a caller, or is kept in memory. With 200 MB in one line, a call
 /// with a budget of 4 s once waited for 167 s.
 #[tokio::test]
-async fn servers_that_do_not_end() {
+async fn endless_replies_at_connect_are_refused() {
     const MOST: usize = 200_000_000;
     let cases = [
         (
@@ -255,13 +255,13 @@ async fn servers_that_do_not_end() {
 }
 
 #[tokio::test]
-async fn credentials_and_databases() {
+async fn wrong_credentials_and_databases_are_refused() {
     refuses_credentials(&ServerOptions::new()).await;
 }
 
 /// Fails if the log-in of a RESP2 connection leaves out the user, the password or the database.
 #[tokio::test]
-async fn credentials_and_databases_without_hello() {
+async fn resp2_connections_send_credentials_and_database() {
     let old = ServerOptions::new().option("rename-command", &["HELLO", "OLDHELLO"]);
     refuses_credentials(&old).await;
 }
@@ -317,7 +317,7 @@ async fn refuses_credentials(options: &ServerOptions) {
 
 /// Fails if the `Debug` text of a pool contains its URL.
 #[tokio::test]
-async fn a_pool_that_works_keeps_its_password() {
+async fn debug_output_of_a_pool_hides_its_password() {
     let server = ServerOptions::new().password(CANARY).start();
     let pool = LockPool::builder().url(server.url()).io_timeout(NO_OUTAGE);
     let pool = wait::connected(pool).await;
@@ -338,7 +338,7 @@ async fn a_pool_that_works_keeps_its_password() {
 }
 
 #[tokio::test]
-async fn options_out_of_range() {
+async fn options_out_of_range_are_refused() {
     let started = Began::now();
     for (what, builder, says) in [
         (

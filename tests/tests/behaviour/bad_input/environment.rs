@@ -31,7 +31,7 @@ fn outcome(environment: Variables) -> Event {
 }
 
 #[test]
-fn what_is_missing_or_malformed_is_named() {
+fn invalid_variables_are_named() {
     let url = format!("http://:{CANARY}@host/");
     let memory = ("LEASEHOLD_URL", "memory://env");
     let cases: &[(Variables, &[&str])] = &[
@@ -68,7 +68,7 @@ fn what_is_missing_or_malformed_is_named() {
 }
 
 #[test]
-fn what_is_right_is_taken() {
+fn valid_variables_are_used() {
     let server = Server::start();
     let url = server.url();
     let environment = [

@@ -103,7 +103,7 @@ async fn keys() {
 /// Fails if a call can lock a key that leasehold itself uses. Such a call could overwrite a fence
 /// counter, or delete a lock.
 #[tokio::test]
-async fn names_of_our_own() {
+async fn reserved_keys_are_refused() {
     let server = Server::start();
     let bare = wait::connected(LockPool::builder().url(server.url()).namespace("")).await;
     let named = connect(&server.url()).await;
@@ -155,7 +155,7 @@ async fn names_of_our_own() {
 
 /// Fails if a call holds a lock without a fence, on a store where every lock has a fence.
 #[tokio::test]
-async fn a_grant_without_a_fence() {
+async fn a_grant_without_a_fence_is_refused() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let pool = connect(&proxy.url()).await;
@@ -269,7 +269,7 @@ async fn ttls(pool: &LockPool, started: Began) {
 
 /// Fails if a call overwrites or deletes data of another application.
 #[tokio::test]
-async fn a_key_that_holds_other_data() {
+async fn a_key_with_other_data_is_left_unchanged() {
     let server = Server::start();
     let probe = server.probe();
     let pool = connect(&server.url()).await;
@@ -297,7 +297,7 @@ async fn a_key_that_holds_other_data() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_full() {
+async fn a_full_server_refuses_a_lock() {
     let server = Server::start();
     let pool = connect(&server.url()).await;
     let mut full = cmd("CONFIG");
@@ -316,7 +316,7 @@ async fn a_server_that_is_full() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_a_replica() {
+async fn a_replica_refuses_a_lock() {
     let primary = Server::start();
     let replica = ServerOptions::new().replica_of(&primary).start();
     let started = Began::now();
@@ -347,7 +347,7 @@ async fn a_server_that_is_a_replica() {
 /// Fails if a garbled answer is accepted as a valid answer, or if the pool does not recover from
 /// it.
 #[tokio::test]
-async fn a_server_that_begins_to_talk_nonsense() {
+async fn the_pool_recovers_from_garbled_answers() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let pool = connect(&proxy.url()).await;
@@ -370,7 +370,7 @@ async fn a_server_that_begins_to_talk_nonsense() {
 /// Fails if an endless line from a previously correct server blocks a caller, or if the pool does
 /// not recover from it.
 #[tokio::test]
-async fn a_server_that_does_not_end_its_answer() {
+async fn the_pool_recovers_from_an_endless_answer() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let pool = LockPool::builder().url(proxy.url()).io_timeout(TTL);
@@ -394,7 +394,7 @@ async fn a_server_that_does_not_end_its_answer() {
 
 /// Fails if a permanent error is retried until the call's waiting time is over.
 #[tokio::test]
-async fn what_will_not_change_is_not_waited_for() {
+async fn permanent_errors_are_not_retried() {
     let server = Server::start();
     let probe = server.probe();
     let pool = connect(&server.url()).await;

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 on_every_store_of_leases!(
-    other_permits_and_ttls_under_load,
-    another_key_template,
-    another_result_type,
+    versions_with_other_permits_and_ttls_exclude_each_other,
+    versions_with_another_key_template_do_not_exclude,
+    versions_with_another_result_type_never_run_twice,
 );
 
 const LONG: Duration = Duration::from_secs(60);
@@ -56,7 +56,7 @@ async fn load(
 
 /// Fails if a call of either version is refused, or if calls of different versions hold the lock
 /// together.
-async fn other_permits_and_ttls_under_load(store: &Store) {
+async fn versions_with_other_permits_and_ttls_exclude_each_other(store: &Store) {
     let most = load(
         store,
         |pool| pool.lock("permits").ttl(OLD_TTL).permits(3),
@@ -73,7 +73,7 @@ async fn other_permits_and_ttls_under_load(store: &Store) {
 }
 
 /// Fails if locks with different keys exclude each other, because the page states that they do not.
-async fn another_key_template(store: &Store) {
+async fn versions_with_another_key_template_do_not_exclude(store: &Store) {
     let (old, new) = (store.pool().await, store.pool().await);
     let id = 7;
     let held = old.lock(format!("order:{id}")).ttl(OLD_TTL).acquire().await;
@@ -123,7 +123,7 @@ where
 }
 
 /// Fails if a version runs an order again, or reads a different order from a kept result.
-async fn another_result_type(store: &Store) {
+async fn versions_with_another_result_type_never_run_twice(store: &Store) {
     let (old, new) = (store.pool().await, store.pool().await);
     let first = OldOrder { id: 1 };
     let second = OldOrder { id: 2 };

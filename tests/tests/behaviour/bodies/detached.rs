@@ -81,7 +81,7 @@ async fn the_caller_gets_the_result(store: &Store) {
 }
 
 /// Fails if a body runs, or its lock stays, although its call was dropped while it waited.
-async fn dropped_while_waiting_nothing_runs(store: &Store) {
+async fn a_call_dropped_while_waiting_runs_no_body(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("k", TTL));
     let ran = Arc::new(AtomicU32::new(0));
@@ -150,7 +150,7 @@ async fn goes_on(pool: LockPool) -> Result<bool> {
     Ok(lock.check().is_err())
 }
 
-async fn on_lost_holds_for_a_detached_body(store: &Store) {
+async fn on_lost_applies_to_a_detached_body(store: &Store) {
     let pool = store.pool().await;
     let ended = begun(|| goes_on(pool.clone()));
     assert_eq!(wait::within("the body", HANG, ended).await, Ok(true));
@@ -166,7 +166,7 @@ where
     Ok(make(&number.to_string()))
 }
 
-async fn generic_functions_and_hidden_results(store: &Store) {
+async fn generic_functions_can_be_detached(store: &Store) {
     let text = generic(store.pool().await, 7, |text| format!("<{text}>")).await;
     assert_eq!(text.map(|text| text.to_string()), Ok("<7>".to_owned()));
 }
@@ -196,7 +196,7 @@ fn deeper(depth: u32) -> Pin<Box<dyn Future<Output = Result<u32>> + Send>> {
 
 /// Fails if the scope, or the call path of the body's own lock, does not reach the task of the
 /// detached body. No pool is installed here.
-async fn the_scope_and_the_path_follow(store: &Store) {
+async fn a_detached_body_keeps_scope_and_call_path(store: &Store) {
     let pool = store.pool().await;
     let asked = Instant::now();
     let depth = pool.scope(scoped_and_detached(3));
@@ -206,7 +206,7 @@ async fn the_scope_and_the_path_follow(store: &Store) {
 
 /// Fails if a detached call that entered a body's lock continues after that body has ended. Also
 /// fails if a task that can outlive the caller enters the caller's locks.
-async fn nested_in_another_lock(store: &Store) {
+async fn detached_calls_nest_safely_in_other_locks(store: &Store) {
     let pool = store.pool().await;
     let ends = Arc::new(());
     let witness = Arc::clone(&ends);
@@ -236,7 +236,7 @@ async fn nested_in_another_lock(store: &Store) {
 }
 
 /// Fails if the shutdown does not wait for a body whose caller is gone.
-async fn a_shutdown_waits(store: &Store) {
+async fn a_shutdown_waits_for_detached_bodies(store: &Store) {
     let pool = store.pool().await;
     let order = Arc::new(Order::default());
     tokio::select! {
@@ -255,14 +255,14 @@ async fn a_shutdown_waits(store: &Store) {
 on_every_store! {
     the_body_outlives_its_caller,
     the_caller_gets_the_result,
-    dropped_while_waiting_nothing_runs,
+    a_call_dropped_while_waiting_runs_no_body,
     a_panic_resumes_in_the_caller,
     a_lost_lease_drops_the_body,
-    on_lost_holds_for_a_detached_body,
-    generic_functions_and_hidden_results,
-    the_scope_and_the_path_follow,
-    nested_in_another_lock,
-    a_shutdown_waits,
+    on_lost_applies_to_a_detached_body,
+    generic_functions_can_be_detached,
+    a_detached_body_keeps_scope_and_call_path,
+    detached_calls_nest_safely_in_other_locks,
+    a_shutdown_waits_for_detached_bodies,
 }
 
 on_stores!(sentinel cluster redlock: (
@@ -272,7 +272,7 @@ on_stores!(sentinel cluster redlock: (
 
 /// A handler whose client disconnects in the middle of the order.
 #[tokio::test]
-async fn a_client_that_disconnects() {
+async fn the_body_continues_after_its_client_disconnects() {
     use axum::Router;
     use axum::extract::{Path, State};
     use axum::routing::post;
@@ -335,7 +335,7 @@ fn runtime() -> Runtime {
 
 /// Fails if the caller waits forever, or gets a result, although the runtime of the body is gone.
 #[test]
-fn the_runtime_shuts_down() {
+fn a_caller_gets_an_error_when_the_runtime_shuts_down() {
     let other = runtime();
     let here = runtime();
     let pool = LockPool::connect("memory://detach-runtime");
@@ -363,7 +363,7 @@ fn the_runtime_shuts_down() {
 
 /// Fails if a call panics or leaves its lock behind in a place where no task can be spawned.
 #[test]
-fn outside_of_a_runtime_it_is_an_error() {
+fn detach_outside_of_a_runtime_is_an_error() {
     let here = runtime();
     let pool = here
         .block_on(LockPool::connect("memory://detach-outside"))

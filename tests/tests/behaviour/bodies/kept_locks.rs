@@ -90,7 +90,7 @@ async fn a_late_double_click_is_refused(store: &Store) {
 }
 
 /// Fails if the lock stays after any other result than `Ok`, because a retry must get it at once.
-async fn after_a_failure_the_retry_gets_in(store: &Store) {
+async fn a_retry_after_a_failure_gets_the_lock(store: &Store) {
     let pool = store.pool().await;
     let asked = Instant::now();
     assert_eq!(
@@ -120,7 +120,7 @@ async fn after_a_failure_the_retry_gets_in(store: &Store) {
 }
 
 /// Fails if a queued call gets the lock while it is kept, or keeps sleeping after it is free.
-async fn who_waits_gets_in_when_the_cooldown_ends(store: &Store) {
+async fn a_waiting_call_gets_the_lock_after_the_cooldown(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let (cooldown, excuse) = (Duration::from_millis(500), Excuse::begin());
     let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
@@ -147,7 +147,7 @@ async fn who_waits_gets_in_when_the_cooldown_ends(store: &Store) {
 }
 
 /// Fails if a lock that should be kept is passed to the next call of the process instead.
-async fn a_kept_lock_is_not_passed_on(store: &Store) {
+async fn a_kept_lock_is_not_handed_over(store: &Store) {
     let pool = store.pool().await;
     let cooldown = Duration::from_millis(500);
     let waits = async || {
@@ -232,7 +232,7 @@ async fn holds_too_long(pool: &LockPool) -> Result {
     panic!("it does not run");
 }
 
-async fn an_expression_is_checked_at_the_call(store: &Store) {
+async fn a_hold_expression_is_checked_at_the_call(store: &Store) {
     let refused = holds_too_long(&store.pool().await).await;
     assert!(
         matches!(refused, Err(LockError::Config { .. })),
@@ -253,7 +253,7 @@ fn deeper(pool: LockPool, depth: u32) -> futures_util::future::BoxFuture<'static
 }
 
 /// Fails if a nested call keeps or releases the lock, or if one of several keys is not kept.
-async fn several_keys_detached_and_nested(store: &Store) {
+async fn hold_applies_to_several_detached_and_nested_keys(store: &Store) {
     let pool = store.pool().await;
     let started = Instant::now();
     let depth = wait::within("a recursion", HANG, all_options(pool.clone(), 2)).await;
@@ -272,35 +272,35 @@ async fn several_keys_detached_and_nested(store: &Store) {
 
 on_every_store_of_leases! {
     a_late_double_click_is_refused,
-    after_a_failure_the_retry_gets_in,
-    who_waits_gets_in_when_the_cooldown_ends,
-    a_kept_lock_is_not_passed_on,
+    a_retry_after_a_failure_gets_the_lock,
+    a_waiting_call_gets_the_lock_after_the_cooldown,
+    a_kept_lock_is_not_handed_over,
     by_hand,
-    an_expression_is_checked_at_the_call,
-    several_keys_detached_and_nested,
+    a_hold_expression_is_checked_at_the_call,
+    hold_applies_to_several_detached_and_nested_keys,
 }
 
 // etcd does not report when a lock ends.
 on_etcd! {
-    after_a_failure_the_retry_gets_in,
-    who_waits_gets_in_when_the_cooldown_ends,
-    a_kept_lock_is_not_passed_on,
+    a_retry_after_a_failure_gets_the_lock,
+    a_waiting_call_gets_the_lock_after_the_cooldown,
+    a_kept_lock_is_not_handed_over,
     by_hand,
-    an_expression_is_checked_at_the_call,
-    several_keys_detached_and_nested,
+    a_hold_expression_is_checked_at_the_call,
+    hold_applies_to_several_detached_and_nested_keys,
 }
 
 on_stores!(sentinel cluster redlock: (
     a_late_double_click_is_refused,
-    after_a_failure_the_retry_gets_in,
-    who_waits_gets_in_when_the_cooldown_ends,
-    a_kept_lock_is_not_passed_on,
+    a_retry_after_a_failure_gets_the_lock,
+    a_waiting_call_gets_the_lock_after_the_cooldown,
+    a_kept_lock_is_not_handed_over,
 ));
 
 /// Fails if a timer of the process ends the cooldown. The cooldown must last even after the process
 /// has ended.
 #[tokio::test]
-async fn the_server_counts() {
+async fn the_server_counts_the_hold() {
     let server = Server::start();
     let probe = server.probe().namespace("lock:");
     let pool = LockPool::builder().url(server.url()).io_timeout(NO_OUTAGE);

@@ -105,7 +105,7 @@ impl Ledger for Outer {
 
 /// Fails if the call path is lost in a trait object, or across an await that moves the task to
 /// another thread.
-async fn through_trait_objects_and_awaits(store: &Store) {
+async fn the_call_path_survives_trait_objects_and_awaits(store: &Store) {
     let pool = store.pool().await;
     let ledger: Box<dyn Ledger + Send + Sync> = Box::new(Outer(Box::new(Inner)));
     for _ in 0..50 {
@@ -128,7 +128,7 @@ impl Inside {
 
 /// Fails if branches of a `join!` overlap, or if a nested call waits for its turn behind the calls
 /// around it.
-async fn branches_take_turns(store: &Store) {
+async fn concurrent_branches_take_turns(store: &Store) {
     let (pool, asked) = (store.pool().await, Instant::now());
     let (all, within_two) = (Inside::default(), Inside::default());
     let request = || pool.lock("k").ttl(TTL).reentrant();
@@ -164,7 +164,7 @@ async fn branches_take_turns(store: &Store) {
 
 /// Fails if a branch waits for its turn longer than its `wait`, or runs although its turn came too
 /// late. Also fails if a branch waits although it must try only once.
-async fn a_turn_has_a_budget(store: &Store) {
+async fn waiting_for_a_turn_has_a_budget(store: &Store) {
     let (pool, asked) = (store.pool().await, Instant::now());
     let request = || pool.lock("k").ttl(TTL).reentrant();
     let (budget, excuse) = (Duration::from_millis(200), Excuse::begin());
@@ -221,7 +221,7 @@ async fn a_turn_has_a_budget(store: &Store) {
 }
 
 /// Fails if a branch dropped while it waits, or during its turn, keeps the turn.
-async fn a_dropped_branch_gives_its_turn_back(store: &Store) {
+async fn a_dropped_branch_returns_its_turn(store: &Store) {
     let pool = store.pool().await;
     let request = || pool.lock("k").ttl(TTL).reentrant();
     let outer = request().run(async {
@@ -253,7 +253,7 @@ async fn a_dropped_branch_gives_its_turn_back(store: &Store) {
 
 /// Fails if a spawned task inherits the call path, because it would then run beside the body that
 /// spawned it.
-async fn a_spawned_task_is_not_inside(store: &Store) {
+async fn a_spawned_task_is_outside_of_the_lock(store: &Store) {
     let pool = store.pool().await;
     let mut spawned = None;
     let outer = pool.lock("k").ttl(TTL).run(async {
@@ -296,7 +296,7 @@ fn expect_deadlock(error: &LockError, line: u32) {
 
 /// Fails if a nested call without the flag waits for itself, or is refused as if another call had
 /// the lock.
-async fn without_the_flag_it_is_a_deadlock(store: &Store) {
+async fn a_nested_call_without_the_flag_deadlocks(store: &Store) {
     let pool = store.pool().await;
     let error = plain_outside(&pool).await.expect("free");
     expect_deadlock(&error, PLAIN_LINE + 6);
@@ -330,7 +330,7 @@ async fn without_the_flag_it_is_a_deadlock(store: &Store) {
 }
 
 /// Fails if another key, or the same key in another pool's namespace, is taken for the held one.
-async fn other_keys_and_pools_are_locked_anew(store: &Store) {
+async fn nested_calls_lock_other_keys_and_pools(store: &Store) {
     let pool = store.pool().await;
     let other = LockPool::connect("memory://reentrant-other")
         .await
@@ -403,7 +403,7 @@ async fn woken<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Fails if nested calls continue after their shared lease is lost.
-async fn a_lost_lease_is_seen_inside(store: &Store) {
+async fn nested_calls_stop_after_a_lost_lease(store: &Store) {
     let pool = store.pool().await;
     let results = wait::within("the lost lease", HANG, begun(|| outlive(&pool))).await;
     for result in results.expect("it goes on") {
@@ -446,15 +446,15 @@ async fn a_lost_lease_drops_the_inner_body(store: &Store) {
 on_every_store! {
     a_recursive_call_enters,
     only_the_outermost_call_releases,
-    through_trait_objects_and_awaits,
-    branches_take_turns,
-    a_turn_has_a_budget,
-    a_dropped_branch_gives_its_turn_back,
-    a_spawned_task_is_not_inside,
-    without_the_flag_it_is_a_deadlock,
-    other_keys_and_pools_are_locked_anew,
+    the_call_path_survives_trait_objects_and_awaits,
+    concurrent_branches_take_turns,
+    waiting_for_a_turn_has_a_budget,
+    a_dropped_branch_returns_its_turn,
+    a_spawned_task_is_outside_of_the_lock,
+    a_nested_call_without_the_flag_deadlocks,
+    nested_calls_lock_other_keys_and_pools,
     a_guard_is_not_a_body,
-    a_lost_lease_is_seen_inside,
+    nested_calls_stop_after_a_lost_lease,
     a_lost_lease_ends_the_wait_for_a_turn,
     a_lost_lease_drops_the_inner_body,
 }
@@ -462,13 +462,13 @@ on_every_store! {
 on_stores!(sentinel cluster: (
     a_recursive_call_enters,
     only_the_outermost_call_releases,
-    a_lost_lease_is_seen_inside,
+    nested_calls_stop_after_a_lost_lease,
 ));
 
 // Redlock's locks have no fences.
 on_stores!(redlock: (
     only_the_outermost_call_releases,
-    a_lost_lease_is_seen_inside,
+    nested_calls_stop_after_a_lost_lease,
 ));
 
 /// Fails if entering a lock sends a request, because the proxy lets nothing pass here.

@@ -45,7 +45,7 @@ fn expect<'a>(probes: impl IntoIterator<Item = &'a RedisProbe>, count: usize) {
 /// Fails if a connection has no name, if its replacement has none, or if the name shows the
 /// password.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_connection_of_a_pool_is_named() {
+async fn the_connections_of_a_pool_have_a_name() {
     let server = ServerOptions::new().password("hunter2").start();
     let probe = server.probe();
     let url = format!("redis://:hunter2@127.0.0.1:{}/", server.port());
@@ -74,7 +74,7 @@ async fn the_connection_of_a_pool_is_named() {
 
 /// Fails if only the connection of a single server is named.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_of_a_quorum_and_of_a_cluster_see_the_name() {
+async fn connections_to_quorums_and_clusters_have_a_name() {
     let quorum = Quorum::young(3);
     let pool = wait::connected(LockPool::builder().url(quorum.url())).await;
     expect(&quorum.probes(), 1);
@@ -87,7 +87,7 @@ async fn nodes_of_a_quorum_and_of_a_cluster_see_the_name() {
 
 /// Fails if the pool cannot use a server that does not know the commands for names.
 #[tokio::test]
-async fn a_server_without_the_commands_serves() {
+async fn a_server_without_client_names_is_usable() {
     let server = ServerOptions::new()
         .option("rename-command", &["CLIENT", "NOTHERE"])
         .start();

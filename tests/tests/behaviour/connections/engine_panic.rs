@@ -36,7 +36,7 @@ fn is_stopped(ended: Result<LockGuard, LockError>) -> bool {
 /// Fails if a call waits forever for an engine that has panicked, or trusts a lease that is no
 /// longer renewed. The engine panics on a caller's thread, while other callers wait for its mutex.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_waits_for_an_engine_that_panicked() {
+async fn no_call_waits_for_a_panicked_engine() {
     let server = Server::start();
     panics_at("memory://engine-panic").await;
     panics_at(&server.url()).await;

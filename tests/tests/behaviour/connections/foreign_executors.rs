@@ -23,8 +23,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 type Acquire = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
 
 on_every_store!(
-    a_guard_that_a_thread_keeps_to_its_very_end_is_released,
-    a_waker_that_panics_harms_nobody_else,
+    a_guard_dropped_at_the_end_of_its_thread_is_released,
+    a_panicking_waker_affects_no_other_caller,
 );
 
 fn acquire(pool: &LockPool, key: &str) -> Acquire {
@@ -38,7 +38,7 @@ async fn is_free(pool: &LockPool, key: &str) {
 
 /// Fails if a guard that is dropped at the very end of its thread stays held, or makes the pool's
 /// engine unusable. The thread can no longer enter a runtime.
-async fn a_guard_that_a_thread_keeps_to_its_very_end_is_released(store: &Store) {
+async fn a_guard_dropped_at_the_end_of_its_thread_is_released(store: &Store) {
     thread_local! {
         static KEPT: RefCell<Option<LockGuard>> = const { RefCell::new(None) };
     }
@@ -95,7 +95,7 @@ impl Wake for Panics {
 
 /// Fails if a panicking waker ends the call of another caller or makes the engine unusable. Fails
 /// also if it prevents the waking of later callers.
-async fn a_waker_that_panics_harms_nobody_else(store: &Store) {
+async fn a_panicking_waker_affects_no_other_caller(store: &Store) {
     let pool = store.pool().await;
     let first = acquire(&pool, "key").await.expect("free");
     let mut second = acquire(&pool, "key");
@@ -124,7 +124,7 @@ async fn a_waker_that_panics_harms_nobody_else(store: &Store) {
 
 /// Fails if calls wait for another call that is never polled again, or do not get their answers.
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_waits_for_a_caller_that_is_not_polled_again() {
+async fn no_call_waits_for_an_unpolled_caller() {
     const CALLS: usize = 8;
     let server = Server::start();
     let probe = server.probe();
@@ -153,7 +153,7 @@ async fn nobody_waits_for_a_caller_that_is_not_polled_again() {
 
 /// Fails if calls with immediate answers keep the thread to themselves.
 #[tokio::test]
-async fn calls_that_are_answered_at_once_let_other_tasks_run() {
+async fn immediately_answered_calls_yield_to_other_tasks() {
     for keys in [&["one"][..], &["one", "two"]] {
         others_run_beside_calls_for(keys).await;
     }

@@ -69,7 +69,7 @@ async fn single(pool: &LockPool, id: u32) -> Result<(), LockError> {
 /// Fails if, while another client flushes all scripts, a call gets its lock only by luck, or a
 /// lease is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storm_of_flushes_costs_no_lock_and_no_lease() {
+async fn repeated_script_flushes_cost_no_lock_and_no_lease() {
     let server = Server::start();
     let probe = server.probe();
     let pool = LockPool::builder().url(server.url()).io_timeout(TTL);
@@ -128,7 +128,7 @@ async fn scripts_are_sent_to_a_server_without_them() {
 /// Fails if the pool keeps sending the source after the flushes, or after a single flush. The
 /// source is long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_flush_is_answered_by_loading_the_scripts() {
+async fn scripts_are_loaded_again_after_one_flush() {
     let server = Server::start();
     let probe = server.probe();
     let pool = LockPool::builder().url(server.url()).io_timeout(TTL);
@@ -146,7 +146,7 @@ async fn one_flush_is_answered_by_loading_the_scripts() {
 /// Fails if a user without the right to send the source still gets no locks after the flushes have
 /// ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_without_eval_gets_its_locks_back_after_the_storm() {
+async fn a_user_without_eval_recovers_after_repeated_flushes() {
     let server = Server::start();
     let (_, rule) = leasehold::__test::permissions();
     let mut acl = cmd("ACL");

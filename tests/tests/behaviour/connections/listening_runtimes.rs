@@ -56,7 +56,7 @@ fn lower_this_thread() {
 
 /// Fails if threads of low priority wait forever, delay normal threads, or leave locks behind.
 #[test]
-fn threads_of_low_priority_are_served_beside_usual_ones() {
+fn low_priority_threads_get_locks_beside_normal_ones() {
     let server = Server::start();
     let usual = Builder::new_multi_thread()
         .worker_threads(1)
@@ -92,7 +92,7 @@ fn threads_of_low_priority_are_served_beside_usual_ones() {
 
 /// Fails if a thread of low priority waits until an idle runtime reads the answer.
 #[test]
-fn a_thread_of_low_priority_waits_for_no_idle_listener() {
+fn a_low_priority_thread_does_not_wait_for_an_idle_listener() {
     /// The keeper checks every 20 ms the requests that it has sent for other threads. Without these
     /// checks, each pair of requests would wait more than a second for the connection's own timers.
     const SLOW: Duration = Duration::from_secs(4);
@@ -121,7 +121,7 @@ fn a_thread_of_low_priority_waits_for_no_idle_listener() {
 /// Fails if the keeper sends the request of an abandoned call. A thread of low priority began the
 /// call, and a normal thread has dropped it.
 #[test]
-fn a_call_that_changes_threads_is_given_up_in_its_turn() {
+fn a_call_dropped_on_another_thread_sends_no_request() {
     let server = Server::start();
     let pool = small().block_on(pool(&server));
     for number in 0..200 {
@@ -146,7 +146,7 @@ fn a_call_that_changes_threads_is_given_up_in_its_turn() {
 /// Fails if callers of one runtime wait while all workers of the runtime that reads the answers are
 /// blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_waits_for_a_runtime_that_is_blocked() {
+async fn no_call_waits_for_a_blocked_runtime() {
     /// Less than the second after which a release without an answer ends.
     const SLOW: Duration = Duration::from_millis(800);
     let server = Server::start();
@@ -211,7 +211,7 @@ pub(crate) async fn calls_go_on_beside_a_blocked_runtime(
 
 /// Fails if callers wait for one blocked worker of their runtime while another worker is free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_waits_for_one_worker_that_is_blocked() {
+async fn no_call_waits_for_one_blocked_worker() {
     const TASKS: usize = 8;
     const PAIRS: usize = 50;
     let server = Server::start();
@@ -245,7 +245,7 @@ async fn nobody_waits_for_one_worker_that_is_blocked() {
 /// Fails if the locks of an ending runtime's calls stay on the server, or if the next runtime
 /// waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_runtime_that_ends_in_mid_request_leaves_nothing() {
+async fn a_runtime_ended_during_a_request_leaves_nothing() {
     const RUNTIMES: usize = 100;
     let server = Server::start();
     let probe = server.probe();
@@ -307,7 +307,7 @@ fn short_runtimes_share_a_pool() {
 
 /// Fails if concurrent runtimes keep each other waiting forever, or hold a lock together.
 #[test]
-fn runtimes_at_once_share_a_pool() {
+fn concurrent_runtimes_share_a_pool() {
     let server = Server::start();
     runtimes_at_once(&small().block_on(pool(&server)));
 }
@@ -360,7 +360,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 /// Fails if calls need a runtime to get their answers.
 #[test]
-fn threads_without_a_runtime_are_told() {
+fn threads_without_a_runtime_get_answers() {
     let server = Server::start();
     calls_without_a_runtime(&small().block_on(pool(&server)));
 }
@@ -382,7 +382,7 @@ pub(crate) fn calls_without_a_runtime(pool: &LockPool) {
 
 /// Fails if calls need a runtime with an I/O driver.
 #[test]
-fn a_runtime_without_sockets_will_do() {
+fn a_runtime_without_an_io_driver_is_enough() {
     let server = Server::start();
     calls_without_sockets(&small().block_on(pool(&server)));
 }
@@ -458,7 +458,7 @@ fn an_ended_connection_is_replaced_at_once() {
 
 /// Fails if a task that takes one lock after the other blocks the timers of its runtime.
 #[test]
-fn timers_go_off_beside_a_hot_loop() {
+fn timers_fire_beside_a_busy_loop() {
     async fn ticks(hot: impl Future<Output = ()>) -> usize {
         let mut hot = pin!(hot);
         let mut count = 0;

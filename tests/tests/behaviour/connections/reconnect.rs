@@ -163,7 +163,7 @@ fn begin_outage(proxy: &Proxy, kind: u64) {
 
 /// Fails if a new pool is needed after a restart, or if a lease that survived on disk is lost.
 #[tokio::test]
-async fn a_restarted_server_is_found_again() {
+async fn the_pool_reconnects_to_a_restarted_server() {
     let mut server = ServerOptions::new().append_only().start();
     let pool = connect(&server.url()).await;
     let request = pool.lock("kept-on-disk").ttl(LEASE).wait(PATIENCE);
@@ -190,7 +190,7 @@ async fn a_restarted_server_is_found_again() {
 
 /// Fails if a lock that was lost in a restart still counts as held, or is set again.
 #[tokio::test]
-async fn a_lock_that_the_server_forgot_is_lost() {
+async fn a_lock_forgotten_by_the_server_is_lost() {
     let mut server = Server::start();
     let pool = connect(&server.url()).await;
     let held = hold(&pool, "forgotten", TTL).await;
@@ -229,7 +229,7 @@ async fn flushed_scripts_are_loaded_again() {
 
 /// Fails if a stopped server blocks callers for longer than their `wait`, or forever.
 #[tokio::test]
-async fn a_paused_server_costs_the_budget_and_no_more() {
+async fn a_paused_server_delays_calls_at_most_by_their_budget() {
     let server = Server::start();
     let pool = connect(&server.url()).await;
     works(&pool, "before").await;
@@ -252,7 +252,7 @@ async fn a_paused_server_costs_the_budget_and_no_more() {
 
 /// Fails if the pool needs RESP3.
 #[tokio::test]
-async fn an_old_server_without_hello_will_do() {
+async fn an_old_server_without_hello_is_usable() {
     let server = ServerOptions::new()
         .option("rename-command", &["HELLO", "OLDHELLO"])
         .start();
@@ -269,7 +269,7 @@ async fn an_old_server_without_hello_will_do() {
 /// Fails if a new connection does not use the password, the database or the socket of the first
 /// one.
 #[tokio::test]
-async fn a_new_connection_is_as_the_first() {
+async fn a_new_connection_uses_the_original_settings() {
     let guarded = ServerOptions::new().password("p@ss/wörd").databases(4);
     let old = guarded.clone();
     let old = old.option("rename-command", &["HELLO", "OLDHELLO"]).start();

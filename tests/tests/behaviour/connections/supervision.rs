@@ -65,7 +65,7 @@ async fn swallow(proxy: &Proxy, probe: &RedisProbe) {
 
 /// Fails if a connection to a server that became a replica is replaced without a pause.
 #[tokio::test]
-async fn a_demoted_master_is_not_stormed() {
+async fn a_demoted_master_is_not_flooded_with_reconnects() {
     let primary = ServerOptions::new().option("repl-diskless-sync-delay", &["0"]);
     let (primary, server) = (primary.start(), Server::start());
     let probe = server.probe();
@@ -92,7 +92,7 @@ async fn a_demoted_master_is_not_stormed() {
 /// Fails if a renewal is delayed by an earlier acquire on the same dead connection, for as long as
 /// that acquire may take.
 #[tokio::test]
-async fn a_swallowed_connection_loses_no_lease() {
+async fn a_silent_connection_loses_no_lease() {
     let mut random = Random::seeded("swallowed connections");
     let lanes: Vec<_> = (0..6)
         .map(|lane| (lane, random.duration(TTL / 2)))
@@ -123,7 +123,7 @@ async fn a_lease_outlives_its_connection(lane: u32, phase: Duration) {
 
 /// Fails if requests on a silent connection are not repeated on the next one.
 #[tokio::test]
-async fn one_try_outlives_its_connection() {
+async fn requests_are_repeated_on_the_next_connection() {
     let server = Server::start();
     let (proxy, probe) = (Proxy::start(server.address()), server.probe());
     // A connection counts as silent after a quarter of this timeout.
@@ -140,7 +140,7 @@ async fn one_try_outlives_its_connection() {
 
 /// Fails if only a call detects that an idle connection is dead.
 #[tokio::test]
-async fn an_idle_connection_is_asked_and_replaced() {
+async fn a_dead_idle_connection_is_detected_and_replaced() {
     let server = Server::start();
     let (proxy, probe) = (Proxy::start(server.address()), server.probe());
     let pool = LockPool::builder().url(proxy.url()).on_current_runtime();
@@ -173,7 +173,7 @@ async fn pass_time(span: Duration) {
 /// Fails if a timeout beyond the range of the clock causes a later panic, or if a timeout of zero
 /// makes every call fail.
 #[tokio::test]
-async fn a_time_out_that_makes_no_sense_is_refused() {
+async fn an_invalid_timeout_is_refused() {
     for url in ["memory://", "redis://127.0.0.1:1/"] {
         for io_timeout in [Duration::MAX, Duration::ZERO] {
             let pool = LockPool::builder().url(url).io_timeout(io_timeout);
@@ -188,7 +188,7 @@ async fn a_time_out_that_makes_no_sense_is_refused() {
 /// Fails if the pool retries forbidden scripts without a pause, or if no log entry names the
 /// reason.
 #[tokio::test]
-async fn scripts_that_may_not_be_loaded_again() {
+async fn forbidden_scripts_are_retried_with_pauses_and_logged() {
     let server = Server::start();
     let probe = server.probe();
     let allow = |rule: &str| {
@@ -228,7 +228,7 @@ async fn scripts_that_may_not_be_loaded_again() {
 
 /// Fails if a process that always has another call waiting never lets another process in.
 #[tokio::test]
-async fn a_busy_process_lets_others_in() {
+async fn a_busy_process_lets_other_processes_in() {
     let server = Server::start();
     let probe = server.probe();
     let job = Job {

@@ -151,7 +151,7 @@ async fn too_few_replicas_are_an_error_every_time() {
 
 /// Fails if `all` is satisfied although there are no replicas.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_any_replica_all_is_an_error() {
+async fn replicas_all_without_replicas_is_an_error() {
     let server = Server::start();
     let url = format!("{}?replicas=all", server.url());
     let pool = wait::connected(builder(&url)).await;
@@ -170,7 +170,7 @@ async fn without_any_replica_all_is_an_error() {
 
 /// Fails if a call with time left does not try again when the replica is back.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_comes_back_in_time_is_waited_for() {
+async fn a_call_waits_for_a_returning_replica() {
     let group = Group::start();
     let pool = group.pool(2).await;
     group.replicas[1].pause();
@@ -190,7 +190,7 @@ async fn a_replica_that_comes_back_in_time_is_waited_for() {
 /// Fails if a renewal counts although the replicas do not have it, because a fail-over would then
 /// lose the lease while the body runs.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_renewal_that_too_few_have_does_not_count() {
+async fn a_renewal_on_too_few_replicas_does_not_count() {
     let group = Group::start();
     let pool = group.pool(2).await;
     let ttl = Duration::from_secs(6);
@@ -220,7 +220,7 @@ async fn a_renewal_that_too_few_have_does_not_count() {
 
 /// Fails if a missing permission for WAIT is not named.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_permission_to_wait_is_asked_for() {
+async fn a_missing_permission_for_wait_is_named() {
     let group = Group::start();
     let mut user = cmd("ACL");
     user.arg(&["SETUSER", "u", "on", ">u", "~*", "&*", "+@all", "-wait"]);
@@ -242,7 +242,7 @@ async fn the_permission_to_wait_is_asked_for() {
 
 /// Fails if an invalid value is accepted, or if the error text does not name the valid values.
 #[tokio::test(flavor = "multi_thread")]
-async fn mistakes_are_told() {
+async fn mistakes_are_reported() {
     for (url, says) in [
         ("redis://127.0.0.1/?replicas=some", "`all` or a number"),
         ("redis://127.0.0.1/?replica=1", "`replicas`"),
@@ -264,7 +264,7 @@ async fn mistakes_are_told() {
 /// fail-over the promoted replica leaves the old master, which may still grant locks. Those locks
 /// would be lost.
 #[tokio::test(flavor = "multi_thread")]
-async fn all_replicas_are_those_that_sentinels_know() {
+async fn all_replicas_are_those_known_to_the_sentinels() {
     let _place = room::enter();
     let deployment = Deployment::start();
     let url = format!("{}?replicas=all", deployment.url());
@@ -291,8 +291,8 @@ async fn all_replicas_are_those_that_sentinels_know() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn replicas_that_are_away_and_forgotten_are_found() {
-    let test = "deployments::replicas::all_replicas_are_those_that_sentinels_know";
+fn forgotten_absent_replicas_are_detected() {
+    let test = "deployments::replicas::all_replicas_are_those_known_to_the_sentinels";
     fails_with("ReplicasAwayForgotten", test);
 }
 
@@ -337,7 +337,7 @@ async fn overlaps(replicas: &str) -> usize {
 
 /// Baseline for the two tests below: without replicas locks are lost, and the oracle detects it.
 #[tokio::test(flavor = "multi_thread")]
-async fn overlaps_at_a_fail_over_with_no_replica() {
+async fn fail_overs_without_replicas_lose_locks() {
     for _ in 0..3 {
         if overlaps("0").await > 0 {
             return;
@@ -350,7 +350,7 @@ async fn overlaps_at_a_fail_over_with_no_replica() {
 /// nothing. However, a merely slow master may also be replaced. It grants locks for a moment
 /// longer, which the other replica confirms. On a busy machine that happens now and then.
 #[tokio::test(flavor = "multi_thread")]
-async fn overlaps_at_a_fail_over_with_one_replica() {
+async fn a_fail_over_with_one_replica_can_keep_all_locks() {
     for _ in 0..3 {
         if overlaps("1").await == 0 {
             return;

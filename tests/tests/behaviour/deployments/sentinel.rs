@@ -59,7 +59,7 @@ fn is_patient(deployment: &Deployment, url: &str) {
 /// Fails if the lock is not on the master, or if the Sentinels get the credentials of the servers
 /// or the reverse.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_master_that_the_sentinels_name_is_used() {
+async fn the_master_named_by_the_sentinels_is_used() {
     for setup in [Setup::new(), Setup::new().passwords("pass-1", "pass-2")] {
         let deployment = setup.start();
         let url = deployment.url();
@@ -106,7 +106,7 @@ async fn a_fail_over_is_followed_under_load() {
 /// Fails if the pool does not ask the Sentinels again after a silence, or if it uses the old master
 /// after that resumes.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_master_that_hangs_is_left() {
+async fn a_hanging_master_is_abandoned() {
     let deployment = Deployment::start();
     let pool = connect(&deployment.url()).await;
     works(&pool, "before").await;
@@ -124,7 +124,7 @@ async fn a_master_that_hangs_is_left() {
 
 /// Fails if the pool stays with a master that stayed up but was demoted.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_master_that_is_demoted_is_left() {
+async fn a_demoted_master_is_abandoned() {
     let deployment = Deployment::start();
     let pool = connect(&deployment.url()).await;
     works(&pool, "before").await;
@@ -196,7 +196,7 @@ async fn liar(names: u16, epoch: u64) -> u16 {
 /// Fails if the pool uses a replica as the master because a Sentinel names it, even if the replica
 /// accepts writes.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_is_named_as_master_is_refused() {
+async fn a_replica_named_as_master_is_refused() {
     let master = Server::start();
     for read_only in ["yes", "no"] {
         let replica = ServerOptions::new()
@@ -238,7 +238,7 @@ async fn the_newest_configuration_counts() {
 
 /// Fails if an error does not name the remedy.
 #[tokio::test(flavor = "multi_thread")]
-async fn mistakes_are_told() {
+async fn mistakes_are_reported() {
     let deployment = Setup::new().passwords("pass-1", "pass-2").start();
     let url = deployment.url();
     let server = deployment.master().port();

@@ -58,7 +58,7 @@ fn no_money_is_lost() {
 /// Fails if a killed process leaves half a transfer behind, or keeps the other processes out for
 /// longer than its ttl.
 #[test]
-fn no_money_is_lost_with_kills() {
+fn no_money_is_lost_if_processes_are_killed() {
     let server = Server::start();
     let bank = Bank::open(&server.url());
     bank.found();

@@ -19,23 +19,23 @@ const LONG: Duration = Duration::from_secs(15);
 const CLAIM: Duration = Duration::from_secs(1);
 
 on_every_store_of_leases!(
-    so_many_are_inside_together,
-    never_more_than_so_many,
-    each_call_counts_to_its_own_number,
-    leases_that_end_make_room_for_the_smaller_number,
-    the_larger_number_makes_room,
+    as_many_holders_as_permits_run_together,
+    never_more_holders_than_permits_run_together,
+    each_call_applies_its_own_number_of_permits,
+    ended_leases_make_room_for_a_smaller_permit_number,
+    a_larger_permit_number_makes_room,
     readers_and_permits_exclude_each_other,
-    a_dead_holder_gives_its_place_back,
-    who_comes_first_is_served_first,
-    no_permits_at_all_is_an_error,
+    a_dead_holder_returns_its_permit,
+    permits_are_granted_in_order_of_arrival,
+    zero_permits_are_an_error,
 );
 
 on_stores!(sentinel cluster: (
-    so_many_are_inside_together,
-    never_more_than_so_many,
-    each_call_counts_to_its_own_number,
-    a_dead_holder_gives_its_place_back,
-    who_comes_first_is_served_first,
+    as_many_holders_as_permits_run_together,
+    never_more_holders_than_permits_run_together,
+    each_call_applies_its_own_number_of_permits,
+    a_dead_holder_returns_its_permit,
+    permits_are_granted_in_order_of_arrival,
 ));
 
 fn place(pool: &LockPool, permits: u32) -> LockRequest {
@@ -49,7 +49,7 @@ async fn meet(pool: &LockPool, all: &Barrier) -> Result<(), LockError> {
 }
 
 /// Fails if there are fewer permits, because each body waits inside until all three are there.
-async fn so_many_are_inside_together(store: &Store) {
+async fn as_many_holders_as_permits_run_together(store: &Store) {
     let pools = [store.pool().await, store.pool().await];
     let all = Arc::new(Barrier::new(3));
     let mut calls = JoinSet::new();
@@ -65,7 +65,7 @@ async fn so_many_are_inside_together(store: &Store) {
 }
 
 /// Fails if there are more permits, or if a permit is lost.
-async fn never_more_than_so_many(store: &Store) {
+async fn never_more_holders_than_permits_run_together(store: &Store) {
     let pools = [store.pool().await, store.pool().await, store.pool().await];
     let inside = Arc::new(AtomicUsize::new(0));
     let mut calls = JoinSet::new();
@@ -101,7 +101,7 @@ async fn never_more_than_so_many(store: &Store) {
 
 /// Fails if a call with the smaller number gets an error, or gets a permit beyond its own number.
 /// In a rolling deploy both numbers are in use.
-async fn each_call_counts_to_its_own_number(store: &Store) {
+async fn each_call_applies_its_own_number_of_permits(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let mut guards = Vec::new();
     for _ in 0..4 {
@@ -136,14 +136,14 @@ async fn each_call_counts_to_its_own_number(store: &Store) {
 /// Fails if these tests do not detect a call that uses the number of permits of other calls.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn the_number_of_others_is_found() {
-    let test = "kinds::permits::redis::each_call_counts_to_its_own_number";
+fn a_permit_count_taken_from_other_calls_is_detected() {
+    let test = "kinds::permits::redis::each_call_applies_its_own_number_of_permits";
     fails_with("GreatestNumberCounts", test);
 }
 
 /// Fails if ended holders make room for a call with the smaller number too late. Fails also if
 /// `retry_after` is the end of a holder that makes no room.
-async fn leases_that_end_make_room_for_the_smaller_number(store: &Store) {
+async fn ended_leases_make_room_for_a_smaller_permit_number(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let short = Duration::from_millis(700);
     let asked = Instant::now();
@@ -163,7 +163,7 @@ async fn leases_that_end_make_room_for_the_smaller_number(store: &Store) {
     drop((lasting, next));
 }
 
-async fn the_larger_number_makes_room(store: &Store) {
+async fn a_larger_permit_number_makes_room(store: &Store) {
     let pool = store.pool().await;
     let one = place(&pool, 1).acquire().await.expect("free");
     let two = place(&pool, 2).acquire().await.expect("room for two");
@@ -184,7 +184,7 @@ async fn readers_and_permits_exclude_each_other(store: &Store) {
 }
 
 /// Fails if the permit of a vanished holder is lost, or becomes free before the end of its lease.
-async fn a_dead_holder_gives_its_place_back(store: &Store) {
+async fn a_dead_holder_returns_its_permit(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let short = Duration::from_millis(700);
     let asked = Instant::now();
@@ -200,7 +200,7 @@ async fn a_dead_holder_gives_its_place_back(store: &Store) {
 }
 
 /// Fails if a later call takes the permit for which another process waits.
-async fn who_comes_first_is_served_first(store: &Store) {
+async fn permits_are_granted_in_order_of_arrival(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let guard = place(&one, 1).acquire().await.expect("free");
     let first = tokio::spawn(place(&two, 1).wait(LONG).acquire());
@@ -227,7 +227,7 @@ async fn who_comes_first_is_served_first(store: &Store) {
     other.release().await.expect("still held");
 }
 
-async fn no_permits_at_all_is_an_error(store: &Store) {
+async fn zero_permits_are_an_error(store: &Store) {
     let pool = store.pool().await;
     let error = place(&pool, 0)
         .acquire()

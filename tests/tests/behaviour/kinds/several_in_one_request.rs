@@ -63,7 +63,7 @@ async fn expect_scripts(count: u64, pool: &LockPool, probe: &RedisProbe, keys: &
 /// Fails if the round trips grow with the number of keys: one script takes them and one releases
 /// them.
 #[tokio::test]
-async fn a_pair_is_two_scripts_however_many_keys() {
+async fn an_acquire_and_release_of_many_keys_are_two_scripts() {
     let server = Server::start();
     let (pool, probe) = (connect(&server.url()).await, server.probe());
     let sixteen: Vec<String> = (0..16).map(|number| number.to_string()).collect();
@@ -77,7 +77,7 @@ async fn a_pair_is_two_scripts_however_many_keys() {
 
 /// The same behind Sentinels.
 #[tokio::test(flavor = "multi_thread")]
-async fn behind_sentinels_too() {
+async fn several_keys_behind_sentinels_are_two_scripts() {
     let deployment = Deployment::start();
     let pool = connect(&deployment.url()).await;
     let probe = deployment.master().probe();
@@ -86,7 +86,7 @@ async fn behind_sentinels_too() {
 
 /// Fails if keys of one slot need more than one script, or if keys of several slots fail.
 #[tokio::test(flavor = "multi_thread")]
-async fn in_a_cluster_one_slot_is_enough() {
+async fn keys_of_one_cluster_slot_are_taken_in_one_script() {
     let cluster = Setup::new().start();
     let pool = connect(&cluster.url()).await;
     let probe = cluster.probe_of("lock:{t}:a");
@@ -114,7 +114,7 @@ async fn in_a_cluster_one_slot_is_enough() {
 /// Fails if a quorum, which cannot take several keys in one step, refuses them or leaves some
 /// behind.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quorum_takes_them_one_by_one() {
+async fn a_quorum_takes_several_keys_one_by_one() {
     let ttl = Duration::from_secs(6);
     let quorum = Quorum::older_than(3, ttl);
     let url = quorum.url_with("max_ttl=6s&node_timeout=1s");
@@ -164,7 +164,7 @@ async fn a_refused_call_writes_nothing() {
 /// Fails if a call for several keys overtakes others that have waited longer for one of its keys.
 /// Fails also if it never gets its locks.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_for_several_queues_behind_the_others() {
+async fn a_call_for_several_keys_queues_behind_other_calls() {
     let server = Server::start();
     let [one, two, three] = [
         connect(&server.url()).await,
@@ -194,7 +194,7 @@ async fn a_call_for_several_queues_behind_the_others() {
 
 /// Fails if a repeated request is refused because of its own locks, or if it leaves a key locked.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_is_found_again() {
+async fn a_repeated_request_gets_its_own_locks() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let probe = server.probe();
@@ -250,7 +250,7 @@ async fn a_dropped_call_leaves_nothing() {
 
 /// Fails if a forbidden key, or a key with data of another kind, leaves the other keys locked.
 #[tokio::test]
-async fn one_that_cannot_be_taken_at_all() {
+async fn an_unavailable_key_leaves_the_other_keys_free() {
     let server = Server::start();
     let probe = server.probe();
     let mut user = cmd("ACL");
@@ -280,7 +280,7 @@ async fn one_that_cannot_be_taken_at_all() {
 /// Fails if the locks count although the replica has not confirmed them, or if they stay on the
 /// server.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_their_copies_none_counts() {
+async fn locks_without_replicas_do_not_count() {
     let master = ServerOptions::new()
         .option("repl-diskless-sync-delay", &["0"])
         .start();
@@ -307,7 +307,7 @@ async fn without_their_copies_none_counts() {
 /// Fails if a call is refused after the server has forgotten its scripts, or after an outage during
 /// its wait.
 #[tokio::test(flavor = "multi_thread")]
-async fn scripts_that_are_gone_and_a_server_that_comes_back() {
+async fn forgotten_scripts_and_outages_refuse_no_call() {
     let mut server = Server::start();
     let pool = connect(&server.url()).await;
     let all = || pool.lock_all(["a", "b"]).ttl(TTL);

@@ -42,7 +42,7 @@ async fn expect_released(store: &Store, rest: &[&str], excuse: Excuse) {
 }
 
 /// Fails if a call keeps some of its keys when it cannot have all.
-async fn all_or_nothing(store: &Store) {
+async fn several_keys_are_taken_all_or_nothing(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("b", TTL));
     let error = pool.lock_all(["c", "b", "a"]).ttl(TTL).acquire().await;
@@ -89,7 +89,7 @@ async fn all_or_nothing(store: &Store) {
 
 /// Fails if each key gets a separate time limit, or if taken keys stay locked when the time is
 /// over.
-async fn one_budget_for_all(store: &Store) {
+async fn several_keys_share_one_budget(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("a", TTL) && store.probe.take("b", TTL));
     let wait = Duration::from_secs(8);
@@ -114,7 +114,7 @@ async fn one_budget_for_all(store: &Store) {
 
 /// Fails if the keys are not in a fixed order without duplicates, or if a fence belongs to another
 /// key.
-async fn keys_and_fences(store: &Store) {
+async fn keys_are_ordered_and_have_their_fences(store: &Store) {
     let pool = store.pool().await;
     let mut last: [Option<Fence>; 2] = [None; 2];
     for keys in [["b", "a", "b"], ["a", "b", "a"]] {
@@ -192,14 +192,14 @@ async fn the_earliest_deadline_counts(store: &Store) {
 /// Fails if the test above does not detect that the end of the last lease is reported.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn the_latest_deadline_is_found() {
+fn a_deadline_of_the_latest_lease_is_detected() {
     let test = "kinds::several_keys::memory::the_earliest_deadline_counts";
     fails_with("LatestEndTold", test);
 }
 
 /// Fails if a body begins on an old lease because its call waited for another key. In one case the
 /// old lease has ended meanwhile, in the other case it has not.
-async fn old_leases_are_taken_anew(store: &Store) {
+async fn old_leases_are_taken_again_before_the_body(store: &Store) {
     let pool = store.pool().await;
     for (ttl, freed_after) in [(5_000, 7_000), (8_000, 6_000)] {
         let [ttl, freed_after] = [ttl, freed_after].map(Duration::from_millis);
@@ -223,7 +223,7 @@ async fn old_leases_are_taken_anew(store: &Store) {
 
 /// Fails if a watchdog does not renew the keys that the call already has while it waits for the
 /// others.
-async fn a_watchdog_keeps_what_is_held(store: &Store) {
+async fn a_watchdog_renews_keys_during_the_wait_for_others(store: &Store) {
     let pool = store.pool().await;
     let ttl = Duration::from_secs(6);
     let excuse = Excuse::begin();
@@ -250,7 +250,7 @@ async fn a_watchdog_keeps_what_is_held(store: &Store) {
 }
 
 /// Fails if anything is locked although one of the keys cannot be.
-async fn mistakes_lock_nothing(store: &Store) {
+async fn invalid_calls_lock_nothing(store: &Store) {
     let pool = store.pool().await;
     let none: [&str; 0] = [];
     let many: Vec<String> = (0..17).map(|number| number.to_string()).collect();
@@ -310,7 +310,7 @@ async fn the_attribute_takes_an_array(store: &Store) {
 }
 
 /// Fails if a nested call takes its already held keys again, or releases them.
-async fn a_nested_call_takes_the_rest(store: &Store) {
+async fn a_nested_call_takes_only_the_missing_keys(store: &Store) {
     let pool = store.pool().await;
     let outer = pool.lock("b").ttl(TTL).run(async {
         let all = pool.lock_all(["a", "b", "c"]).ttl(TTL).reentrant();
@@ -326,25 +326,25 @@ async fn a_nested_call_takes_the_rest(store: &Store) {
 }
 
 on_every_store! {
-    all_or_nothing,
-    one_budget_for_all,
-    keys_and_fences,
+    several_keys_are_taken_all_or_nothing,
+    several_keys_share_one_budget,
+    keys_are_ordered_and_have_their_fences,
     no_order_of_names_deadlocks,
     the_earliest_deadline_counts,
-    old_leases_are_taken_anew,
-    a_watchdog_keeps_what_is_held,
-    mistakes_lock_nothing,
+    old_leases_are_taken_again_before_the_body,
+    a_watchdog_renews_keys_during_the_wait_for_others,
+    invalid_calls_lock_nothing,
     the_attribute_takes_an_array,
-    a_nested_call_takes_the_rest,
+    a_nested_call_takes_only_the_missing_keys,
 }
 
 on_stores!(sentinel cluster redlock: (
-    all_or_nothing,
-    one_budget_for_all,
+    several_keys_are_taken_all_or_nothing,
+    several_keys_share_one_budget,
     no_order_of_names_deadlocks,
     the_earliest_deadline_counts,
-    old_leases_are_taken_anew,
-    a_watchdog_keeps_what_is_held,
+    old_leases_are_taken_again_before_the_body,
+    a_watchdog_renews_keys_during_the_wait_for_others,
 ));
 
 /// Fails if the body continues after the loss of one of its leases, or if the other keys stay

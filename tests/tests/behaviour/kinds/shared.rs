@@ -22,25 +22,25 @@ const RENEWED: Duration = Duration::from_secs(12);
 const CLAIM: Duration = Duration::from_secs(1);
 
 on_every_store_of_leases!(
-    readers_are_inside_together,
+    readers_hold_the_lock_together,
     a_writer_is_alone,
     a_waiting_writer_stops_new_readers,
-    a_writer_is_served_between_readers_that_never_pause,
+    a_writer_is_served_despite_continuous_readers,
     a_short_reader_does_not_shorten_a_long_one,
     a_dead_reader_ends_with_its_own_lease,
-    others_find_the_key_held,
-    a_single_try_is_answered_for_what_it_asks,
-    a_single_reader_behind_a_writer_of_its_own_process_is_refused,
+    clients_without_shares_see_the_key_held,
+    a_single_try_gets_the_answer_for_its_own_mode,
+    a_single_try_behind_a_writer_of_the_process_is_refused,
     a_reader_does_not_become_a_writer,
-    a_writer_that_calls_a_reader_enters_its_own_lock,
+    a_reader_nested_in_a_writer_enters_its_lock,
     a_watched_share_outlives_its_ttl,
     a_downgrade_lets_readers_in_and_no_writer,
     a_downgraded_lock_is_renewed_and_released_as_a_share,
-    what_is_lost_is_not_downgraded,
+    a_lost_lock_cannot_be_downgraded,
 );
 
 on_stores!(sentinel cluster: (
-    readers_are_inside_together,
+    readers_hold_the_lock_together,
     a_writer_is_alone,
     a_waiting_writer_stops_new_readers,
     a_dead_reader_ends_with_its_own_lease,
@@ -74,7 +74,7 @@ async fn meet(pool: &LockPool, all: &Barrier) -> Result<(), LockError> {
 }
 
 /// Fails if readers exclude each other, because each body waits inside until all are there.
-async fn readers_are_inside_together(store: &Store) {
+async fn readers_hold_the_lock_together(store: &Store) {
     let pools = [store.pool().await, store.pool().await];
     let all = Arc::new(Barrier::new(10));
     let mut readers = JoinSet::new();
@@ -158,7 +158,7 @@ async fn a_waiting_writer_stops_new_readers(store: &Store) {
 }
 
 /// Fails if a writer never gets the lock because readers follow each other without a gap.
-async fn a_writer_is_served_between_readers_that_never_pause(store: &Store) {
+async fn a_writer_is_served_despite_continuous_readers(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let mut readers = JoinSet::new();
     for _ in 0..4 {
@@ -222,7 +222,7 @@ async fn a_dead_reader_ends_with_its_own_lease(store: &Store) {
 
 /// Fails if a client that knows only exclusive locks gets in beside readers, or if a reader gets in
 /// beside that client.
-async fn others_find_the_key_held(store: &Store) {
+async fn clients_without_shares_see_the_key_held(store: &Store) {
     let pool = store.pool().await;
     let one = read(&pool, "k").acquire().await.expect("free");
     let two = read(&pool, "k").acquire().await.expect("beside the first");
@@ -241,7 +241,7 @@ async fn others_find_the_key_held(store: &Store) {
 }
 
 /// Fails if a call gets the answer to another kind of call.
-async fn a_single_try_is_answered_for_what_it_asks(store: &Store) {
+async fn a_single_try_gets_the_answer_for_its_own_mode(store: &Store) {
     let pool = store.pool().await;
     let reader = read(&pool, "k").acquire().await.expect("free");
     for _ in 0..20 {
@@ -257,7 +257,7 @@ async fn a_single_try_is_answered_for_what_it_asks(store: &Store) {
 
 /// Fails if a single try of a reader waits behind the writer, and then reports the store as
 /// unavailable.
-async fn a_single_reader_behind_a_writer_of_its_own_process_is_refused(store: &Store) {
+async fn a_single_try_behind_a_writer_of_the_process_is_refused(store: &Store) {
     let pool = store.pool().await;
     let reader = read(&pool, "k").acquire().await.expect("free");
     let writer = wait::started(write(&pool, "k").wait(LONG).acquire()).await;
@@ -298,7 +298,7 @@ async fn a_reader_does_not_become_a_writer(store: &Store) {
     is_free(store, "k").await;
 }
 
-async fn a_writer_that_calls_a_reader_enters_its_own_lock(store: &Store) {
+async fn a_reader_nested_in_a_writer_enters_its_lock(store: &Store) {
     let pool = store.pool().await;
     writes(&pool).await.expect("nested");
     is_free(store, "k").await;
@@ -360,7 +360,7 @@ async fn a_downgraded_lock_is_renewed_and_released_as_a_share(store: &Store) {
 }
 
 /// Fails if a downgrade takes a lost lock again.
-async fn what_is_lost_is_not_downgraded(store: &Store) {
+async fn a_lost_lock_cannot_be_downgraded(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let ttl = Duration::from_millis(300);
     let mut guard = one.lock("k").ttl(ttl).acquire().await.expect("free");
@@ -375,7 +375,7 @@ async fn what_is_lost_is_not_downgraded(store: &Store) {
 
 /// Fails if shared locks leave something on the server, or if their loss is not noticed.
 #[tokio::test]
-async fn a_share_that_is_taken_away_is_lost_and_leaves_nothing() {
+async fn a_revoked_share_is_lost_and_leaves_nothing() {
     let server = Server::start();
     let probe = server.probe();
     let pool = LockPool::builder().url(server.url()).io_timeout(NO_OUTAGE);

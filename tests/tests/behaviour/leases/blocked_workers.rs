@@ -15,7 +15,7 @@ const TTL: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(60);
 
 /// Fails if renewals are sent by tasks of the user's runtime.
-async fn a_lease_is_kept(store: &Store) {
+async fn a_lease_is_renewed_while_all_workers_are_blocked(store: &Store) {
     let pool = LockPool::builder()
         .url(&store.url)
         .namespace(&store.namespace)
@@ -39,14 +39,14 @@ async fn a_lease_is_kept(store: &Store) {
     scene.await.expect("no panic");
 }
 
-on_stores!(sentinel cluster redlock: (a_lease_is_kept));
+on_stores!(sentinel cluster redlock: (a_lease_is_renewed_while_all_workers_are_blocked));
 
 /// Fails if the test above does not detect missing renewals.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_watchdog_that_sleeps_is_found() {
+fn missing_renewals_are_detected() {
     fails_with(
         "WatchdogAsleep",
-        "leases::blocked_workers::sentinel::a_lease_is_kept",
+        "leases::blocked_workers::sentinel::a_lease_is_renewed_while_all_workers_are_blocked",
     );
 }

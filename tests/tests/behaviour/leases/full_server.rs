@@ -52,7 +52,7 @@ async fn take(request: LockRequest) -> LockGuard {
 
 /// Fails if a lease of any kind is not renewed, or a lock is not released.
 #[tokio::test]
-async fn what_is_held_is_renewed_and_released() {
+async fn held_locks_on_a_full_server_are_renewed_and_released() {
     let server = start();
     let probe = server.probe();
     let pools = [connect(&server).await, connect(&server).await];
@@ -73,7 +73,7 @@ async fn what_is_held_is_renewed_and_released() {
 /// Fails if a lock that must stay (`min_hold`) is free at its release, or stays forever. Covers
 /// every kind of lock.
 #[tokio::test]
-async fn what_is_to_stay_stays() {
+async fn locks_with_at_least_stay_on_a_full_server() {
     let server = start();
     let probe = server.probe();
     let pool = connect(&server).await;
@@ -99,7 +99,7 @@ async fn what_is_to_stay_stays() {
 
 /// Fails if a downgrade does not give a shared lock, or if this shared lock is not renewed.
 #[tokio::test]
-async fn a_downgrade() {
+async fn a_downgrade_works_on_a_full_server() {
     let server = start();
     let probe = server.probe();
     let pools = [connect(&server).await, connect(&server).await];
@@ -121,7 +121,7 @@ async fn a_downgrade() {
 /// Fails if the error of a new lock does not report full memory, or if its request leaves something
 /// on the server. Also fails if a shared lock beside other shared locks is refused.
 #[tokio::test]
-async fn what_is_new_is_refused() {
+async fn new_locks_on_a_full_server_are_refused() {
     let server = start();
     let probe = server.probe();
     let pool = connect(&server).await;
@@ -151,7 +151,7 @@ async fn what_is_new_is_refused() {
 
 /// Fails if the last reader's lock is not released because a writer waits for it.
 #[tokio::test]
-async fn a_share_for_which_a_writer_waits() {
+async fn the_last_share_is_released_to_a_waiting_writer() {
     let server = start();
     let probe = server.probe();
     let pools = [connect(&server).await, connect(&server).await];
@@ -176,7 +176,7 @@ async fn a_share_for_which_a_writer_waits() {
 /// Fails if a shared lock that the server refuses to renew prevents the renewal of other shared
 /// locks in the same request.
 #[tokio::test]
-async fn one_share_that_is_refused() {
+async fn one_refused_share_does_not_block_other_renewals() {
     let server = start();
     let probe = server.probe();
     let other_data = || probe.overwrite("lock:%leasehold:shares:lock:refused", "data", LONG);

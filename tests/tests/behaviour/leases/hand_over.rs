@@ -22,7 +22,7 @@ async fn take(pool: &LockPool, ttl: Duration) -> LockGuard {
 }
 
 /// Fails if the worker gets another fence, does not renew the lock, or does not release it.
-async fn the_worker_has_the_same_lock(store: &Store) {
+async fn the_worker_adopts_the_same_lock(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let guard = take(&handler, SHORT).await;
     let fence = guard.fence();
@@ -45,7 +45,7 @@ async fn the_worker_has_the_same_lock(store: &Store) {
 }
 
 /// Fails if the first process renews or releases a lock that it has handed over.
-async fn it_expires_without_a_worker(store: &Store) {
+async fn a_handed_over_lock_expires_without_a_worker(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let handover = take(&handler, SHORT).await.hand_over().expect("held");
     assert!(store.probe.exists("k"), "released");
@@ -60,7 +60,7 @@ async fn it_expires_without_a_worker(store: &Store) {
 }
 
 /// Fails if two workers adopt the same lock.
-async fn it_is_adopted_once(store: &Store) {
+async fn a_handed_over_lock_is_adopted_once(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     for _ in 0..20 {
         let handover = take(&handler, TTL).await.hand_over().expect("held");
@@ -80,7 +80,7 @@ async fn it_is_adopted_once(store: &Store) {
 
 /// Fails if the handed-over lock has a wrong token or fence, when it was passed from call to call
 /// in the first process before.
-async fn after_a_hand_over_inside_the_process(store: &Store) {
+async fn a_lock_handed_over_in_the_process_can_be_adopted(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let request = || handler.lock("k").ttl(TTL).wait(HANG);
     let asking = [(); 3].map(|()| request().acquire());
@@ -101,7 +101,7 @@ async fn after_a_hand_over_inside_the_process(store: &Store) {
 }
 
 /// Fails if a waiting call does not get the lock when the job is done.
-async fn who_waits_gets_it_from_the_worker(store: &Store) {
+async fn a_waiting_call_gets_the_lock_from_the_worker(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let guard = take(&handler, TTL).await;
     let request = |pool: &LockPool| pool.lock("k").ttl(TTL).wait(HANG).acquire();
@@ -127,7 +127,7 @@ fn altered(handover: &Handover, field: &str, value: Value) -> Handover {
 
 /// Fails if a worker can adopt a lock that no call holds alone, by using the constant that such
 /// locks have instead of a token.
-async fn a_constant_is_no_token(store: &Store) {
+async fn a_constant_is_not_accepted_as_a_token(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     let handover = take(&handler, TTL).await.hand_over().expect("held");
     let held = worker.adopt(handover.clone()).await.expect("still there");
@@ -157,7 +157,7 @@ async fn a_constant_is_no_token(store: &Store) {
 }
 
 /// Fails if a worker accepts a fence from the handover that differs from the lock's fence.
-async fn the_fence_is_the_one_of_the_store(store: &Store) {
+async fn the_fence_comes_from_the_store(store: &Store) {
     let (handler, worker) = (store.pool().await, store.pool().await);
     for forged in [
         0.into(),
@@ -211,27 +211,27 @@ async fn an_impossible_handover_is_refused(store: &Store) {
 }
 
 on_every_store_of_leases!(
-    a_constant_is_no_token,
-    the_fence_is_the_one_of_the_store,
+    a_constant_is_not_accepted_as_a_token,
+    the_fence_comes_from_the_store,
     an_impossible_handover_is_refused,
-    the_worker_has_the_same_lock,
-    it_expires_without_a_worker,
-    it_is_adopted_once,
-    after_a_hand_over_inside_the_process,
-    who_waits_gets_it_from_the_worker,
+    the_worker_adopts_the_same_lock,
+    a_handed_over_lock_expires_without_a_worker,
+    a_handed_over_lock_is_adopted_once,
+    a_lock_handed_over_in_the_process_can_be_adopted,
+    a_waiting_call_gets_the_lock_from_the_worker,
 );
 
 on_stores!(sentinel cluster: (
-    the_worker_has_the_same_lock,
-    it_expires_without_a_worker,
-    it_is_adopted_once,
-    after_a_hand_over_inside_the_process,
-    who_waits_gets_it_from_the_worker,
+    the_worker_adopts_the_same_lock,
+    a_handed_over_lock_expires_without_a_worker,
+    a_handed_over_lock_is_adopted_once,
+    a_lock_handed_over_in_the_process_can_be_adopted,
+    a_waiting_call_gets_the_lock_from_the_worker,
 ));
 
 /// Fails if a lock that cannot be adopted is handed over, or stays locked.
 #[tokio::test]
-async fn what_cannot_be_handed_over_is_released() {
+async fn a_lock_unfit_for_a_hand_over_is_released() {
     let pool = LockPool::connect("memory://").await.expect("here");
     let mut downgraded = pool.lock("d").ttl(TTL).acquire().await.expect("free");
     downgraded.downgrade().await.expect("held");
@@ -274,7 +274,7 @@ async fn a_lost_lock_is_not_handed_over() {
 
 /// Fails if the error for a handover of another namespace does not contain that namespace.
 #[tokio::test]
-async fn another_namespace_is_told() {
+async fn an_error_names_the_namespace_of_the_handover() {
     let of = |namespace| {
         LockPool::builder()
             .url("memory://spaces")
@@ -291,7 +291,7 @@ async fn another_namespace_is_told() {
 
 /// Fails if an adoption waits forever, or leaves a lock behind, when the store does not answer.
 #[tokio::test]
-async fn a_store_that_is_away_is_told() {
+async fn an_unavailable_store_is_reported() {
     let mut server = leasehold_tests::server::Server::start();
     let pool = LockPool::builder()
         .url(server.url())
@@ -307,26 +307,26 @@ async fn a_store_that_is_away_is_told() {
 /// Fails if these tests do not detect that two workers adopt one lock.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_lock_that_is_adopted_twice_is_found() {
+fn a_double_adoption_is_detected() {
     fails_with(
         "AdoptedTwice",
-        "leases::hand_over::redis::it_is_adopted_once",
+        "leases::hand_over::redis::a_handed_over_lock_is_adopted_once",
     );
 }
 
 /// Fails if these tests do not detect the adoption of a kept lock.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_kept_lock_that_is_adopted_is_found() {
-    let test = "leases::hand_over::redis::a_constant_is_no_token";
+fn an_adopted_kept_lock_is_detected() {
+    let test = "leases::hand_over::redis::a_constant_is_not_accepted_as_a_token";
     fails_with("ConstantAdopted", test);
 }
 
 /// Fails if these tests do not detect a worker that trusts the fence in its handover.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_fence_from_the_handover_is_found() {
-    let test = "leases::hand_over::redis::the_fence_is_the_one_of_the_store";
+fn a_trusted_fence_of_the_handover_is_detected() {
+    let test = "leases::hand_over::redis::the_fence_comes_from_the_store";
     fails_with("ForgedFenceBelieved", test);
 }
 
@@ -374,7 +374,7 @@ async fn the_value_of_another_client_is_not_adopted() {
 /// Fails if these tests do not detect that the first process continues to renew.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_lock_that_is_still_renewed_is_found() {
-    let test = "leases::hand_over::redis::it_expires_without_a_worker";
+fn a_renewal_after_a_hand_over_is_detected() {
+    let test = "leases::hand_over::redis::a_handed_over_lock_expires_without_a_worker";
     fails_with("RenewedAfterHandOver", test);
 }

@@ -230,7 +230,7 @@ async fn max_hold_gives_others_their_turn(store: &Store) {
 
 /// Fails if two bodies lead together while leaders return, lose their leases and are dropped.
 async fn there_are_never_two_leaders(store: &Store) {
-    const TERMS: u32 = 4;
+    const TERMS: u64 = 4;
     let operator = store.pool().await;
     let leaders = Arc::new(Leaders::default());
     let mut members = Vec::new();

@@ -17,7 +17,7 @@ const LONG: Duration = Duration::from_secs(30);
 const STOLEN: [usize; 3] = [2, 7, 8];
 
 /// Fails if a pool that loses some locks also loses others.
-async fn a_lost_lock_costs_no_other(store: &Store) {
+async fn a_lost_lock_costs_no_other_lock(store: &Store) {
     let pool = store.pool().await;
     // All locks are taken at once, so that their renewals are sent together.
     let taking = (0..20).map(|number| {
@@ -48,17 +48,17 @@ async fn a_lost_lock_costs_no_other(store: &Store) {
 }
 
 on_stores!(memory redis sentinel cluster redlock postgres etcd zookeeper: (
-    a_lost_lock_costs_no_other,
+    a_lost_lock_costs_no_other_lock,
 ));
 
 /// Fails if the test above does not detect mixed-up answers to renewals.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn mixed_answers_are_found() {
+fn mixed_up_renewal_answers_are_detected() {
     for (bug, store) in [("AnswersMixed", "cluster"), ("WrongLeaseExtended", "redis")] {
         fails_with(
             bug,
-            &format!("leases::neighbours::{store}::a_lost_lock_costs_no_other"),
+            &format!("leases::neighbours::{store}::a_lost_lock_costs_no_other_lock"),
         );
     }
 }

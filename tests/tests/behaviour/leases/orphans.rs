@@ -117,7 +117,7 @@ fn dropped_at_random(server: &Server, thread: u32, times: u32, mut random: Rando
 /// Fails if an acquisition with an unknown outcome is abandoned without removing the lock that it
 /// may have set.
 #[test]
-fn a_network_that_fails_at_a_random_moment_leaves_nothing() {
+fn a_network_failure_at_a_random_moment_leaves_nothing() {
     let mut random = Random::seeded("fails at a random moment");
     let server = Server::start();
     std::thread::scope(|scope| {
@@ -193,7 +193,7 @@ async fn works_again(pool: &LockPool, key: &str, what: &str) {
 
 /// Fails if a repeated acquisition is refused because of its own first try, or gets a second fence.
 #[tokio::test]
-async fn an_acquisition_whose_reply_is_lost_still_succeeds() {
+async fn an_acquisition_with_a_lost_reply_still_succeeds() {
     let server = Server::start();
     tokio::join!(
         reply_lost(&server, After::Cut, 60, NO_OUTAGE),
@@ -230,7 +230,7 @@ async fn reply_lost(server: &Server, after: After, times: u64, io_timeout: Durat
 
 /// Fails if a call that does not queue mistakes its own lock for another call's lock.
 #[tokio::test]
-async fn without_queueing_a_lost_reply_is_never_contention() {
+async fn a_lost_reply_of_a_single_try_is_never_contention() {
     let server = Server::start();
     let probe = server.probe().namespace("lock:");
     let proxy = Proxy::start(server.address());
@@ -250,7 +250,7 @@ async fn without_queueing_a_lost_reply_is_never_contention() {
 
 /// Fails if a removal counts as final although the acquisition can still arrive after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_acquisition_that_arrives_after_everything_is_removed() {
+async fn a_very_late_acquisition_is_removed() {
     let server = Server::start();
     let lanes = (0..8).map(|lane| {
         let (probe, proxy) = (server.probe(), Proxy::start(server.address()));
@@ -316,7 +316,7 @@ async fn returns(pool: &LockPool, key: &str, inside: impl FnOnce()) -> Result<u3
 
 /// Fails if a failed release becomes the caller's error, or is not tried again.
 #[tokio::test]
-async fn a_release_that_fails_is_tried_again_and_is_nobodys_error() {
+async fn a_failed_release_is_retried_without_an_error() {
     let server = Server::start();
     let probe = server.probe().namespace("lock:");
     for (number, fault) in [0, 2, 3, 4, 5].into_iter().enumerate() {

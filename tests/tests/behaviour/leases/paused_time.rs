@@ -33,7 +33,7 @@ fn assert_close(actual: Duration, expected: Duration) {
 /// Fails if the body of a lease without a watchdog is dropped before or after its soft end, which
 /// is `ttl - (ttl/100 + 2 ms) - ttl/20`.
 #[tokio::test(start_paused = true)]
-async fn without_a_watchdog_the_body_is_dropped_at_the_soft_end() {
+async fn a_body_without_a_watchdog_is_dropped_at_the_soft_end() {
     let pool = pool().await;
     let start = Instant::now();
     let ended = pool.lock("k").ttl(10 * SECOND).run(pending::<()>()).await;
@@ -44,7 +44,7 @@ async fn without_a_watchdog_the_body_is_dropped_at_the_soft_end() {
 /// Fails if a nested call that waits for its turn exceeds its `wait` by a millisecond of the
 /// engine's own clock.
 #[tokio::test(start_paused = true)]
-async fn a_turn_is_waited_for_as_long_as_the_budget() {
+async fn a_wait_for_a_turn_ends_with_the_budget() {
     let pool = pool().await;
     let request = || pool.lock("k").ttl(10 * SECOND).watchdog().reentrant();
     let outer = request().run(async {
@@ -75,7 +75,7 @@ async fn a_watchdog_keeps_the_lock_for_hours() {
 
 /// Fails if `max_hold` is ignored or counted from a renewal.
 #[tokio::test(start_paused = true)]
-async fn max_hold_gives_a_healthy_lock_up() {
+async fn max_hold_ends_a_healthy_lock() {
     let pool = pool().await;
     let start = Instant::now();
     let request = pool
@@ -92,7 +92,7 @@ async fn max_hold_gives_a_healthy_lock_up() {
 
 /// Fails if `remaining` does not count down, or if `lost` does not return after the loss.
 #[tokio::test(start_paused = true)]
-async fn a_guard_counts_down_and_tells_the_loss() {
+async fn a_guard_counts_down_and_reports_the_loss() {
     let pool = pool().await;
     let guard = pool.lock("k").ttl(10 * SECOND).acquire().await.unwrap();
     assert_eq!(guard.remaining(), Duration::from_millis(9_898));
@@ -160,7 +160,7 @@ async fn runs_on() -> Result<bool, LockError> {
 /// Fails if `on_lost = "continue"` drops the body, or if the body's handle does not report the
 /// loss.
 #[tokio::test(start_paused = true)]
-async fn on_lost_continue_lets_the_body_run_on_and_ask() {
+async fn on_lost_continue_lets_the_body_check_for_the_loss() {
     let pool = pool().await;
     let heard = pool.scope(runs_on()).await.unwrap();
     assert!(heard, "the handle still called the lease healthy");
@@ -168,7 +168,7 @@ async fn on_lost_continue_lets_the_body_run_on_and_ask() {
 
 /// Fails if a lock still counts as held after the runtime of its engine is gone.
 #[test]
-fn an_engine_on_a_runtime_ends_with_it() {
+fn an_engine_ends_with_its_runtime() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

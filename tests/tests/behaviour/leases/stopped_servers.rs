@@ -216,7 +216,7 @@ async fn a_short_stop_costs_no_lease(mut servers: Servers) {
 }
 
 /// Fails if a stopped server blocks callers for longer than their `wait`.
-async fn a_stop_costs_the_budget_and_no_more(mut servers: Servers) {
+async fn a_stop_delays_calls_at_most_by_their_budget(mut servers: Servers) {
     const BUDGET: Duration = Duration::from_millis(600);
     const TTL: Duration = Duration::from_secs(20);
     let pool = servers.pool().await;
@@ -285,7 +285,7 @@ on_stopped!(sentinel cluster: (
     a_lease_counts_from_before_its_request,
     a_body_ends_before_its_lease,
     a_short_stop_costs_no_lease,
-    a_stop_costs_the_budget_and_no_more,
+    a_stop_delays_calls_at_most_by_their_budget,
     a_leader_leads_again_after_a_stop,
 ));
 
@@ -301,7 +301,7 @@ on_stopped!(redis postgres etcd zookeeper: (
 on_stopped!(redlock: (
     a_body_ends_before_its_lease,
     a_short_stop_costs_no_lease,
-    a_stop_costs_the_budget_and_no_more,
+    a_stop_delays_calls_at_most_by_their_budget,
     a_leader_leads_again_after_a_stop,
 ));
 
@@ -309,7 +309,7 @@ on_stopped!(redlock: (
 /// late end.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn broken_leases_are_found() {
+fn broken_leases_are_detected() {
     for (bug, scene) in [
         (
             "CountedFromReply",
@@ -319,7 +319,7 @@ fn broken_leases_are_found() {
         ("WatchdogAsleep", "redis::a_short_stop_costs_no_lease"),
         (
             "BudgetIgnored",
-            "redlock::a_stop_costs_the_budget_and_no_more",
+            "redlock::a_stop_delays_calls_at_most_by_their_budget",
         ),
     ] {
         fails_with(bug, &format!("leases::stopped_servers::{scene}"));

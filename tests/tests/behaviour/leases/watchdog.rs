@@ -50,7 +50,7 @@ async fn holds(
 
 /// Fails if renewals are sent by tasks of the user's runtime.
 #[test]
-fn it_keeps_a_short_lease_for_long_while_all_workers_are_blocked() {
+fn a_short_lease_is_kept_while_all_workers_are_blocked() {
     let server = Server::start();
     let probe = server.probe().namespace("lock:");
     let runtime = runtime();
@@ -161,7 +161,7 @@ async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
 }
 
 #[tokio::test]
-async fn a_store_that_vanishes_ends_the_body_in_time() {
+async fn a_vanished_store_ends_the_body_in_time() {
     let server = Server::start();
     let modes = [
         Mode::BlackHole,
@@ -234,7 +234,7 @@ async fn runs_on(pool: &LockPool, key: &str, fault: impl FnOnce()) -> Result<Loc
 
 /// Fails if `on_lost = "continue"` drops the body anyway, or if the body is not notified.
 #[tokio::test]
-async fn a_body_may_run_on_without_its_lease_and_is_told() {
+async fn on_lost_continue_notifies_the_running_body() {
     let server = Server::start();
     let probe = server.probe().namespace("lock:");
     let proxy = Proxy::start(server.address());
@@ -258,7 +258,7 @@ async fn held_too_long(pool: &LockPool, key: &str) -> Result<(), LockError> {
 
 /// Fails if `max_hold` is ignored, or ends a lease at its first ttl.
 #[tokio::test]
-async fn a_healthy_lease_is_given_up_after_max_hold() {
+async fn a_healthy_lease_ends_after_max_hold() {
     let server = Server::start();
     let pool = connect(&server.url()).await;
     let (started, excuse) = (Instant::now(), Excuse::begin());
@@ -288,7 +288,7 @@ async fn renewed_often(
 
 /// Fails if the interval is ignored, or if a renewal does not set the whole ttl.
 #[tokio::test]
-async fn the_interval_can_be_chosen() {
+async fn the_renewal_interval_can_be_set() {
     let server = Server::start();
     let probe = server.probe().namespace("lock:");
     let pool = connect(&server.url()).await;
@@ -329,7 +329,7 @@ async fn a_full_server_renews_and_releases() {
 
 /// Fails if a lease starts at the reply instead of at the request.
 #[tokio::test]
-async fn a_lease_counts_from_its_sending() {
+async fn a_lease_counts_from_the_sending_of_its_request() {
     const TTL: u64 = 20_000;
     const DRIFT: u64 = TTL / 100 + 2;
     const DELAY: u64 = 300;
@@ -352,7 +352,7 @@ async fn a_lease_counts_from_its_sending() {
 
 /// Fails if the gate is missing, or reads a clock that stands still while the process is stopped.
 #[test]
-fn a_stopped_process_does_not_go_on_inside() {
+fn a_resumed_process_does_not_continue_its_body() {
     const TTL: Duration = Duration::from_millis(300);
     let server = Server::start();
     let mut random = Random::seeded("stopped processes");

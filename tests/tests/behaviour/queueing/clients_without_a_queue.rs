@@ -129,14 +129,14 @@ async fn beside_two_processes() {
 }
 
 #[tokio::test]
-async fn beside_two_processes_of_many_tasks() {
+async fn a_client_gets_in_beside_two_processes_of_many_tasks() {
     let server = Server::start();
     let pools = vec![connect(&server).await, connect(&server).await];
     beside(&server, pools, 4).await;
 }
 
 #[tokio::test]
-async fn beside_one_process_of_many_tasks() {
+async fn a_client_gets_in_beside_one_process_of_many_tasks() {
     let server = Server::start();
     let pools = vec![connect(&server).await];
     beside(&server, pools, 4).await;
@@ -148,7 +148,7 @@ const OFTEN: usize = 4;
 /// A call that waits for one long section must not also wait for a pause. Fails if the key is free
 /// after the holder's release has returned.
 #[tokio::test]
-async fn a_long_section_makes_no_pause() {
+async fn a_waiting_call_does_not_pause_after_one_long_section() {
     let server = Server::start();
     let after = Duration::from_millis(50);
     let pool = || {
@@ -208,7 +208,7 @@ async fn left_free_by_one_process(server: &Server) -> Option<bool> {
 /// Fails if a process passes a key to the next process after long use alone, instead of leaving it
 /// free for clients without a queue.
 #[tokio::test]
-async fn a_process_that_used_it_alone_leaves_the_key_free() {
+async fn a_process_leaves_a_key_free_after_long_use() {
     let server = Server::start();
     for _ in 0..10 {
         if let Some(is_free) = left_free_by_one_process(&server).await {
@@ -266,7 +266,7 @@ async fn in_a_pause(
 /// In a pause, a key is left free for clients without a queue. Fails if a call that does not queue
 /// takes it, or gets a `retry_after` longer than the pause.
 #[tokio::test]
-async fn a_single_try_in_a_pause() {
+async fn a_single_try_in_a_pause_is_refused() {
     let server = Server::start();
     let leaves = Arc::new(Semaphore::new(0));
     let (pool, mut calls) = in_a_pause(&server, &leaves).await;
@@ -293,7 +293,7 @@ async fn a_single_try_in_a_pause() {
 
 /// Fails if the option accepts an invalid value, or refuses a valid one.
 #[tokio::test]
-async fn what_the_option_takes() {
+async fn make_way_after_accepts_only_valid_values() {
     let with = |after| {
         let pool = LockPool::builder().url("memory://");
         LockPoolBuilder::connect(pool.fairness(Fairness::default().make_way_after(after)))

@@ -63,7 +63,7 @@ async fn is_free(store: &Store, key: &str) {
 
 /// Fails if a refused call gets the rest of a renewed lease, or the mean time of another function
 /// or pool.
-async fn told_by_function(store: &Store) {
+async fn estimates_are_separate_for_each_function(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let held = hold(other.lock("order:1")).await;
     assert_eq!(told(create(&pool, 1).await), UNKNOWN);
@@ -98,7 +98,7 @@ async fn told_by_function(store: &Store) {
 
 /// Fails if the mean of the holder's own function is known but not used. Also fails if locks that
 /// are taken by hand in two places of the code share one mean.
-async fn told_by_the_holder(store: &Store) {
+async fn the_estimate_uses_the_function_of_the_holder(store: &Store) {
     let pool = store.pool().await;
     let long = || pool.lock("order:2");
     let short = || pool.lock("order:2");
@@ -130,13 +130,13 @@ async fn told_by_the_holder(store: &Store) {
 }
 
 on_every_store_of_leases! {
-    told_by_function,
-    told_by_the_holder,
+    estimates_are_separate_for_each_function,
+    the_estimate_uses_the_function_of_the_holder,
 }
 
 // etcd does not report when a lock ends.
 on_etcd! {
-    told_by_the_holder,
+    the_estimate_uses_the_function_of_the_holder,
 }
 
 async fn hinted(hint: Duration) -> Result<LockPool> {
@@ -147,7 +147,7 @@ async fn hinted(hint: Duration) -> Result<LockPool> {
 
 /// Fails if a call refused because of other calls does not get the fixed `retry_after` of the pool.
 #[tokio::test]
-async fn a_hint_is_told_to_all() {
+async fn all_refused_calls_get_the_fixed_hint() {
     let hint = Duration::from_millis(2_500);
     let pool = hinted(hint).await.expect("a possible hint");
     let held = hold(pool.lock("k")).await;
@@ -183,7 +183,7 @@ async fn a_hint_is_told_to_all() {
 /// Fails if the pool accepts a `retry_after` that cannot be reported to a client, or refuses a
 /// possible one.
 #[tokio::test]
-async fn a_hint_has_bounds() {
+async fn a_retry_after_hint_has_bounds() {
     let day = Duration::from_secs(24 * 60 * 60);
     for hint in [Duration::ZERO, day + Duration::from_millis(1)] {
         let error = hinted(hint).await.expect_err("not possible");

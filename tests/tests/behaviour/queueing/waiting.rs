@@ -53,7 +53,7 @@ async fn connect(url: &str, io_timeout: Duration) -> LockPool {
 
 /// Fails if the time limit starts again with each try, or if the last try exceeds it.
 #[tokio::test]
-async fn the_budget_is_hard() {
+async fn the_budget_is_never_exceeded() {
     let stores = Stores::open("budget").await;
     for (pool, probe) in &stores.stores {
         assert!(probe.take("held", TTL));
@@ -91,7 +91,7 @@ async fn the_budget_is_hard() {
 
 /// Fails if the time for I/O does not count towards the time limit.
 #[tokio::test]
-async fn the_budget_includes_a_store_that_does_not_answer() {
+async fn the_budget_includes_waiting_for_an_answer() {
     let server = Server::start();
     let mut calls = JoinSet::new();
     for mode in [Mode::BlackHole, Mode::Stall, Mode::SwallowReplies] {
@@ -116,7 +116,7 @@ async fn the_budget_includes_a_store_that_does_not_answer() {
 }
 
 #[tokio::test]
-async fn without_a_budget_there_is_one_try() {
+async fn a_call_without_a_budget_tries_once() {
     let stores = Stores::open("one-try").await;
     for (pool, probe) in &stores.stores {
         assert!(probe.take("held", TTL));
@@ -175,7 +175,7 @@ on_stores!(memory redis sentinel cluster redlock postgres etcd zookeeper: (
 
 /// Fails if a waiting call still gets the lock after it has given up.
 #[tokio::test]
-async fn a_waiter_that_gives_up_does_not_block_those_behind() {
+async fn an_abandoned_wait_does_not_block_later_ones() {
     let stores = Stores::open("gives-up").await;
     for (pool, probe) in &stores.stores {
         let held = pool.lock("queue").ttl(TTL).acquire().await.expect("free");
@@ -199,7 +199,7 @@ async fn a_waiter_that_gives_up_does_not_block_those_behind() {
 
 /// Fails if a waiting call notices only releases by its own pool.
 #[tokio::test]
-async fn a_release_or_an_expiry_elsewhere_is_found() {
+async fn a_release_or_expiry_elsewhere_is_noticed() {
     let stores = Stores::open("elsewhere").await;
     for (pool, probe) in &stores.stores {
         assert!(probe.take("released", TTL));
@@ -235,7 +235,7 @@ async fn a_release_or_an_expiry_elsewhere_is_found() {
 
 /// Fails if the queue has no limit.
 #[tokio::test]
-async fn a_full_queue_refuses() {
+async fn a_full_queue_refuses_calls() {
     let stores = Stores::open("full").await;
     for (pool, probe) in &stores.stores {
         assert!(probe.take("full", TTL));

@@ -54,7 +54,7 @@ async fn a_fail_over_is_followed() {
 
 /// Fails if a pool asks only one master of a cluster, or none after a slot has moved.
 #[tokio::test(flavor = "multi_thread")]
-async fn all_masters_of_a_cluster() {
+async fn the_locks_of_all_masters_are_listed() {
     let cluster = Setup::new().start();
     let (pool, other) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
     let keys: BTreeSet<String> = (0..60).map(|number| format!("c:{number}")).collect();
@@ -108,7 +108,7 @@ async fn no_lock_is_left(cluster: &Cluster, pool: &LockPool) {
 /// Fails if a quorum's lock is shown without the number of its nodes, or if a lock on a minority
 /// counts as held.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quorum_says_on_how_many_nodes() {
+async fn a_lock_of_a_quorum_shows_its_number_of_nodes() {
     let mut quorum = Quorum::older_than(3, SHORT);
     let url = quorum.url_with("max_ttl=8s&node_timeout=1s");
     let (pool, other) = (connect(&url).await, connect(&url).await);

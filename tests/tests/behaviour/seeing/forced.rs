@@ -27,28 +27,28 @@ fn is_over(since: Instant) -> bool {
 }
 
 on_every_store_of_leases!(
-    the_holder_is_told_at_once,
+    a_revoked_holder_is_notified_at_once,
     the_body_is_dropped_before_the_next_begins,
-    a_holder_that_goes_on_has_seconds,
-    sharers_are_told,
+    a_revoked_guard_keeps_the_lock_for_the_grace,
+    revoked_sharers_are_notified,
     a_free_lock_stays_free,
-    a_kept_lock_comes_free,
-    done_twice,
+    force_release_frees_a_kept_lock,
+    a_second_force_release_does_not_shorten_the_grace,
     the_next_process_is_served,
     under_load,
 );
 
 on_etcd!(
-    the_holder_is_told_at_once,
+    a_revoked_holder_is_notified_at_once,
     the_body_is_dropped_before_the_next_begins,
     a_free_lock_stays_free,
-    a_kept_lock_comes_free,
+    force_release_frees_a_kept_lock,
     the_next_process_is_served,
     under_load,
 );
 
 on_zookeeper!(
-    the_holder_is_told_at_once,
+    a_revoked_holder_is_notified_at_once,
     the_body_is_dropped_before_the_next_begins,
     a_free_lock_stays_free,
     the_next_process_is_served,
@@ -56,7 +56,7 @@ on_zookeeper!(
 );
 
 on_stores!(sentinel cluster redlock: (
-    the_holder_is_told_at_once,
+    a_revoked_holder_is_notified_at_once,
     the_body_is_dropped_before_the_next_begins,
     a_free_lock_stays_free,
 ));
@@ -69,7 +69,7 @@ async fn long(pool: &LockPool, entered: oneshot::Sender<()>) -> Result<(), LockE
     Ok(())
 }
 
-async fn the_holder_is_told_at_once(store: &Store) {
+async fn a_revoked_holder_is_notified_at_once(store: &Store) {
     let (pool, operator) = (store.pool().await, store.pool().await);
     let (entered, inside) = oneshot::channel();
     let caller = pool.clone();
@@ -136,7 +136,7 @@ async fn the_body_is_dropped_before_the_next_begins(store: &Store) {
 }
 
 /// A guard that is not dropped keeps the lock for the grace, but not for its whole lease.
-async fn a_holder_that_goes_on_has_seconds(store: &Store) {
+async fn a_revoked_guard_keeps_the_lock_for_the_grace(store: &Store) {
     let (pool, next) = (store.pool().await, store.pool().await);
     let guard = pool.lock("g").ttl(TTL).acquire().await.expect("free");
     let (started, excuse) = (Instant::now(), Excuse::begin());
@@ -156,7 +156,7 @@ async fn a_holder_that_goes_on_has_seconds(store: &Store) {
     taken.release().await.expect("still held");
 }
 
-async fn sharers_are_told(store: &Store) {
+async fn revoked_sharers_are_notified(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     for limit in [None, Some(3)] {
         let request = |pool: &LockPool| {
@@ -192,7 +192,7 @@ async fn a_free_lock_stays_free(store: &Store) {
     assert_eq!(pool.force_release("free").await, Ok(None));
 }
 
-async fn a_kept_lock_comes_free(store: &Store) {
+async fn force_release_frees_a_kept_lock(store: &Store) {
     let pool = store.pool().await;
     let guard = pool.lock("kept").ttl(TTL).acquire().await.expect("free");
     guard.release_after(TTL).await.expect("held");
@@ -205,7 +205,7 @@ async fn a_kept_lock_comes_free(store: &Store) {
 
 /// `postgres::beacons` has the same test for PostgreSQL, which needs a moment to end a session.
 #[tokio::test]
-async fn a_dead_holder_s_lock_comes_free_at_once() {
+async fn a_revoked_lock_of_a_dead_holder_is_free_at_once() {
     for store in [Store::memory("dead-holder"), Store::redis("dead-holder")] {
         a_dead_holder_s_lock(&store).await;
     }
@@ -229,7 +229,7 @@ async fn a_dead_holder_s_lock(store: &Store) {
 }
 
 /// Fails if a second call of `force_release` lets the next holder in while the body may still run.
-async fn done_twice(store: &Store) {
+async fn a_second_force_release_does_not_shorten_the_grace(store: &Store) {
     let (pool, next) = (store.pool().await, store.pool().await);
     let guard = pool.lock("t").ttl(TTL).acquire().await.expect("free");
     let started = Instant::now();
@@ -312,20 +312,20 @@ async fn under_load(store: &Store) {
 /// Fails if no test detects a holder that is not notified.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_holder_that_is_not_told_is_found() {
+fn an_unnotified_holder_is_detected() {
     fails_with(
         "RevocationUnheard",
-        "seeing::forced::redis::the_holder_is_told_at_once",
+        "seeing::forced::redis::a_revoked_holder_is_notified_at_once",
     );
 }
 
 /// Fails if no test detects a session that is not notified.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_session_that_is_not_told_is_found() {
+fn an_unnotified_session_is_detected() {
     for test in [
-        "seeing::forced::etcd::the_holder_is_told_at_once",
-        "seeing::forced::zookeeper::the_holder_is_told_at_once",
+        "seeing::forced::etcd::a_revoked_holder_is_notified_at_once",
+        "seeing::forced::zookeeper::a_revoked_holder_is_notified_at_once",
     ] {
         fails_with("RevocationUnseen", test);
     }
@@ -334,11 +334,11 @@ fn a_session_that_is_not_told_is_found() {
 /// Fails if no test detects that a lock is free at once after it was taken away.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_lock_that_is_free_before_its_body_has_ended_is_found() {
+fn a_revoked_lock_freed_before_its_body_ends_is_detected() {
     for test in [
-        "seeing::forced::redis::a_holder_that_goes_on_has_seconds",
-        "seeing::session_servers::etcd::a_holder_that_goes_on_has_seconds",
-        "seeing::session_servers::zookeeper::a_holder_that_goes_on_has_seconds",
+        "seeing::forced::redis::a_revoked_guard_keeps_the_lock_for_the_grace",
+        "seeing::session_servers::etcd::a_revoked_guard_keeps_the_lock_for_the_grace",
+        "seeing::session_servers::zookeeper::a_revoked_guard_keeps_the_lock_for_the_grace",
     ] {
         fails_with("RevokedIsFree", test);
     }

@@ -77,7 +77,7 @@ async fn a_lock_without_an_end_is_shown_and_can_be_taken_away() {
 /// Fails if another client's lock stays although the pool reported that it was taken away. Its
 /// value begins like one of leasehold's.
 #[tokio::test]
-async fn a_value_that_begins_as_ours_is_taken_away() {
+async fn a_foreign_lock_with_a_similar_value_is_taken_away() {
     let server = Server::start();
     let (pool, probe) = (pool(&server).await, server.probe());
     let hex = "0123456789abcdef".repeat(2);
@@ -204,7 +204,7 @@ async fn other_data_is_a_foreign_lock() {
 
 /// Fails if an inspection hangs, or reports a lock as free without an answer.
 #[tokio::test]
-async fn a_store_that_is_away_is_told() {
+async fn an_unavailable_store_is_reported() {
     let mut server = Server::start();
     let pool = pool(&server).await;
     assert!(!pool.inspect("k").await.expect("it answers").is_taken());
@@ -229,7 +229,7 @@ async fn a_store_that_is_away_is_told() {
 
 /// Fails if a hanging server makes callers wait one after the other.
 #[tokio::test]
-async fn a_store_that_hangs_is_told_to_all_at_about_the_same_time() {
+async fn a_hanging_store_is_reported_to_all_callers_at_once() {
     let server = Server::start();
     let short = Duration::from_millis(300);
     let builder = LockPool::builder().url(server.url()).io_timeout(short);
@@ -257,7 +257,7 @@ async fn a_store_that_hangs_is_told_to_all_at_about_the_same_time() {
 /// Fails if an inspection needs a permission that locks do not need, or if a missing permission is
 /// not reported.
 #[tokio::test]
-async fn the_smallest_set_of_permissions_is_enough() {
+async fn the_smallest_set_of_permissions_suffices_to_inspect() {
     let server = Server::start();
     let (_, rule) = leasehold::__test::permissions();
     for (name, extra) in [("all", ""), ("no-scan", "-scan")] {

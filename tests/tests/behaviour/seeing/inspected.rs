@@ -14,43 +14,43 @@ use super::{BEYOND, HOLDER, LONG, TTL, holds, is_here, seen, shows, while_held};
 const CLAIM: Duration = Duration::from_secs(1);
 
 on_every_store_of_leases!(
-    a_free_lock,
-    a_lock_that_one_call_has,
+    a_free_lock_is_shown_as_free,
+    an_exclusive_lock_is_shown,
     an_annotated_function_is_named,
     readers,
     permits,
-    a_writer_that_becomes_a_reader,
-    a_lock_that_is_kept,
-    processes_that_wait,
-    keys_that_no_lock_can_have,
+    a_downgraded_lock_is_shown_as_shared,
+    a_kept_lock_is_shown,
+    waiting_processes_are_shown,
+    invalid_keys_cannot_be_inspected,
 );
 
 on_etcd!(
-    a_free_lock,
-    a_lock_that_one_call_has,
+    a_free_lock_is_shown_as_free,
+    an_exclusive_lock_is_shown,
     an_annotated_function_is_named,
-    a_lock_that_is_kept,
-    processes_that_wait,
-    keys_that_no_lock_can_have,
+    a_kept_lock_is_shown,
+    waiting_processes_are_shown,
+    invalid_keys_cannot_be_inspected,
 );
 
 on_zookeeper!(
-    a_free_lock,
-    a_lock_that_one_call_has,
+    a_free_lock_is_shown_as_free,
+    an_exclusive_lock_is_shown,
     an_annotated_function_is_named,
-    processes_that_wait,
-    keys_that_no_lock_can_have,
+    waiting_processes_are_shown,
+    invalid_keys_cannot_be_inspected,
 );
 
 on_stores!(sentinel cluster: (
-    a_free_lock,
-    a_lock_that_one_call_has,
+    a_free_lock_is_shown_as_free,
+    an_exclusive_lock_is_shown,
     an_annotated_function_is_named,
 ));
 
 // Redlock also shows the number of nodes that have a lock: see `seeing::deployments`.
 on_stores!(redlock: (
-    a_free_lock,
+    a_free_lock_is_shown_as_free,
     an_annotated_function_is_named,
 ));
 
@@ -58,7 +58,7 @@ async fn look(pool: &LockPool, key: &str) -> LockInfo {
     pool.inspect(key).await.expect("the store answers")
 }
 
-async fn a_free_lock(store: &Store) {
+async fn a_free_lock_is_shown_as_free(store: &Store) {
     let pool = store.pool().await;
     for key in ["never", "used"] {
         let lock = seen(&pool, key, |lock| lock.state == LockState::Free).await;
@@ -70,7 +70,7 @@ async fn a_free_lock(store: &Store) {
     }
 }
 
-async fn a_lock_that_one_call_has(store: &Store) {
+async fn an_exclusive_lock_is_shown(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let begun = SystemTime::now();
     let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
@@ -143,7 +143,7 @@ async fn permits(store: &Store) {
     }
 }
 
-async fn a_writer_that_becomes_a_reader(store: &Store) {
+async fn a_downgraded_lock_is_shown_as_shared(store: &Store) {
     let pool = store.pool().await;
     let begun = SystemTime::now();
     let mut guard = pool.lock("d").ttl(TTL).acquire().await.expect("free");
@@ -154,7 +154,7 @@ async fn a_writer_that_becomes_a_reader(store: &Store) {
     guard.release().await.expect("held");
 }
 
-async fn a_lock_that_is_kept(store: &Store) {
+async fn a_kept_lock_is_shown(store: &Store) {
     let pool = store.pool().await;
     let guard = pool.lock("kept").ttl(TTL).acquire().await.expect("free");
     let (fence, begun) = (guard.fence(), SystemTime::now());
@@ -175,7 +175,7 @@ async fn a_lock_that_is_kept(store: &Store) {
 
 /// Fails if a waiting process is not shown, or if its `since` changes each time that it repeats its
 /// request.
-async fn processes_that_wait(store: &Store) {
+async fn waiting_processes_are_shown(store: &Store) {
     let (holder, one, two) = (store.pool().await, store.pool().await, store.pool().await);
     let guard = holder.lock("w").ttl(TTL).acquire().await.expect("free");
     let (begun, excuse) = (SystemTime::now(), Excuse::begin());
@@ -230,7 +230,7 @@ async fn processes_that_wait(store: &Store) {
     other.release().await.expect("held");
 }
 
-async fn keys_that_no_lock_can_have(store: &Store) {
+async fn invalid_keys_cannot_be_inspected(store: &Store) {
     let pool = store.pool().await;
     for key in ["", "%leasehold:fence", &"k".repeat(513)] {
         for error in [

@@ -13,34 +13,34 @@ use super::seen;
 const TTL: Duration = Duration::from_secs(60);
 
 on_every_store_of_leases!(
-    locks_that_match,
-    more_locks_than_a_page,
-    a_list_without_locks,
-    locks_that_are_released_meanwhile,
+    only_matching_locks_are_listed,
+    a_list_of_several_pages_is_complete,
+    a_list_can_be_empty,
+    a_slowly_read_list_skips_released_locks,
 );
 
 on_etcd!(
-    locks_that_match,
-    more_locks_than_a_page,
-    a_list_without_locks,
-    locks_that_are_released_meanwhile,
+    only_matching_locks_are_listed,
+    a_list_of_several_pages_is_complete,
+    a_list_can_be_empty,
+    a_slowly_read_list_skips_released_locks,
 );
 
 on_zookeeper!(
-    locks_that_match,
-    more_locks_than_a_page,
-    a_list_without_locks,
-    locks_that_are_released_meanwhile,
+    only_matching_locks_are_listed,
+    a_list_of_several_pages_is_complete,
+    a_list_can_be_empty,
+    a_slowly_read_list_skips_released_locks,
 );
 
 on_stores!(sentinel cluster: (
-    locks_that_match,
-    more_locks_than_a_page,
+    only_matching_locks_are_listed,
+    a_list_of_several_pages_is_complete,
 ));
 
 // Redlock's locks are not shared.
 on_stores!(redlock: (
-    locks_that_match,
+    only_matching_locks_are_listed,
 ));
 
 /// Beginning of a key that sorts after all other keys.
@@ -62,7 +62,7 @@ async fn keys(pool: &LockPool, pattern: &str) -> Vec<String> {
     keys
 }
 
-async fn locks_that_match(store: &Store) {
+async fn only_matching_locks_are_listed(store: &Store) {
     let pool = store.pool().await;
     let names = [
         "order:1",
@@ -100,7 +100,7 @@ async fn locks_that_match(store: &Store) {
 }
 
 /// Fails if the end of a page loses a lock, or if the list does not end.
-async fn more_locks_than_a_page(store: &Store) {
+async fn a_list_of_several_pages_is_complete(store: &Store) {
     let pool = store.pool().await;
     let mut held = Vec::new();
     for number in 0..700 {
@@ -118,7 +118,7 @@ async fn more_locks_than_a_page(store: &Store) {
     drop((held, other));
 }
 
-async fn a_list_without_locks(store: &Store) {
+async fn a_list_can_be_empty(store: &Store) {
     let pool = store.pool().await;
     assert_eq!(keys(&pool, "*").await, Vec::<String>::new());
     let guard = take(&pool, "gone").await;
@@ -128,7 +128,7 @@ async fn a_list_without_locks(store: &Store) {
 }
 
 /// Fails if a list that is read slowly ends early, or contains free locks.
-async fn locks_that_are_released_meanwhile(store: &Store) {
+async fn a_slowly_read_list_skips_released_locks(store: &Store) {
     let pool = store.pool().await;
     let mut held = Vec::new();
     for number in 0..500 {

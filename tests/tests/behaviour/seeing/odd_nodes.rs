@@ -41,7 +41,7 @@ async fn is_taken(pool: &LockPool, key: &str) {
 /// Fails if a key or a value of etcd that is not text hides a lock, including the lock that it
 /// holds itself.
 #[tokio::test]
-async fn bytes_that_are_no_text_hide_no_lock() {
+async fn bytes_other_than_text_hide_no_lock() {
     let server = Etcd::shared();
     let pool = connect(&server.url("odd")).await;
     let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
@@ -83,7 +83,7 @@ async fn bytes_that_are_no_text_hide_no_lock() {
 
 /// Fails if locks are hidden behind more non-text keys than fit into one answer.
 #[tokio::test]
-async fn many_keys_that_are_no_text_hide_no_lock() {
+async fn many_keys_other_than_text_hide_no_lock() {
     let server = Etcd::shared();
     let pool = connect(&server.url("many-odd")).await;
     let mut guards = Vec::new();

@@ -15,9 +15,9 @@ const SHORT: Duration = Duration::from_secs(5);
 
 on_every_store_of_leases!(
     a_refusal_names_the_holder,
-    a_call_that_waited_names_the_holder,
-    several_keys_name_the_holder,
-    sharers_are_not_named,
+    a_timed_out_call_names_the_holder,
+    a_refusal_for_several_keys_names_the_holder,
+    refusals_do_not_name_sharers,
 );
 
 #[track_caller]
@@ -44,7 +44,7 @@ async fn a_refusal_names_the_holder(store: &Store) {
     .await;
 }
 
-async fn a_call_that_waited_names_the_holder(store: &Store) {
+async fn a_timed_out_call_names_the_holder(store: &Store) {
     while_held(store, async |pool, other| {
         for pool in [pool, other] {
             let error = pool.lock("k").ttl(TTL).wait(SHORT).acquire().await;
@@ -56,7 +56,7 @@ async fn a_call_that_waited_names_the_holder(store: &Store) {
     .await;
 }
 
-async fn several_keys_name_the_holder(store: &Store) {
+async fn a_refusal_for_several_keys_names_the_holder(store: &Store) {
     while_held(store, async |pool, other| {
         // No two of these calls share a free key. A call of `pool`, which has `k` itself, requests
         // its keys one after the other. If it is refused, it releases its first key in the
@@ -79,7 +79,7 @@ async fn several_keys_name_the_holder(store: &Store) {
 
 /// Fails if one of many shared holders is reported as the holder, or if an earlier holder is
 /// reported as the current one.
-async fn sharers_are_not_named(store: &Store) {
+async fn refusals_do_not_name_sharers(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let alone = pool.lock("s").ttl(TTL).acquire().await.expect("free");
     let error = other.lock("s").ttl(TTL).acquire().await.expect_err("held");

@@ -33,19 +33,19 @@ fn is_over(since: Instant) -> bool {
 }
 
 on_etcd!(
-    a_holder_that_goes_on_has_seconds,
-    taken_away_twice_at_once,
-    two_locks_of_one_process,
-    looks_beside_a_lock_that_is_taken_away,
-    a_lock_of_another_client,
+    a_revoked_guard_keeps_the_lock_for_the_grace,
+    two_concurrent_revocations_take_one_lock,
+    two_locks_of_one_process_are_revoked_separately,
+    a_pool_answers_while_it_waits_for_a_revoked_holder,
+    a_lock_of_another_client_is_shown_and_revoked,
 );
 
 on_zookeeper!(
-    a_holder_that_goes_on_has_seconds,
-    taken_away_twice_at_once,
-    two_locks_of_one_process,
-    looks_beside_a_lock_that_is_taken_away,
-    a_lock_of_another_client,
+    a_revoked_guard_keeps_the_lock_for_the_grace,
+    two_concurrent_revocations_take_one_lock,
+    two_locks_of_one_process_are_revoked_separately,
+    a_pool_answers_while_it_waits_for_a_revoked_holder,
+    a_lock_of_another_client_is_shown_and_revoked,
 );
 
 /// Takes a lock away. Fails if that takes more or less time than the grace.
@@ -59,7 +59,7 @@ async fn takes_the_grace(pool: &LockPool, key: &str) {
 }
 
 /// A guard that is not dropped keeps the lock for the grace, but not for its whole lease.
-async fn a_holder_that_goes_on_has_seconds(store: &Store) {
+async fn a_revoked_guard_keeps_the_lock_for_the_grace(store: &Store) {
     let (pool, next) = (store.pool().await, store.pool().await);
     let guard = pool.lock("g").ttl(TTL).acquire().await.expect("free");
     let started = Instant::now();
@@ -101,12 +101,12 @@ async fn a_dead_holder_s_lock_comes_free<S: SessionServer>() {
 }
 
 #[tokio::test]
-async fn a_dead_holder_s_lock_comes_free_on_etcd() {
+async fn a_lock_of_a_dead_holder_is_freed_on_etcd() {
     a_dead_holder_s_lock_comes_free::<Etcd>().await;
 }
 
 #[tokio::test]
-async fn a_dead_holder_s_lock_comes_free_on_zookeeper() {
+async fn a_lock_of_a_dead_holder_is_freed_on_zookeeper() {
     a_dead_holder_s_lock_comes_free::<Zookeeper>().await;
 }
 
@@ -149,7 +149,7 @@ async fn a_revocation_leaves_nothing_on_zookeeper() {
 }
 
 /// Fails if the slower of two calls of `force_release` takes the lock away from the next holder.
-async fn taken_away_twice_at_once(store: &Store) {
+async fn two_concurrent_revocations_take_one_lock(store: &Store) {
     let (pool, one, two) = (store.pool().await, store.pool().await, store.pool().await);
     let guard = pool.lock("t").ttl(TTL).acquire().await.expect("free");
     let next = tokio::spawn(one.lock("t").ttl(TTL).wait(LONG).acquire());
@@ -166,7 +166,7 @@ async fn taken_away_twice_at_once(store: &Store) {
 
 /// Two locks of one process are taken away, and the body of the first does not end. Fails if that
 /// delays the notice to the second holder, or if the second lock is free before its body has ended.
-async fn two_locks_of_one_process(store: &Store) {
+async fn two_locks_of_one_process_are_revoked_separately(store: &Store) {
     let (pool, one, two) = (store.pool().await, store.pool().await, store.pool().await);
     let stuck = pool.lock("stuck").ttl(TTL).acquire().await.expect("free");
     let well = pool.lock("well").ttl(TTL).acquire().await.expect("free");
@@ -192,7 +192,7 @@ async fn two_locks_of_one_process(store: &Store) {
 }
 
 /// Fails if a pool that waits for a holder to leave does not answer other requests meanwhile.
-async fn looks_beside_a_lock_that_is_taken_away(store: &Store) {
+async fn a_pool_answers_while_it_waits_for_a_revoked_holder(store: &Store) {
     let (pool, operator) = (store.pool().await, store.pool().await);
     let guards = ["a", "b"].map(|key| pool.lock(key).ttl(TTL).acquire());
     let guards = futures_util::future::try_join_all(guards).await;
@@ -218,7 +218,7 @@ async fn looks_beside_a_lock_that_is_taken_away(store: &Store) {
 /// Fails if a holder is notified only after a heartbeat has ended. With this tick a heartbeat takes
 /// three seconds, and the holder must be notified in half of that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn told_while_heartbeats_are_under_way() {
+async fn a_holder_is_notified_during_a_heartbeat() {
     const ROUNDS: u32 = 10;
     /// A lease of this length has a session with frequent heartbeats. A longer one would have
     /// fewer.
@@ -249,7 +249,7 @@ async fn told_while_heartbeats_are_under_way() {
 
 /// Fails if another client's lock is shown with an owner, or if `force_release` waits for it,
 /// because that client cannot be notified.
-async fn a_lock_of_another_client(store: &Store) {
+async fn a_lock_of_another_client_is_shown_and_revoked(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("theirs", TTL));
     let lock = pool.inspect("theirs").await.expect("it answers");
@@ -298,11 +298,11 @@ async fn over_another_member<S: SessionServer>() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn over_another_member_of_etcd() {
+async fn a_revocation_works_through_another_etcd_member() {
     over_another_member::<Etcd>().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn over_another_member_of_zookeeper() {
+async fn a_revocation_works_through_another_zookeeper_member() {
     over_another_member::<Zookeeper>().await;
 }

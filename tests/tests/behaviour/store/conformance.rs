@@ -25,35 +25,35 @@ async fn memory() {
 /// Fails if the suite does not detect that a repeated request keeps the rest of the old ttl.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_repeat_that_keeps_the_rest_of_its_ttl_is_found() {
+fn a_repeat_that_keeps_the_old_ttl_is_detected() {
     fails_with("RepeatShortened", "store::conformance::redis");
 }
 
 /// Fails if the suite does not detect a late renewal that lengthens a cooldown.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_kept_key_that_is_still_renewed_is_found() {
+fn a_renewed_kept_key_is_detected() {
     fails_with("KeptTokenStays", "store::conformance::redis");
 }
 
 /// Fails if the suite does not detect a late renewal that lengthens a kept shared lock.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_kept_share_that_is_still_renewed_is_found() {
+fn a_renewed_kept_share_is_detected() {
     fails_with("KeptShareStays", "store::conformance::redis");
 }
 
 /// Fails if the suite does not detect a free permit that should be kept.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_share_that_is_not_kept_is_found() {
+fn a_freed_kept_share_is_detected() {
     fails_with("ShareNotKept", "store::conformance::redis");
 }
 
 /// Fails if the suite does not detect that a connection with an unread answer counts as silent.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn an_answer_that_is_left_lying_is_found() {
+fn an_unread_answer_is_detected() {
     fails_with("SilenceUnread", "store::conformance::postgres");
     fails_with("SilenceUnread", "store::conformance::redis");
 }
@@ -125,21 +125,21 @@ async fn zookeeper() {
 /// Fails if the suite does not detect a store that treats another session's znode as its own.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_znode_of_another_session_is_found() {
+fn a_znode_of_another_session_is_detected() {
     fails_with("NodesOfAnySession", "store::conformance::zookeeper");
 }
 
 /// Fails if the suite does not detect a store that treats another session's node as its own.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_node_of_another_session_is_found() {
+fn a_node_of_another_session_is_detected() {
     fails_with("NodesOfAnySession", "store::conformance::etcd");
 }
 
 /// Fails if the suite does not detect a lease that lasts as long as its process.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_lease_that_never_ends_is_found() {
+fn an_endless_lease_is_detected() {
     fails_with("LeaseNeverEnds", "store::conformance::etcd");
     fails_with("LeaseNeverEnds", "store::conformance::zookeeper");
 }

@@ -35,7 +35,7 @@ async fn in_namespace(server: &Server, namespace: &str) -> LockPool {
 
 /// Fails if another client of the convention would not see the lock.
 #[tokio::test]
-async fn a_lock_is_a_string_that_expires_under_its_namespace() {
+async fn a_lock_is_an_expiring_string_in_its_namespace() {
     let server = Server::start();
     let probe = server.probe();
     for (pool, wire) in [
@@ -188,7 +188,7 @@ async fn expression(pool: &LockPool, id: &str, inside: impl FnOnce()) -> Result<
 
 /// Fails if an inserted value can look like a part of the key's structure.
 #[tokio::test]
-async fn values_are_encoded_and_literals_are_not() {
+async fn only_inserted_values_are_encoded() {
     let server = Server::start();
     let probe = server.probe();
     let pool = connect(&server.url()).await;

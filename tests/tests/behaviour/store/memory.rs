@@ -37,7 +37,7 @@ async fn exclude_each_other(one: &LockPool, other: &LockPool) -> bool {
 
 /// Fails if two tests with `memory://` share locks, or if pools of one name do not.
 #[tokio::test]
-async fn pools_share_their_locks_by_a_name_alone() {
+async fn pools_share_locks_only_by_name() {
     let builder = LockPool::builder().url("memory://");
     let private = builder.clone().connect().await.expect("it opens");
     let again = builder.connect().await.expect("it opens");
@@ -90,7 +90,7 @@ async fn a_name_lasts_as_long_as_its_locks() {
 
 /// Fails if pools of one name do not exclude each other while they come and go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pools_of_one_name_that_come_and_go() {
+async fn short_lived_pools_of_one_name_exclude_each_other() {
     let url = "memory://come-and-go";
     let inside = std::sync::Arc::new(tokio::sync::Semaphore::new(1));
     let callers: Vec<_> = (0..8)
@@ -119,7 +119,7 @@ async fn pools_of_one_name_that_come_and_go() {
 /// Fails if a named store is accepted with the clock of one runtime, because its pools would only
 /// seem to share locks.
 #[tokio::test]
-async fn a_name_on_the_clock_of_one_runtime_is_refused() {
+async fn a_named_store_on_the_clock_of_one_runtime_is_refused() {
     for (url, taken) in [("memory://paused", false), ("memory://", true)] {
         let builder = LockPool::builder().url(url).on_current_runtime();
         match builder.connect().await {

@@ -52,7 +52,7 @@ async fn a_sound_server_has_no_findings() {
 }
 
 #[tokio::test]
-async fn an_eviction_policy_that_drops_locks() {
+async fn an_evicting_policy_is_reported() {
     let options = || ServerOptions::new().option("maxmemory", &["100mb"]);
     for policy in ["allkeys-lru", "volatile-ttl", "volatile-random"] {
         let server = options().option("maxmemory-policy", &[policy]).start();
@@ -66,15 +66,15 @@ async fn an_eviction_policy_that_drops_locks() {
     }
 }
 
-async fn no_persistence(store: &Store) {
+async fn missing_persistence_is_reported(store: &Store) {
     let report = check(&store.url).await;
     expect(&report, "persistence", Severity::Warning, &["appendonly"]);
 }
 
-on_stores!(redis sentinel cluster redlock: (no_persistence));
+on_stores!(redis sentinel cluster redlock: (missing_persistence_is_reported));
 
 #[tokio::test]
-async fn a_full_server() {
+async fn a_full_server_is_reported() {
     let server = ServerOptions::new().max_memory(100_000_000).start();
     let pool = connect(&server.url()).await;
     let mut full = cmd("CONFIG");
@@ -87,7 +87,7 @@ async fn a_full_server() {
 
 /// Fails if the role is checked only when the pool connects.
 #[tokio::test]
-async fn a_master_that_becomes_a_replica() {
+async fn a_demoted_master_is_reported() {
     let other = Server::start();
     let server = Server::start();
     let pool = connect(&server.url()).await;
@@ -105,7 +105,7 @@ async fn a_master_that_becomes_a_replica() {
 }
 
 #[tokio::test]
-async fn a_node_of_a_cluster() {
+async fn a_cluster_node_is_reported() {
     let server = ServerOptions::new()
         .option("cluster-enabled", &["yes"])
         .start();
@@ -115,7 +115,7 @@ async fn a_node_of_a_cluster() {
 
 /// Fails if the check reports the store as ready while the replicas that every lock needs are gone.
 #[tokio::test]
-async fn replicas_that_are_waited_for() {
+async fn missing_replicas_are_reported() {
     let master = ServerOptions::new()
         .option("repl-diskless-sync-delay", &["0"])
         .start();
@@ -143,7 +143,7 @@ async fn replicas_that_are_waited_for() {
 /// Fails if a part that cannot be read is reported as correct, or if the check needs more
 /// permissions than locks do.
 #[tokio::test]
-async fn what_may_not_be_looked_at_is_unknown() {
+async fn an_unreadable_part_is_reported_as_unknown() {
     let server = ServerOptions::new().append_only().start();
     let mut user = cmd("ACL");
     user.arg(&["SETUSER", "u", "on", ">u", "~lock:*", "+@all", "-info"]);
@@ -160,7 +160,7 @@ async fn what_may_not_be_looked_at_is_unknown() {
 /// Fails if a password may cross a network in plain text without a warning. `127.1` is an unusual
 /// name of this machine.
 #[tokio::test]
-async fn plain_text_to_another_host() {
+async fn plain_text_to_another_host_is_reported() {
     let server = ServerOptions::new().append_only().start();
     let report = check(&format!("redis://127.1:{}/", server.port())).await;
     expect(
@@ -172,7 +172,7 @@ async fn plain_text_to_another_host() {
 }
 
 #[tokio::test]
-async fn memory_protects_one_process() {
+async fn memory_is_reported_to_protect_only_one_process() {
     for (url, says) in [
         ("memory://", "memory://name"),
         ("memory://checked", "redis://"),
@@ -187,7 +187,7 @@ async fn memory_protects_one_process() {
 /// Fails if a missing server leads to a report instead of an error, or if the check waits for the
 /// pool's own connection.
 #[tokio::test]
-async fn a_server_that_is_gone_is_an_error() {
+async fn a_check_of_a_missing_server_is_an_error() {
     let mut server = Server::start();
     let pool = connect(&server.url()).await;
     server.kill();

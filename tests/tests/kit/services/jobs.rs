@@ -59,22 +59,22 @@ async fn one_machine_runs_the_job() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_whose_clock_is_late_skips_the_job() {
+async fn a_late_machine_skips_the_job() {
     let (kit, job) = (Kit::new(), Nightly::default());
     assert!(kit.scope(job.run("monday", secs(1))).await.is_ok());
     sleep(secs(11 * 3600)).await;
     assert!(is_contended(&kit.scope(job.run("monday", secs(1))).await));
     assert!(kit.scope(job.run("tuesday", secs(1))).await.is_ok());
-    finish(&kit, "a_machine_whose_clock_is_late_skips_the_job");
+    finish(&kit, "a_late_machine_skips_the_job");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_hangs_is_ended() {
+async fn a_hanging_job_is_ended() {
     let (kit, job) = (Kit::new(), Nightly::default());
     assert!(is_lost(&kit.scope(job.run("monday", secs(7200))).await));
     assert_eq!(*job.0.rows(), 0);
     assert!(kit.scope(job.run("monday", secs(1))).await.is_ok());
-    finish(&kit, "a_job_that_hangs_is_ended");
+    finish(&kit, "a_hanging_job_is_ended");
 }
 
 #[tokio::test(start_paused = true)]

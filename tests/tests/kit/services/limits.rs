@@ -42,7 +42,7 @@ impl Cache {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_most_three_calls_at_a_time() {
+async fn at_most_three_calls_run_at_once() {
     let (kit, provider) = (Kit::new(), Arc::new(Provider::default()));
     kit.scope(async {
         let calls: Vec<_> = (0..9)
@@ -57,11 +57,11 @@ async fn at_most_three_calls_at_a_time() {
     })
     .await;
     assert_eq!(*provider.0.rows(), (0, 3));
-    finish(&kit, "at_most_three_calls_at_a_time");
+    finish(&kit, "at_most_three_calls_run_at_once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_processes_have_permits_too() {
+async fn permits_are_shared_with_other_processes() {
     let (kit, provider) = (Kit::new(), Provider::default());
     let others = [
         kit.hold("provider").permits(3).await,
@@ -80,7 +80,7 @@ async fn other_processes_have_permits_too() {
     assert!(is_contended(&once.await));
     assert_eq!(kit.scope(provider.call()).await, Ok(()));
     drop(others);
-    finish(&kit, "other_processes_have_permits_too");
+    finish(&kit, "permits_are_shared_with_other_processes");
 }
 
 #[tokio::test(start_paused = true)]

@@ -67,22 +67,22 @@ async fn opposite_transfers_wait_for_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fee_by_itself_takes_the_lock() {
+async fn a_single_fee_takes_the_lock() {
     let (kit, bank) = (Kit::new(), Bank::new());
     assert_eq!(kit.scope(bank.charge_fee(1)).await, Ok(()));
     let _other = kit.hold("account:1").await;
     assert!(is_contended(&kit.scope(bank.charge_fee(1)).await));
     assert_eq!(bank.balances(), [99, 100]);
-    finish(&kit, "a_fee_by_itself_takes_the_lock");
+    finish(&kit, "a_single_fee_takes_the_lock");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transfer_that_loses_one_account_moves_nothing() {
+async fn a_transfer_with_a_lost_lock_moves_nothing() {
     let (kit, bank) = (Kit::new(), Bank::new());
     kit.lose_when("account:2", Point::AfterPolls(1));
     assert!(is_lost(&kit.scope(bank.transfer(1, 2, 30)).await));
     assert_eq!(bank.balances(), [100, 100]);
-    finish(&kit, "a_transfer_that_loses_one_account_moves_nothing");
+    finish(&kit, "a_transfer_with_a_lost_lock_moves_nothing");
 }
 
 #[tokio::test(start_paused = true)]

@@ -107,7 +107,7 @@ async fn another_process_makes_the_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_that_loses_its_lock_is_not_recorded() {
+async fn an_order_with_a_lost_lock_is_not_recorded() {
     let (kit, shop) = (Kit::new(), Shop::default());
     kit.lose_when("order:42", Point::AfterPolls(2)); // before the charge has answered
     assert!(is_lost(&kit.scope(shop.create(42, "kettle")).await));
@@ -116,11 +116,11 @@ async fn an_order_that_loses_its_lock_is_not_recorded() {
         kit.scope(shop.create(42, "kettle")).await,
         Ok("kettle".to_owned())
     );
-    finish(&kit, "an_order_that_loses_its_lock_is_not_recorded");
+    finish(&kit, "an_order_with_a_lost_lock_is_not_recorded");
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_order_without_the_lock_store() {
+async fn no_order_is_made_without_the_lock_store() {
     let (kit, shop) = (Kit::new(), Shop::default());
     kit.store_down();
     let refused = kit.scope(shop.create(42, "kettle")).await;
@@ -128,7 +128,7 @@ async fn no_order_without_the_lock_store() {
     assert!(shop.charged.rows().is_empty());
     kit.store_up();
     assert!(kit.scope(shop.create(42, "kettle")).await.is_ok());
-    finish(&kit, "no_order_without_the_lock_store");
+    finish(&kit, "no_order_is_made_without_the_lock_store");
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,7 +154,7 @@ async fn coupons_do_not_wait_for_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_coupon_that_stays_busy_is_given_up() {
+async fn a_busy_coupon_times_out() {
     let (kit, coupons) = (Kit::new(), Coupons::default());
     let _busy = kit.hold("coupon:SPRING").await;
     let refused = kit
@@ -162,11 +162,11 @@ async fn a_coupon_that_stays_busy_is_given_up() {
         .await
         .expect_err("it is busy");
     assert!(matches!(refused, LockError::TimedOut { waited, .. } if waited >= secs(2)));
-    finish(&kit, "a_coupon_that_stays_busy_is_given_up");
+    finish(&kit, "a_busy_coupon_times_out");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_is_repeated_counts_once() {
+async fn a_repeated_event_counts_once() {
     let (kit, hooks) = (Kit::new(), Webhooks::default());
     kit.scope(async {
         assert_eq!(hooks.receive("e1", true).await, Ok(()));
@@ -176,16 +176,16 @@ async fn an_event_that_is_repeated_counts_once() {
     })
     .await;
     assert_eq!(*hooks.0.rows(), 1);
-    finish(&kit, "an_event_that_is_repeated_counts_once");
+    finish(&kit, "a_repeated_event_counts_once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_failed_may_be_repeated() {
+async fn a_failed_event_may_be_repeated() {
     let (kit, hooks) = (Kit::new(), Arc::new(Webhooks::default()));
     kit.scope(async {
         assert!(hooks.receive("e1", false).await.is_err());
         assert_eq!(hooks.receive("e1", true).await, Ok(()));
     })
     .await;
-    finish(&kit, "an_event_that_failed_may_be_repeated");
+    finish(&kit, "a_failed_event_may_be_repeated");
 }

@@ -99,40 +99,40 @@ async fn a_buyer_waits_for_another_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_buyer_is_told_that_it_is_busy() {
+async fn a_buyer_is_refused_while_the_item_is_busy() {
     let (kit, stock) = (Kit::new(), Stock::of(1));
     let _other = kit.hold("item:kettle").await;
     assert_eq!(kit.scope(stock.sell("kettle")).await, Err(StockError::Busy));
     assert_eq!(*stock.0.rows(), 1);
-    finish(&kit, "a_buyer_is_told_that_it_is_busy");
+    finish(&kit, "a_buyer_is_refused_while_the_item_is_busy");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_buyer_whose_process_stood_still_sells_nothing() {
+async fn a_buyer_of_a_stalled_process_sells_nothing() {
     let (kit, stock) = (Kit::new(), Stock::of(1));
     kit.lose_when("item:kettle", Point::AfterPolls(1));
     let ended = kit.scope(stock.sell("kettle")).await;
     assert!(matches!(ended, Err(StockError::Lock(error)) if error.is_lost()));
     assert_eq!(*stock.0.rows(), 1);
-    finish(&kit, "a_buyer_whose_process_stood_still_sells_nothing");
+    finish(&kit, "a_buyer_of_a_stalled_process_sells_nothing");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_machine_of_a_buyer_dies() {
+async fn a_buyer_gets_the_lock_of_a_dead_buyer() {
     let (kit, stock) = (Kit::new(), Stock::of(1));
     let other = kit.hold("item:kettle").ttl(secs(4)).await;
     other.expire();
     assert_eq!(kit.scope(stock.sell("kettle")).await, Ok(0));
-    finish(&kit, "the_machine_of_a_buyer_dies");
+    finish(&kit, "a_buyer_gets_the_lock_of_a_dead_buyer");
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_read_side_by_side() {
+async fn readers_read_concurrently() {
     let (kit, catalog) = (Kit::new(), Catalog(Table::default()));
     let _other = kit.hold("catalog").shared().await;
     let both = async { tokio::join!(catalog.read(), catalog.read()) };
     assert_eq!(kit.scope(both).await, (Ok(0), Ok(0)));
-    finish(&kit, "readers_read_side_by_side");
+    finish(&kit, "readers_read_concurrently");
 }
 
 #[tokio::test(start_paused = true)]

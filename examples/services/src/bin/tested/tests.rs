@@ -10,7 +10,7 @@ async fn the_first_customer_gets_the_coupon() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_later_customer_learns_whose_it_is() {
+async fn a_later_customer_sees_the_owner_of_the_coupon() {
     let (kit, coupons) = (Kit::new(), Coupons::default());
     let both = async {
         coupons.redeem("SPRING", "ada").await?;
@@ -46,7 +46,7 @@ async fn a_coupon_is_not_given_without_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_store_that_is_away_is_503() {
+async fn an_unavailable_lock_store_is_503() {
     let (kit, coupons) = (Kit::new(), Coupons::default());
     kit.store_down();
     let refused = kit.scope(coupons.redeem("SPRING", "ada")).await;

@@ -198,7 +198,7 @@ mod tests {
     /// Fails if one template has two meters, or two templates one, or if a program that makes
     /// templates without end makes meters without end.
     #[test]
-    fn each_template_has_one_meter_and_there_are_not_too_many() {
+    fn each_template_has_one_meter_up_to_a_limit() {
         let first: &'static Meter = Box::leak(Box::new(Meter::new(OTHER)));
         let one = first.find("order:<id>");
         let text = String::from("order:<id>").leak();

@@ -115,7 +115,7 @@ mod tests {
     proptest! {
         /// Fails if a recorder gets a duration that differs from the real one by more than 1.6 %.
         #[test]
-        fn a_bucket_stands_for_its_durations(nanos in (1_u64 << SHORTEST)..(1 << LONGEST)) {
+        fn bucketed_durations_are_accurate(nanos in (1_u64 << SHORTEST)..(1 << LONGEST)) {
             let times = Times::new();
             times.add(Duration::from_nanos(nanos));
             let told = times.take();
@@ -130,7 +130,7 @@ mod tests {
     /// Fails if a duration is reported twice or not at all, or if one outside of the range of the
     /// buckets is not counted.
     #[test]
-    fn each_duration_is_told_once() {
+    fn each_duration_is_reported_once() {
         let times = Times::new();
         assert_eq!(times.take(), []);
         for nanos in [0, 1, 255, 1_000, 1_000, u64::MAX] {

@@ -46,7 +46,7 @@ fn outcomes(core: &mut Core) -> Vec<String> {
 
 /// Fails if the leases of one request are not all counted from the time at which it was sent.
 #[test]
-fn one_request_and_one_deadline() {
+fn leases_of_one_request_have_one_deadline() {
     let mut core = core();
     let ids = all(&mut core, ONE_TRY, START);
     let op = asked_for_all(&mut core, START);
@@ -67,7 +67,7 @@ fn one_request_and_one_deadline() {
 
 /// Fails if a held key does not refuse a call that tries once, or refuses a call that queues.
 #[test]
-fn one_that_is_held_keeps_all_from_being_taken() {
+fn one_held_key_prevents_taking_the_others() {
     let answer = || {
         Ok(Reply::HeldAmong {
             at: 1,
@@ -93,7 +93,7 @@ fn one_that_is_held_keeps_all_from_being_taken() {
 
 /// Fails if a call overtakes another call of its own process.
 #[test]
-fn where_somebody_has_one_or_waits_for_it_nothing_is_asked() {
+fn a_key_in_use_by_the_process_is_not_requested() {
     for answered in [false, true] {
         let mut core = core();
         let other = Acquire {
@@ -114,7 +114,7 @@ fn where_somebody_has_one_or_waits_for_it_nothing_is_asked() {
 
 /// Fails if a call that comes while the request is under way asks beside it, or never asks.
 #[test]
-fn who_comes_meanwhile_is_behind() {
+fn a_call_during_a_request_waits_behind_it() {
     let mut core = core();
     let ids = all(&mut core, ONE_TRY, START);
     let op = asked_for_all(&mut core, START);
@@ -135,7 +135,7 @@ fn who_comes_meanwhile_is_behind() {
 
 /// Fails if a failed request is not asked again, or with other tokens.
 #[test]
-fn after_a_failure_the_same_tokens_ask_again() {
+fn a_failed_request_is_repeated_with_the_same_tokens() {
     let mut core = core();
     let ids = all(&mut core, ONE_TRY, START);
     let op = asked_for_all(&mut core, START);
@@ -181,7 +181,7 @@ fn an_abandoned_request_is_undone() {
 
 /// Fails if the tickets of a call do not share its budget, or the core believes a late answer.
 #[test]
-fn the_budget_ends_for_all() {
+fn the_tickets_of_a_call_share_its_budget() {
     let wait = Duration::from_millis(50);
     let mut core = core();
     all(&mut core, wait, START);

@@ -60,7 +60,7 @@ fn ends(core: &mut Core) -> Vec<Removal> {
 /// Fails if the answer is dropped: for exclusive locks, shares and permits, with and without a
 /// waiting caller.
 #[test]
-fn a_first_certain_answer_that_the_lock_is_gone_is_told() {
+fn a_certain_answer_that_the_lock_is_gone_is_reported() {
     let permit = share(Share::Permit(3));
     for acquire in [acquire(1, ONE_TRY), share(Share::Reader), permit] {
         for awaited in [true, false] {
@@ -81,7 +81,7 @@ fn a_first_certain_answer_that_the_lock_is_gone_is_told() {
 
 /// Fails if the loss of a kept or a downgraded lock is not reported.
 #[test]
-fn a_kept_lock_and_a_downgraded_one_are_missed_as_well() {
+fn losses_of_kept_and_downgraded_locks_are_reported() {
     let mut kept = core();
     let id = held_as(&mut kept, acquire(1, ONE_TRY));
     kept.release(id, Some(TTL), START);
@@ -105,7 +105,7 @@ fn a_kept_lock_and_a_downgraded_one_are_missed_as_well() {
 
 /// Fails if a removal reports a loss although an earlier try may have removed the key.
 #[test]
-fn what_an_earlier_try_may_have_removed_is_not_missed() {
+fn a_lock_removed_by_an_earlier_try_is_not_missed() {
     let mut core = core();
     let id = held_as(&mut core, acquire(1, ONE_TRY));
     core.release(id, None, START);
@@ -122,7 +122,7 @@ fn what_an_earlier_try_may_have_removed_is_not_missed() {
 
 /// Fails if the order of two answers decides: the server may have carried out the second try first.
 #[test]
-fn of_two_tries_under_way_neither_tells_of_a_loss() {
+fn two_concurrent_tries_report_no_loss() {
     for first_answers in [true, false] {
         let mut core = core();
         let id = held_as(&mut core, acquire(1, ONE_TRY));
@@ -139,7 +139,7 @@ fn of_two_tries_under_way_neither_tells_of_a_loss() {
 
 /// Fails if a try refused by the server makes the next one uncertain.
 #[test]
-fn what_a_refused_try_cannot_have_removed_is_missed() {
+fn a_lock_missing_after_a_refused_try_is_reported() {
     let mut core = core();
     let id = held_as(&mut core, acquire(1, ONE_TRY));
     core.release(id, None, START);
@@ -153,7 +153,7 @@ fn what_a_refused_try_cannot_have_removed_is_missed() {
 
 /// Fails if a loss is reported twice, and so counted twice.
 #[test]
-fn a_loss_that_is_known_is_told_once() {
+fn a_known_loss_is_reported_once() {
     let mut core = core();
     let id = held_as(&mut core, acquire(1, ONE_TRY));
     let end = START + TTL;
@@ -167,7 +167,7 @@ fn a_loss_that_is_known_is_told_once() {
 
 /// Fails if a loss is reported to a call that never held the lock.
 #[test]
-fn an_abandoned_acquire_misses_nothing() {
+fn an_abandoned_acquire_reports_no_loss() {
     let mut core = core();
     let id = enter(&mut core, 1, ONE_TRY, START);
     let op = asked(&mut core, START);
@@ -182,7 +182,7 @@ fn an_abandoned_acquire_misses_nothing() {
 /// Fails if an open acquire is forgotten: it may have set the key again, or may not have set it
 /// yet.
 #[test]
-fn with_an_acquire_open_nothing_is_certain() {
+fn an_open_acquire_makes_a_loss_uncertain() {
     let mut core = core();
     let id = enter(&mut core, 1, HOUR, START);
     let first = asked(&mut core, START);
@@ -200,7 +200,7 @@ fn with_an_acquire_open_nothing_is_certain() {
 /// Fails if a removal reports a loss although the key may have expired while the removal was under
 /// way: the section was inside its lease.
 #[test]
-fn what_may_have_expired_meanwhile_is_not_missed() {
+fn a_possibly_expired_lock_is_not_missed() {
     for (answered, ended) in [
         (START + TTL / 2, Removal::Gone),
         (START + TTL, Removal::Confirmed),
@@ -219,7 +219,7 @@ fn what_may_have_expired_meanwhile_is_not_missed() {
 /// Fails if a try counts as not carried out although its error may come from the middle of a
 /// script.
 #[test]
-fn what_an_error_for_good_may_have_removed_is_not_missed() {
+fn a_try_with_a_permanent_error_may_have_removed_the_lock() {
     let mut core = core();
     let id = held_as(&mut core, acquire(1, ONE_TRY));
     core.release(id, None, START);
@@ -240,7 +240,7 @@ fn what_an_error_for_good_may_have_removed_is_not_missed() {
 /// Fails if the lock is not kept when the body returns between the signal of a loss and the end of
 /// its lease.
 #[test]
-fn a_lock_is_kept_for_a_body_that_returns_late() {
+fn a_lock_is_kept_for_a_late_body() {
     let mut core = core();
     let id = held_as(&mut core, acquire(1, ONE_TRY));
     let end = START + TTL;

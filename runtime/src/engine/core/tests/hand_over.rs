@@ -77,7 +77,7 @@ fn hands_over(core: &mut Core, number: u64, now: Instant) -> bool {
 /// Fails if a tenure ends although no other process waits, goes on for too long although one does,
 /// or outlives the reserved fences.
 #[test]
-fn a_turn_is_as_long_as_others_allow() {
+fn a_turn_is_limited_by_waiters_and_reserved_fences() {
     for (wanted_after, expected) in [(None, 20), (Some(0), 16), (Some(2), 18), (Some(10), 20)] {
         let mut core = core();
         holding(&mut core, 40, false);
@@ -100,7 +100,7 @@ fn a_turn_is_as_long_as_others_allow() {
 
 /// Fails if a lock that a transaction may hold goes to the next call without asking the store.
 #[test]
-fn what_a_transaction_may_hold_goes_by_the_store() {
+fn a_lock_in_a_transaction_is_handed_over_by_the_store() {
     let mut core = core();
     holding(&mut core, 3, false);
     core.may_be_pinned(TicketId(1));
@@ -116,7 +116,7 @@ fn what_a_transaction_may_hold_goes_by_the_store() {
 /// Fails if a lock is handed over with less than half of its ttl. Also fails if a request is under
 /// way that could change the lock.
 #[test]
-fn what_is_not_settled_is_not_passed_on() {
+fn an_unsettled_lock_is_not_handed_over() {
     // At `TTL / 2` less than half is left, because a lease ends before its ttl.
     let mut core = self::core();
     holding(&mut core, 3, false);
@@ -155,7 +155,7 @@ fn what_is_not_settled_is_not_passed_on() {
 
 /// Fails if the `max_hold` of a call counts the time in which earlier calls held the lock.
 #[test]
-fn max_hold_is_each_calls_own() {
+fn max_hold_counts_separately_for_each_call() {
     let mut core = core();
     let limit = TTL / 2;
     for number in [1, 2] {
@@ -194,7 +194,7 @@ fn waiting(core: &mut Core) -> TicketId {
 /// Fails if a process keeps its place although no call waits, or gives up a place that it does not
 /// have. Also fails if the engine ends before it has notified the store.
 #[test]
-fn a_place_is_given_up_once() {
+fn a_place_in_the_queue_is_given_up_once() {
     let mut core = core();
     let id = waiting(&mut core);
     core.abandon(id, START);
@@ -225,7 +225,7 @@ fn a_place_is_given_up_once() {
 
 /// Fails if the process keeps a key that the store handed over although no call waits for it.
 #[test]
-fn a_turn_that_nobody_wants_is_given_up() {
+fn an_unused_turn_is_given_up() {
     let mut core = core();
     core.called(&"key".into(), START);
     assert_eq!(leaves(&core.take_requests(START)), 1);
@@ -233,7 +233,7 @@ fn a_turn_that_nobody_wants_is_given_up() {
 
 /// Fails if a hand-over by the store is missed because an earlier answer came after its message.
 #[test]
-fn a_turn_that_crosses_an_answer() {
+fn a_turn_is_not_lost_behind_an_earlier_answer() {
     let mut core = core();
     waiting(&mut core);
     let look = core.next_due().expect("it looks from time to time");

@@ -129,7 +129,7 @@ impl Process {
 /// Fails if the remaining lease of a lock with a watchdog is taken for the time until the lock is
 /// free.
 #[test]
-fn a_click_is_told_what_clicks_take() {
+fn a_refused_call_gets_the_mean_hold_time() {
     let mut process = Process::new();
     process.works_as(CREATE, WORK);
     process.takes(|number| call(CREATE, number));
@@ -144,7 +144,7 @@ fn a_click_is_told_what_clicks_take() {
 
 /// Fails if `retry_after` is longer than the remaining lease.
 #[test]
-fn nothing_longer_than_the_rest_of_the_lease_is_told() {
+fn retry_after_is_at_most_the_remaining_lease() {
     let mut process = Process::new();
     process.works_as(CREATE, SECOND);
     for left in [WORK, SECOND, TTL] {
@@ -163,7 +163,7 @@ fn nothing_longer_than_the_rest_of_the_lease_is_told() {
 
 /// Fails if `retry_after` falls below its minimum.
 #[test]
-fn there_is_a_least() {
+fn retry_after_has_a_minimum() {
     let mut process = Process::new();
     process.works_as(CREATE, Duration::from_micros(50));
     for left in [Duration::ZERO, TTL] {
@@ -175,7 +175,7 @@ fn there_is_a_least() {
 /// Fails if a process's first refusal returns the ttl of a lock with a watchdog, or less than the
 /// lease of a lock without one.
 #[test]
-fn before_the_first_release_only_a_lease_without_watchdog_says_something() {
+fn only_a_lease_without_watchdog_gives_a_first_estimate() {
     let mut process = Process::new();
     for left in [WORK, TTL] {
         let told = process.refused_by_server(|number| call(CREATE, number), Some(left));
@@ -192,7 +192,7 @@ fn before_the_first_release_only_a_lease_without_watchdog_says_something() {
 /// Fails if functions share one mean, or if the mean of the refused function is returned although
 /// the holder is known.
 #[test]
-fn the_holders_function_counts_where_it_is_known() {
+fn the_estimate_uses_the_known_function_of_the_holder() {
     let mut process = Process::new();
     process.works_as(CREATE, WORK);
     process.works_as(CANCEL, 4 * WORK);
@@ -219,7 +219,7 @@ fn the_holders_function_counts_where_it_is_known() {
 
 /// Fails if the mean does not follow, or one body that hangs spoils it for long.
 #[test]
-fn the_mean_follows_what_calls_take() {
+fn the_mean_follows_the_hold_times() {
     let mut process = Process::new();
     process.works_as(CREATE, WORK);
     let told = |process: &mut Process| {
@@ -244,7 +244,7 @@ fn the_mean_follows_what_calls_take() {
 
 /// Fails if a call refused in the time of `cooldown` gets only the time of the body.
 #[test]
-fn a_lock_that_is_kept_is_told_with_its_hold() {
+fn the_estimate_for_a_kept_lock_includes_its_hold() {
     let holding = |number| Acquire {
         cooldown: COOLDOWN,
         ..call(CREATE, number)
@@ -271,7 +271,7 @@ fn a_lock_that_is_kept_is_told_with_its_hold() {
 
 /// Fails if calls that queue get no `retry_after`.
 #[test]
-fn calls_that_queue_are_told_too() {
+fn queued_calls_get_an_estimate_too() {
     let mut process = Process::new();
     process.works_as(CREATE, WORK);
     process.takes(|number| call(CREATE, number));
@@ -301,7 +301,7 @@ fn a_hint_replaces_the_estimate() {
 
 /// Fails if the hold time of a lock handed over inside the process does not count.
 #[test]
-fn a_hand_over_counts_as_a_release() {
+fn a_hand_over_adds_a_hold_time() {
     let mut process = Process::new();
     let first = process.enter(|number| call(CREATE, number));
     let op = asked(&mut process.core, process.now);
@@ -329,7 +329,7 @@ fn a_hand_over_counts_as_a_release() {
 
 /// Fails if a call that gives up, fails, or loses its lease counts as a time that a lock was held.
 #[test]
-fn only_releases_count() {
+fn only_releases_add_hold_times() {
     let mut process = Process::new();
     process.works_as(CREATE, WORK);
     let queue = |number| Acquire {

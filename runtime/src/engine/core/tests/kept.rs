@@ -44,7 +44,7 @@ fn keeps(core: &mut Core, now: Instant) -> Option<Duration> {
 
 /// Fails if a lock is free too early after a release, a drop or a loss, or stays too long.
 #[test]
-fn however_it_is_given_up_it_stays_for_the_rest() {
+fn a_kept_lock_stays_after_any_end() {
     type End = fn(&mut Core, TicketId, Instant);
     let released: End = |core, id, now| core.release(id, None, now);
     let dropped: End = |core, id, now| core.abandon(id, now);
@@ -67,7 +67,7 @@ fn however_it_is_given_up_it_stays_for_the_rest() {
 
 /// Fails if a body dropped at the end of its lease leaves the lock free.
 #[test]
-fn a_lost_lock_stays_if_the_store_has_it() {
+fn a_lost_lock_stays_kept_in_the_store() {
     let (mut core, id) = held_until(None, START + 2 * TTL);
     let end = START + TTL;
     core.tick(end);
@@ -78,7 +78,7 @@ fn a_lost_lock_stays_if_the_store_has_it() {
 
 /// Fails if a repeated removal keeps the lock for longer, or removes it early.
 #[test]
-fn a_repeated_removal_keeps_the_rest() {
+fn a_repeated_removal_keeps_the_remaining_time() {
     let until = START + TTL / 2;
     let (mut core, id) = held_until(None, until);
     core.release(id, None, START);
@@ -93,7 +93,7 @@ fn a_repeated_removal_keeps_the_rest() {
 
 /// Fails if the shorter of two times counts.
 #[test]
-fn the_later_of_two_times_counts() {
+fn the_later_of_two_hold_ends_counts() {
     for (cooldown, rest) in [(TTL / 4, TTL / 2), (TTL, TTL)] {
         let (mut core, id) = held_until(None, START + TTL / 2);
         core.release(id, Some(cooldown), START);
@@ -104,7 +104,7 @@ fn the_later_of_two_times_counts() {
 /// Fails if a lock that must stay is handed over inside the process, or if a lock whose time is
 /// over is not.
 #[test]
-fn it_is_handed_over_when_its_time_is_over() {
+fn a_kept_lock_is_handed_over_only_after_its_time() {
     let until = START + TTL / 4;
     for (now, handed_over) in [(START, false), (until - MILLI, false), (until, true)] {
         let mut core = core();
@@ -124,7 +124,7 @@ fn it_is_handed_over_when_its_time_is_over() {
 /// Fails if a call inherits a lock that would not stay for its time if the process died. Also fails
 /// if it inherits none although the lock would stay.
 #[test]
-fn an_heir_has_its_whole_time() {
+fn an_inherited_lock_stays_for_its_full_time() {
     for (after, min_hold, handed_over) in [
         (Duration::ZERO, TTL, true),
         (MILLI, TTL, false),

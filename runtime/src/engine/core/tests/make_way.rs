@@ -133,7 +133,7 @@ impl Process {
 
 /// Fails if a process uses a key for longer than [`AFTER`] without a pause, or pauses earlier.
 #[test]
-fn the_key_is_left_free_again_and_again() {
+fn the_key_is_left_free_periodically() {
     let mut process = Process::new(AFTER);
     for _ in 0..3 {
         assert_eq!(process.until_it_makes_way(), Some(AFTER));
@@ -152,7 +152,7 @@ fn the_key_is_left_free_again_and_again() {
 /// Fails if a call that waits for one long section waits for a pause, too, or if other clients wait
 /// forever.
 #[test]
-fn long_sections_make_way_after_some_of_them() {
+fn long_sections_make_way_after_several_of_them() {
     let mut process = Process::new(AFTER);
     process.stay = 2 * AFTER;
     for _ in 0..2 {
@@ -164,14 +164,14 @@ fn long_sections_make_way_after_some_of_them() {
 
 /// Fails if the key is left free although `make_way_after` is zero.
 #[test]
-fn never_if_that_is_what_was_said() {
+fn zero_disables_making_way() {
     assert_eq!(Process::new(Duration::ZERO).until_it_makes_way(), None);
 }
 
 /// Fails if a call that comes in the pause takes the key, or does not get the rest of the pause as
 /// `retry_after`.
 #[test]
-fn nobody_of_this_process_takes_it_meanwhile() {
+fn no_call_of_this_process_takes_the_key_in_a_pause() {
     let mut process = Process::new(AFTER);
     process.until_it_makes_way().expect("it makes way");
     let begun = process.now;
@@ -197,7 +197,7 @@ fn nobody_of_this_process_takes_it_meanwhile() {
 
 /// Fails if a key kept for a while after its release counts as left free.
 #[test]
-fn a_lock_that_is_kept_makes_no_way() {
+fn a_kept_lock_does_not_count_as_making_way() {
     let mut process = Process::new(AFTER);
     let (first, keep) = (process.holder.take().expect("it is held"), 5 * STAY);
     process.core.release(first, None, START);

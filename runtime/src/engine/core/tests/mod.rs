@@ -114,7 +114,7 @@ fn releases(requests: &[Request]) -> usize {
 
 /// Fails if a release ends with its caller.
 #[test]
-fn a_release_goes_on_without_its_caller() {
+fn a_release_continues_without_its_caller() {
     let mut core = core();
     let id = enter(&mut core, 1, ONE_TRY, START);
     let op = asked(&mut core, START);
@@ -166,7 +166,7 @@ fn timers_of_finished_tickets_do_not_pile_up() {
 
 /// Fails if the core believes an answer that came too late.
 #[test]
-fn a_reply_after_the_budget_grants_nothing_and_is_undone() {
+fn a_reply_after_the_budget_is_undone() {
     for wait in [Duration::from_millis(500), ONE_TRY] {
         let mut core = core();
         let id = enter(&mut core, 1, wait, START);
@@ -187,7 +187,7 @@ fn a_reply_after_the_budget_grants_nothing_and_is_undone() {
 
 /// Fails if an earlier answer refuses a single try while a newer question is under way.
 #[test]
-fn a_single_try_shares_the_answer_that_is_on_its_way() {
+fn a_single_try_shares_a_pending_answer() {
     for (reply, free) in [(taken(1), true), (held(TTL), false)] {
         let mut core = core();
         let head = enter(&mut core, 1, HOUR, START);
@@ -210,7 +210,7 @@ fn a_single_try_shares_the_answer_that_is_on_its_way() {
 
 /// Fails if a single try asks the store although its answer is known.
 #[test]
-fn a_single_try_on_a_key_known_to_be_held_is_refused_at_once() {
+fn a_single_try_on_a_known_held_key_is_refused_at_once() {
     let mut core = core();
     enter(&mut core, 1, HOUR, START);
     let op = asked(&mut core, START);
@@ -229,7 +229,7 @@ fn a_single_try_on_a_key_known_to_be_held_is_refused_at_once() {
 
 /// Fails if a server that forgets its scripts again and again is retried without a pause.
 #[test]
-fn no_script_is_retried_at_once_only_once() {
+fn a_forgotten_script_is_retried_immediately_only_once() {
     let mut core = core();
     let id = enter(&mut core, 1, HOUR, START);
     let op = asked(&mut core, START);
@@ -274,7 +274,7 @@ fn each_shutdown_has_its_own_limit() {
 /// Fails if the queue of a shared lock is kept although no call waits for the lock. There would be
 /// a queue for each key ever shared.
 #[test]
-fn a_share_that_nobody_waits_behind_leaves_no_queue() {
+fn a_shared_lock_without_waiters_leaves_no_queue() {
     let mut core = core();
     let acquire = Acquire {
         share: Some(Share::Reader),

@@ -37,7 +37,7 @@ fn recalls(core: &mut Core, now: Instant) -> OpId {
 /// Fails if each call of a process asks alone. Also fails if a call without `replay` gets the
 /// result, or waits on although the lock may be free.
 #[test]
-fn one_answer_serves_all_that_ask_for_it() {
+fn one_answer_serves_all_replay_calls() {
     let mut core = core();
     let other = Fingerprint([2; 32]);
     let prints = [Some(PRINT), None, Some(other)];
@@ -83,7 +83,7 @@ fn an_answer_serves_one_function() {
 /// Fails if a place in the store's queue, or a lock handed to this process, is kept from the
 /// processes behind it.
 #[test]
-fn who_is_answered_leaves_the_queue() {
+fn an_answered_call_leaves_the_queue() {
     let mut core = core();
     core.acquire(TicketId(1), replaying(1, HOUR, None), START);
     let op = recalls(&mut core, START);
@@ -108,7 +108,7 @@ fn who_is_answered_leaves_the_queue() {
 /// Fails if a repeated release keeps nothing, or a lock with a result is handed over inside the
 /// process.
 #[test]
-fn a_result_goes_with_the_release() {
+fn a_result_is_sent_with_the_release() {
     let mut core = core();
     let first = TicketId(1);
     core.acquire(first, replaying(1, HOUR, None), START);
@@ -170,7 +170,7 @@ fn adopts(core: &mut Core, now: Instant) -> OpId {
 
 /// Fails if a given-away lock is renewed or released, or keeps the process from ending.
 #[test]
-fn what_is_given_away_is_forgotten() {
+fn a_given_away_lock_is_forgotten() {
     let mut core = core();
     given_away(&mut core);
     assert!(core.is_idle() && core.queues.is_empty());
@@ -203,7 +203,7 @@ fn an_adopted_lock_is_held() {
 
 /// Fails if an adopter gets a fence that the store has not given to this acquisition.
 #[test]
-fn the_handover_selects_among_the_fences_of_the_store() {
+fn an_adopter_gets_only_fences_of_the_store() {
     let (token, first) = (Token::fixed(1), Some(Fence::new(7)));
     for (fence, expected) in [
         (Some(7), 7),
@@ -223,7 +223,7 @@ fn the_handover_selects_among_the_fences_of_the_store() {
 
 /// Fails if a lost lock is adopted, or asked for again.
 #[test]
-fn what_is_gone_is_not_adopted() {
+fn a_lost_lock_cannot_be_adopted() {
     let (mut core, id) = (core(), TicketId(2));
     let adoption = given_away(&mut core);
     core.adopt(id, acquire(2, ONE_TRY), adoption, START);

@@ -39,7 +39,7 @@ fn removed(core: &mut Core, found: bool) {
 
 /// Fails if a release is counted before its end, or not at all, or twice.
 #[test]
-fn a_release_is_counted_when_it_is_over() {
+fn a_release_is_counted_at_its_end() {
     for found in [true, false] {
         let mut core = holding(false);
         core.release(TicketId(1), None, START);
@@ -53,7 +53,7 @@ fn a_release_is_counted_when_it_is_over() {
 
 /// Fails if a lock that expires before the store answers is forgotten, or passes for a release.
 #[test]
-fn a_lock_that_expires_first_is_not_confirmed() {
+fn an_expired_lock_is_not_confirmed_as_released() {
     let mut core = holding(false);
     core.abandon(TicketId(1), START);
     core.tick(START + TTL);
@@ -71,7 +71,7 @@ fn a_hand_over_is_a_release() {
 
 /// Fails if the removal of an abandoned acquire counts as the release of a lock.
 #[test]
-fn an_acquire_that_is_given_up_is_no_release() {
+fn removing_an_abandoned_acquire_is_not_a_release() {
     let mut core = core();
     let id = enter(&mut core, 1, ONE_TRY, START);
     asked(&mut core, START);

@@ -74,7 +74,7 @@ fn lost(signals: &[Signal]) -> usize {
 
 /// Fails if leases are forgotten when their renewal is never answered.
 #[test]
-fn an_unanswered_renewal_is_sent_again_and_the_leases_end_in_time() {
+fn unanswered_renewals_are_repeated_and_leases_end() {
     let mut core = holding();
     let due = first_due(&mut core);
     renewal(&mut core, due);
@@ -97,7 +97,7 @@ fn an_unanswered_renewal_is_sent_again_and_the_leases_end_in_time() {
 
 /// Fails if a timer remains for an answered renewal.
 #[test]
-fn an_answered_renewal_leaves_nothing_to_look_at() {
+fn an_answered_renewal_leaves_no_timer() {
     let mut core = holding();
     let due = first_due(&mut core);
     let op = renewal(&mut core, due);
@@ -110,7 +110,7 @@ fn an_answered_renewal_leaves_nothing_to_look_at() {
 
 /// Fails if leases that an answer leaves out are forgotten.
 #[test]
-fn what_an_answer_leaves_out_is_asked_again() {
+fn leases_missing_from_an_answer_are_renewed_again() {
     let mut core = holding();
     let due = first_due(&mut core);
     let op = renewal(&mut core, due);
@@ -125,7 +125,7 @@ fn what_an_answer_leaves_out_is_asked_again() {
 
 /// Fails if, on a new connection, leases without an answered renewal wait for their next due time.
 #[test]
-fn a_new_connection_renews_what_is_unanswered_at_once() {
+fn a_new_connection_repeats_unanswered_renewals_at_once() {
     let mut core = holding();
     let due = first_due(&mut core);
     renewal(&mut core, due);
@@ -137,7 +137,7 @@ fn a_new_connection_renews_what_is_unanswered_at_once() {
 
 /// Fails if a released lock is renewed or lost by the answer to a renewal under way at its release.
 #[test]
-fn one_that_was_released_meanwhile_stays_so() {
+fn a_lock_released_during_its_renewal_stays_released() {
     let mut core = holding();
     let due = first_due(&mut core);
     let op = renewal(&mut core, due);

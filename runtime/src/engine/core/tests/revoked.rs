@@ -28,7 +28,7 @@ fn is_lost(signals: &[Signal], id: TicketId) -> bool {
 
 /// Fails if the holder is not notified, or does not give the key back.
 #[test]
-fn the_holder_loses_it_and_gives_it_back() {
+fn a_revoked_holder_is_notified_and_releases_the_key() {
     let (mut core, id, half) = holding();
     core.revoked(&"key".into(), half, START);
     let signals = core.take_signals();
@@ -42,7 +42,7 @@ fn the_holder_loses_it_and_gives_it_back() {
 
 /// Fails if a late message ends the lease of another acquisition, or of another key.
 #[test]
-fn another_lease_is_not_touched() {
+fn a_revocation_does_not_affect_other_leases() {
     let (mut core, id, half) = holding();
     core.revoked(&"key".into(), OTHER, START);
     core.revoked(&"other".into(), half, START);
@@ -55,7 +55,7 @@ fn another_lease_is_not_touched() {
 
 /// Fails if a call keeps a lock handed over to it: the key's token is its own by now.
 #[test]
-fn a_call_that_it_was_handed_over_to_loses_it() {
+fn a_revoked_lock_is_lost_after_a_hand_over() {
     let mut core = core();
     let first = enter(&mut core, 1, HOUR, START);
     let second = enter(&mut core, 2, HOUR, START);

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ready_together_leaves_as_two_scripts() {
+    fn simultaneous_requests_are_sent_as_two_scripts() {
         let requests = vec![
             acquire(1, "a"),
             release(2, "b"),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_to_be_alone_is_alone() {
+    fn an_isolated_request_is_sent_alone() {
         let mut alone = acquire(2, "b");
         alone.flags.alone = true;
         let requests = vec![acquire(1, "a"), alone, acquire(3, "c"), release(4, "d")];
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_ask_for_the_same_are_side_by_side_in_their_order() {
+    fn similar_requests_are_grouped_in_their_order() {
         let short = |id, key| {
             let mut request = acquire(id, key);
             if let Op::Take(take) = &mut request.op {
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_not_longer_than_it_may_be() {
+    fn a_script_has_a_bounded_length() {
         let requests = vec![
             release(1, "a"),
             acquire(2, "a"),

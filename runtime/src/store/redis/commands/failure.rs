@@ -250,7 +250,7 @@ mod tests {
 
     /// Fails if an error in the middle of a script counts as if nothing had happened.
     #[test]
-    fn what_is_certain() {
+    fn only_certain_failures_count_as_not_executed() {
         let of_7 =
             "User x has no permissions to run the 'zadd' command script: 3af, on @user_script:9.";
         let of_6 = "Error running script (call to f_3af): @user_script:9: @user_script: 9: -NOPERM this user has no permissions";

@@ -69,7 +69,7 @@ mod tests {
 
     /// The expected slots are those that `CLUSTER KEYSLOT` of a Redis 7.0.15 returns.
     #[test]
-    fn keys_are_where_the_server_has_them() {
+    fn hash_slots_match_those_of_the_server() {
         for (key, slot) in [
             ("", 0),
             ("123456789", 12_739),

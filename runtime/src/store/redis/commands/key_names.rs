@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_cluster_there_are_no_tags() {
+    fn keys_have_no_hash_tags_outside_a_cluster() {
         let names = KeyNames::new("shop");
         assert_eq!(names.fences("shop:k"), "shop:%leasehold:fence");
         assert_eq!(text(&names.queue("shop:k")), "shop:%leasehold:queue:shop:k");
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_cluster_a_user_of_the_namespace_may_use_them() {
+    fn companion_keys_in_a_cluster_stay_in_the_namespace() {
         let names = KeyNames::new("shop").on_node(5);
         let tag = hash_slot::tag(hash_slot::of("shop:{k}"));
         assert_eq!(
@@ -316,7 +316,7 @@ mod tests {
         /// Fails if a call can lock the queue, the shares, the fences or the trial key of another
         /// lock, in any namespaces. That call would overwrite a counter, or delete a held lock.
         #[test]
-        fn no_lock_is_the_companion_of_another(
+        fn no_lock_key_is_a_companion_key_of_another_lock(
             namespace in of_own_words(),
             key in of_own_words(),
             home in 0..hash_slot::SLOTS,

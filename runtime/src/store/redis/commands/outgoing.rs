@@ -176,7 +176,7 @@ mod tests {
     proptest! {
         /// Fails if the bytes differ from those of the crate redis.
         #[test]
-        fn commands_are_encoded_as_by_the_crate(
+        fn commands_are_encoded_like_in_the_redis_crate(
             commands in prop::collection::vec(
                 prop::collection::vec(prop::collection::vec(any::<u8>(), 0..120), 0..12), 1..4),
             number in any::<u64>(),
@@ -201,7 +201,7 @@ mod tests {
 
     /// Fails if a script is called by its hash when it must be called by its source.
     #[test]
-    fn the_source_takes_the_place_of_the_hash() {
+    fn a_script_can_be_sent_by_its_source() {
         for (by_source, name, script) in [
             (false, "EVALSHA", RENEW.hash()),
             (true, "EVAL", &*RENEW.text),

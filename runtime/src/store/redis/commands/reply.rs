@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn one_refused_share_leaves_the_others_as_they_are() {
+    fn one_refused_share_does_not_affect_the_others() {
         let refused = "*2\r\n:-1\r\n$30\r\nOOM command not allowed when u\r\n";
         let reply = renewed(3, &format!("*3\r\n:1\r\n{refused}:0\r\n"));
         let kept = vec![Some(true), None, Some(false)];
@@ -335,7 +335,7 @@ mod tests {
 
     /// Fails if the answers of the other shares move into the place of a refused one.
     #[test]
-    fn a_refusal_that_is_no_text_renews_nothing() {
+    fn a_refusal_without_text_renews_nothing() {
         for refused in [Value::BulkString(vec![b'E', 0xff]), Value::Int(1)] {
             let refused = Value::Array(vec![Value::Int(-1), refused]);
             for answers in [vec![refused.clone()], vec![refused, Value::Int(1)]] {

@@ -74,7 +74,7 @@ mod tests {
     /// Fails if one loss of the scripts counts as two: requests from before the reload are answered
     /// after it began.
     #[test]
-    fn what_was_sent_before_the_load_does_not_count() {
+    fn requests_sent_before_a_reload_do_not_count() {
         let (now, mut memory) = (Instant::now(), ScriptSources::default());
         assert!(memory.missed(1, now), "they are loaded");
         memory.loading(5);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_loss_in_a_row_brings_the_source_for_a_while() {
+    fn two_losses_in_a_row_switch_to_sending_the_source() {
         let (now, mut memory) = (Instant::now(), ScriptSources::default());
         assert!(memory.missed(1, now));
         memory.loading(2);
@@ -100,7 +100,7 @@ mod tests {
     /// Fails if the client keeps sending `EVAL` for a user without that permission, and so never
     /// works again.
     #[test]
-    fn without_the_permission_the_scripts_are_loaded_again_and_again() {
+    fn a_user_without_eval_keeps_loading_the_scripts() {
         let (now, mut memory) = (Instant::now(), ScriptSources::default());
         assert!(memory.missed(1, now));
         memory.loading(2);

@@ -196,7 +196,7 @@ mod tests {
 
     /// Fails if a time from a server ends the program that looks.
     #[test]
-    fn a_time_that_no_clock_shows_is_refused() {
+    fn an_impossible_server_time_is_refused() {
         let answer = |now: &str| {
             let text = |text: &str| Value::BulkString(text.into());
             let value = format!("{}:7:0:ab:h 1", "a".repeat(32));

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_library_does_not_write_is_foreign() {
+    fn unknown_values_are_foreign() {
         for value in [
             "",
             "shell-1",
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_that_cannot_be_a_time_is_none() {
+    fn an_impossible_fence_gives_no_start_time() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
         let since = |number| Record { number, owner: "" }.since(now);
         assert_eq!(since(99_000_000), Some(now - Duration::from_secs(1)));

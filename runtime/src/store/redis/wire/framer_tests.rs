@@ -69,7 +69,7 @@ fn replies_of_every_type_pass() {
 /// Fails if the framer waits for something that no server sends: the caller would wait with it,
 /// and its memory would grow.
 #[test]
-fn what_is_no_reply_is_refused_as_soon_as_it_is_seen() {
+fn invalid_replies_are_refused_immediately() {
     let endless = [b"+".to_vec(), vec![b'x'; LONGEST_LINE]].concat();
     refused(
         &endless,
@@ -110,7 +110,7 @@ fn what_is_no_reply_is_refused_as_soon_as_it_is_seen() {
 }
 
 #[test]
-fn the_longest_that_is_allowed_passes() {
+fn replies_of_the_maximum_length_pass() {
     let line = [vec![b'-'; LONGEST_LINE - 2], b"\r\n".to_vec()].concat();
     assert!(whole(&line));
     let text = usize::try_from(LONGEST).expect("it fits");
@@ -128,7 +128,7 @@ fn the_longest_that_is_allowed_passes() {
 /// Fails if a byte is looked at again because more has come: a long reply in small pieces would
 /// cost the square of its length.
 #[test]
-fn every_byte_is_looked_at_once() {
+fn every_byte_is_read_once() {
     let line = [vec![b'+'; LONGEST_LINE - 2], b"\r\n".to_vec()].concat();
     let map = "*3\r\n:1\r\n:2\r\n$4\r\nnode\r\n".repeat(10_000);
     for stream in [line, map.into_bytes()] {
@@ -166,7 +166,7 @@ proptest! {
     /// fails if the framer refuses a reply that the crate's parser accepts, or if the two read it
     /// differently.
     #[test]
-    fn the_pieces_do_not_matter(
+    fn replies_may_be_split_anywhere(
         replies in prop::collection::vec(reply(), 1..6),
         pieces in prop::collection::vec(1_usize..40, 1..8),
     ) {
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_is_judged_alike_in_any_pieces(
+    fn noise_is_judged_independently_of_its_splits(
         noise in prop::collection::vec(prop::sample::select(b"+-:$*%|=_#,(>~!\r\n0123xy".to_vec()), 0..80),
         pieces in prop::collection::vec(1_usize..9, 1..8),
     ) {

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_is_one_word_that_names_the_process() {
+    fn the_connection_name_is_one_word_with_the_process() {
         assert!(NAME.chars().all(|character| character.is_ascii_graphic()));
         let own = format!(":{}", std::process::id());
         assert!(

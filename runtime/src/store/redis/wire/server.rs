@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_this_machine_and_tls_keep_a_secret() {
+    fn only_local_or_tls_connections_protect_a_password() {
         let tcp = |host: &str| readable(&ConnectionAddr::Tcp(host.to_owned(), 1)).is_some();
         for here in [
             "127.0.0.1",

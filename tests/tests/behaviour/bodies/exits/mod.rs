@@ -255,7 +255,7 @@ macro_rules! ways_out {
         }
 
         #[test]
-        fn the_runtime_ends() {
+        fn the_runtime_is_dropped() {
             super::runtime_dropped(&$store);
         }
 

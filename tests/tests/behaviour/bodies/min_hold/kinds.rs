@@ -13,17 +13,17 @@ use super::{HANG, MIN_HOLD, NEARLY, TTL, comes_free, request, retry_after, taken
 
 on_every_store_of_leases! {
     all_of_several_keys_stay,
-    several_keys_are_counted_from_the_last,
+    at_least_counts_from_the_last_of_several_keys,
     a_share_keeps_writers_out,
     a_downgraded_lock_stays_as_a_share,
     a_permit_stays_in_use,
-    so_many_begin_in_that_time,
+    at_least_limits_the_rate_of_permits,
 }
 
 // etcd has no shared locks.
 on_etcd! {
     all_of_several_keys_stay,
-    several_keys_are_counted_from_the_last,
+    at_least_counts_from_the_last_of_several_keys,
 }
 
 on_stores!(redlock: (all_of_several_keys_stay));
@@ -48,7 +48,7 @@ async fn all_of_several_keys_stay(store: &Store) {
 }
 
 /// Fails if `min_hold` counts from the first key while the call still waits for the second key.
-async fn several_keys_are_counted_from_the_last(store: &Store) {
+async fn at_least_counts_from_the_last_of_several_keys(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let in_the_way = taken(&other, "b").await;
     let all = pool.lock_all(["a", "b"]).ttl(TTL).min_hold(MIN_HOLD);
@@ -124,7 +124,7 @@ async fn a_permit_stays_in_use(store: &Store) {
 }
 
 /// Fails if more calls begin within `min_hold` than the number of permits.
-async fn so_many_begin_in_that_time(store: &Store) {
+async fn at_least_limits_the_rate_of_permits(store: &Store) {
     let pools = [store.pool().await, store.pool().await];
     let mut calls = JoinSet::new();
     for number in 0..6 {

@@ -13,15 +13,15 @@ use tokio::time::sleep;
 use super::{HANG, MIN_HOLD, NEARLY, TTL, is_free_early, request, taken};
 
 on_every_store_of_leases! {
-    who_waits_waits_on,
-    it_is_not_handed_over_early,
-    a_nested_call_keeps_nothing,
+    a_waiting_call_waits_until_at_least_has_passed,
+    a_staying_lock_is_not_handed_over_early,
+    a_nested_call_does_not_make_the_lock_stay,
 }
 
 on_etcd! {
-    who_waits_waits_on,
-    it_is_not_handed_over_early,
-    a_nested_call_keeps_nothing,
+    a_waiting_call_waits_until_at_least_has_passed,
+    a_staying_lock_is_not_handed_over_early,
+    a_nested_call_does_not_make_the_lock_stay,
 }
 
 /// Waits for the lock, and returns the time of the grant.
@@ -33,7 +33,7 @@ async fn waits(pool: &LockPool) -> Result<Instant, LockError> {
 }
 
 /// Fails if a waiting call gets the lock early, or keeps sleeping after the lock is free.
-async fn who_waits_waits_on(store: &Store) {
+async fn a_waiting_call_waits_until_at_least_has_passed(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let (start, excuse) = (Instant::now(), Excuse::begin());
     let guard = taken(&pool, "k").await;
@@ -53,7 +53,7 @@ async fn who_waits_waits_on(store: &Store) {
 
 /// Fails if the process passes the lock to its next call before the time is over, after a release
 /// or after a drop.
-async fn it_is_not_handed_over_early(store: &Store) {
+async fn a_staying_lock_is_not_handed_over_early(store: &Store) {
     let pool = store.pool().await;
     let waits = async |drops: bool| {
         let guard = request(&pool, "k").wait(HANG).acquire().await?;
@@ -80,7 +80,7 @@ async fn it_is_not_handed_over_early(store: &Store) {
 
 /// Fails if a nested call makes the lock stay, because only the call that took the lock decides
 /// that.
-async fn a_nested_call_keeps_nothing(store: &Store) {
+async fn a_nested_call_does_not_make_the_lock_stay(store: &Store) {
     let pool = store.pool().await;
     let start = Instant::now();
     let nested = pool.lock("k").ttl(TTL).min_hold(TTL).reentrant();

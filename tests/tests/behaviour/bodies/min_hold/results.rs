@@ -22,31 +22,31 @@ use super::{HANG, MIN_HOLD, TTL, comes_free, is_free_early, request, retry_after
 use crate::bodies::is_released;
 
 on_every_store_of_leases! {
-    whatever_the_result_the_lock_stays,
-    a_body_that_takes_longer_is_released_as_usual,
+    the_lock_stays_after_any_result,
+    a_longer_body_is_released_as_usual,
     the_later_of_cooldown_and_min_hold_counts,
-    a_call_that_never_began_keeps_nothing,
+    a_call_without_a_body_leaves_no_lock,
     the_lock_stays_when_max_hold_is_over,
-    with_a_watchdog_it_may_be_longer_than_the_ttl,
-    a_caller_that_goes_away_changes_nothing,
-    what_is_not_possible_is_refused,
+    at_least_may_exceed_the_ttl_with_a_watchdog,
+    at_least_applies_after_the_caller_is_dropped,
+    an_impossible_at_least_is_refused,
 }
 
 // etcd does not report when a lock ends.
 on_etcd! {
-    a_body_that_takes_longer_is_released_as_usual,
+    a_longer_body_is_released_as_usual,
     the_later_of_cooldown_and_min_hold_counts,
-    a_call_that_never_began_keeps_nothing,
+    a_call_without_a_body_leaves_no_lock,
     the_lock_stays_when_max_hold_is_over,
-    with_a_watchdog_it_may_be_longer_than_the_ttl,
-    a_caller_that_goes_away_changes_nothing,
-    what_is_not_possible_is_refused,
+    at_least_may_exceed_the_ttl_with_a_watchdog,
+    at_least_applies_after_the_caller_is_dropped,
+    an_impossible_at_least_is_refused,
 }
 
 on_stores!(sentinel cluster redlock: (
-    whatever_the_result_the_lock_stays,
+    the_lock_stays_after_any_result,
     the_later_of_cooldown_and_min_hold_counts,
-    a_caller_that_goes_away_changes_nothing,
+    at_least_applies_after_the_caller_is_dropped,
 ));
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -87,7 +87,7 @@ async fn returns_nothing(pool: &LockPool) {
 }
 
 /// Fails if the lock is free before its time, or if a call gets in or gets a wrong `retry_after`.
-async fn whatever_the_result_the_lock_stays(store: &Store) {
+async fn the_lock_stays_after_any_result(store: &Store) {
     use Ending::{Fails, IsDropped, Panics, Succeeds};
     let (pool, other) = (store.pool().await, store.pool().await);
     for ending in [Succeeds, Fails, Panics, IsDropped] {
@@ -131,7 +131,7 @@ async fn stays(pool: &LockPool, other: &LockPool, start: Instant) {
 }
 
 /// Fails if `min_hold` is counted from the body's end.
-async fn a_body_that_takes_longer_is_released_as_usual(store: &Store) {
+async fn a_longer_body_is_released_as_usual(store: &Store) {
     let pool = store.pool().await;
     let min_hold = Duration::from_millis(100);
     let asked = Instant::now();
@@ -161,7 +161,7 @@ async fn the_later_of_cooldown_and_min_hold_counts(store: &Store) {
 
 /// Fails if a lock stays although no body ran in it. That applies to an unsuccessful wait, and to a
 /// call that got only some of its keys.
-async fn a_call_that_never_began_keeps_nothing(store: &Store) {
+async fn a_call_without_a_body_leaves_no_lock(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let long = 2 * HANG;
     let in_the_way = other.lock("b").ttl(TTL).acquire().await.expect("free");
@@ -212,7 +212,7 @@ async fn a_stolen_lock_is_left_to_its_next_holder() {
     assert!(probe.untouched("k"));
 }
 
-async fn with_a_watchdog_it_may_be_longer_than_the_ttl(store: &Store) {
+async fn at_least_may_exceed_the_ttl_with_a_watchdog(store: &Store) {
     let pool = store.pool().await;
     let (ttl, min_hold) = (Duration::from_secs(3), Duration::from_secs(4));
     let start = Instant::now();
@@ -222,7 +222,7 @@ async fn with_a_watchdog_it_may_be_longer_than_the_ttl(store: &Store) {
 }
 
 /// Fails if the time of a detached body is over when its caller goes away.
-async fn a_caller_that_goes_away_changes_nothing(store: &Store) {
+async fn at_least_applies_after_the_caller_is_dropped(store: &Store) {
     let pool = store.pool().await;
     let start = Instant::now();
     let (begun, goes_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
@@ -249,7 +249,7 @@ async fn by_expression(
 }
 
 /// Fails if an impossible time is accepted, or if the error suggests no fix.
-async fn what_is_not_possible_is_refused(store: &Store) {
+async fn an_impossible_at_least_is_refused(store: &Store) {
     let pool = store.pool().await;
     let day = Duration::from_secs(86_400);
     for (ttl, min_hold, told) in [
@@ -275,17 +275,17 @@ async fn what_is_not_possible_is_refused(store: &Store) {
 /// Fails if the tests of this file do not detect locks that become free too early.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_lock_that_does_not_stay_is_found() {
+fn a_lock_freed_too_early_is_detected() {
     fails_with(
         "MinHoldForgotten",
-        "bodies::min_hold::results::redis::whatever_the_result_the_lock_stays",
+        "bodies::min_hold::results::redis::the_lock_stays_after_any_result",
     );
 }
 
 /// Fails if a timer of this process counts the remaining time. The lock must stay even after the
 /// process has ended.
 #[tokio::test]
-async fn the_server_counts_the_rest() {
+async fn the_server_counts_the_remaining_time() {
     let server = Server::start();
     let probe = server.probe().namespace("lock:");
     let pool = LockPool::builder().url(server.url()).io_timeout(NO_OUTAGE);

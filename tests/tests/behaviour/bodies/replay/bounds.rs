@@ -64,7 +64,7 @@ async fn a_result_of_another_type_is_an_error(store: &Store) {
 }
 
 /// Fails if `min_hold` prevents a kept result, or the result prevents `min_hold`.
-async fn a_lock_that_stays_has_a_result(store: &Store) {
+async fn replay_and_at_least_can_be_combined(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::new();
     for _ in 0..2 {
@@ -81,12 +81,12 @@ async fn a_lock_that_stays_has_a_result(store: &Store) {
 
 on_every_store_of_leases!(
     a_result_of_another_type_is_an_error,
-    a_lock_that_stays_has_a_result,
+    replay_and_at_least_can_be_combined,
 );
 
 /// Fails if a combination that cannot work is not refused before the body runs.
 #[tokio::test]
-async fn what_excludes_a_result_is_refused() {
+async fn options_incompatible_with_replay_are_refused() {
     let pool = LockPool::connect("memory://").await.expect("here");
     let alone = || pool.lock("k").ttl(TTL);
     for (request, stays, says) in [

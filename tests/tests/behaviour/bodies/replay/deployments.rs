@@ -22,7 +22,7 @@ async fn connect(url: &str) -> LockPool {
 
 /// Fails if a result does not expire, is not in the documented key, or if other keys are left.
 #[tokio::test]
-async fn a_result_is_one_key_that_expires() {
+async fn a_result_is_one_expiring_key() {
     let server = Server::start();
     let (probe, pool, shop) = (server.probe(), connect(&server.url()).await, Shop::new());
     let asked = Instant::now();
@@ -68,7 +68,7 @@ async fn a_full_server_takes_the_result() {
 
 /// Fails if a result is in another slot than its lock, for any braces in the namespace or the key.
 #[tokio::test(flavor = "multi_thread")]
-async fn in_a_cluster_it_shares_the_slot() {
+async fn a_result_shares_the_slot_of_its_lock() {
     let cluster = Setup::new().start();
     for namespace in ["lock", "", "{shop}", "}a"] {
         let pool = LockPool::builder().url(cluster.url()).namespace(namespace);
@@ -92,7 +92,7 @@ async fn in_a_cluster_it_shares_the_slot() {
 
 /// Fails if a quorum, which keeps no result, runs the body of a `replay` call.
 #[tokio::test]
-async fn a_quorum_refuses() {
+async fn a_quorum_refuses_replay() {
     let nodes = Quorum::young(3);
     let (pool, shop) = (connect(&nodes.url()).await, Shop::new());
     let refused = click(&pool, &shop, End::Paid).await;
@@ -107,7 +107,7 @@ async fn a_quorum_refuses() {
 /// Fails if a result is lost in a restart of a server with persistence, although the server keeps
 /// the lock.
 #[tokio::test]
-async fn a_restart_with_persistence_keeps_it() {
+async fn a_persistent_server_keeps_results_over_a_restart() {
     let mut server = ServerOptions::new().append_only().start();
     let (pool, shop) = (connect(&server.url()).await, Shop::new());
     let asked = Instant::now();

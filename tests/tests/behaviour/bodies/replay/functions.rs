@@ -61,7 +61,7 @@ async fn each_function_has_its_own_result(store: &Store) {
 }
 
 /// Fails if a waiting call of one function gets the result of another function.
-async fn who_waits_for_another_function_runs(store: &Store) {
+async fn a_call_runs_after_waiting_for_another_function(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let desk = Desk::default();
     let first = create_slowly(&pool, &desk);
@@ -81,7 +81,7 @@ async fn who_waits_for_another_function_runs(store: &Store) {
 
 /// Fails if `inspect` does not show the process and the function that hold the lock of a `replay`
 /// call.
-async fn its_lock_shows_its_owner(store: &Store) {
+async fn a_replay_lock_shows_its_owner(store: &Store) {
     let pool = store.pool().await;
     let desk = Desk::default();
     let looks = async {
@@ -118,7 +118,7 @@ async fn forget_removes_the_results_of_all_functions(store: &Store) {
 
 /// Fails if the result of one function expires together with the result of another, too early or
 /// too late.
-async fn each_result_has_its_own_end(store: &Store) {
+async fn results_of_different_functions_expire_separately(store: &Store) {
     let pool = store.pool().await;
     let desk = Desk::default();
     let short = Duration::from_millis(400);
@@ -138,22 +138,22 @@ async fn each_result_has_its_own_end(store: &Store) {
 
 on_every_store_of_leases!(
     each_function_has_its_own_result,
-    who_waits_for_another_function_runs,
-    its_lock_shows_its_owner,
+    a_call_runs_after_waiting_for_another_function,
+    a_replay_lock_shows_its_owner,
     forget_removes_the_results_of_all_functions,
-    each_result_has_its_own_end,
+    results_of_different_functions_expire_separately,
 );
 
 on_stores!(sentinel cluster: (
     each_function_has_its_own_result,
     forget_removes_the_results_of_all_functions,
-    each_result_has_its_own_end,
+    results_of_different_functions_expire_separately,
 ));
 
 /// Fails if these tests do not detect a result that is returned to calls of any function.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_result_of_another_function_is_found() {
+fn a_result_returned_to_another_function_is_detected() {
     let test = "bodies::replay::functions::redis::each_function_has_its_own_result";
     fails_with("FunctionIgnored", test);
 }
@@ -162,7 +162,7 @@ fn a_result_of_another_function_is_found() {
 /// all functions.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn an_answer_for_another_function_is_found() {
-    let test = "bodies::replay::functions::memory::who_waits_for_another_function_runs";
+fn an_answer_for_another_function_is_detected() {
+    let test = "bodies::replay::functions::memory::a_call_runs_after_waiting_for_another_function";
     fails_with("AnswerForAllFunctions", test);
 }

@@ -31,7 +31,7 @@ async fn a_later_click_gets_the_first_result(store: &Store) {
 }
 
 /// Fails if a click while the first click runs is not refused.
-async fn meanwhile_it_is_refused(store: &Store) {
+async fn a_concurrent_click_is_refused(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::slow();
     let first = click(&pool, &shop, End::Paid);
@@ -53,7 +53,7 @@ async fn meanwhile_it_is_refused(store: &Store) {
 }
 
 /// Fails if a waiting click runs the body, in the same process or in another.
-async fn who_waits_gets_the_result(store: &Store) {
+async fn a_waiting_click_gets_the_result(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::slow();
     let clicks = [&pool, &pool, &other, &pool, &other, &other, &pool, &other];
@@ -72,7 +72,7 @@ async fn who_waits_gets_the_result(store: &Store) {
 }
 
 /// Fails if anything but `Ok` is kept.
-async fn after_a_failure_the_next_click_runs(store: &Store) {
+async fn the_next_click_after_a_failure_runs(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::new();
     let asked = Instant::now();
@@ -129,7 +129,7 @@ const ROUNDS: u32 = 20;
 
 /// Fails if a result keeps out a call without `replay`, or if this call passes its lock to a
 /// `replay` call of the process.
-async fn other_calls_take_the_lock_as_ever(store: &Store) {
+async fn calls_without_replay_ignore_the_result(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::new();
     click(&pool, &shop, End::Paid).await.expect("the first");
@@ -173,34 +173,34 @@ async fn a_detached_body_keeps_its_result(store: &Store) {
 
 on_every_store_of_leases!(
     a_later_click_gets_the_first_result,
-    meanwhile_it_is_refused,
-    who_waits_gets_the_result,
-    after_a_failure_the_next_click_runs,
+    a_concurrent_click_is_refused,
+    a_waiting_click_gets_the_result,
+    the_next_click_after_a_failure_runs,
     a_lost_lock_keeps_nothing,
-    other_calls_take_the_lock_as_ever,
+    calls_without_replay_ignore_the_result,
     a_detached_body_keeps_its_result,
 );
 
 on_stores!(sentinel cluster: (
     a_later_click_gets_the_first_result,
-    meanwhile_it_is_refused,
-    who_waits_gets_the_result,
-    after_a_failure_the_next_click_runs,
+    a_concurrent_click_is_refused,
+    a_waiting_click_gets_the_result,
+    the_next_click_after_a_failure_runs,
     a_lost_lock_keeps_nothing,
 ));
 
 /// Fails if these tests do not detect a kept error.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn an_error_that_is_kept_is_found() {
-    let test = "bodies::replay::once::redis::after_a_failure_the_next_click_runs";
+fn a_kept_error_is_detected() {
+    let test = "bodies::replay::once::redis::the_next_click_after_a_failure_runs";
     fails_with("RecordedAfterErr", test);
 }
 
 /// Fails if these tests do not detect the kept result of a lost lock.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_result_of_a_lost_lock_is_found() {
+fn a_kept_result_of_a_lost_lock_is_detected() {
     let test = "bodies::replay::once::redis::a_lost_lock_keeps_nothing";
     fails_with("RecordedWithoutCheck", test);
 }
@@ -208,7 +208,7 @@ fn a_result_of_a_lost_lock_is_found() {
 /// Fails if these tests do not detect a call that runs only because the lock was passed to it.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_lock_that_is_handed_past_its_result_is_found() {
-    let test = "bodies::replay::once::redis::other_calls_take_the_lock_as_ever";
+fn a_hand_over_past_a_result_is_detected() {
+    let test = "bodies::replay::once::redis::calls_without_replay_ignore_the_result";
     fails_with("ReplayHandedOver", test);
 }

@@ -41,7 +41,7 @@ fn is_mismatch<T>(answer: &Result<T, OrderError>) -> bool {
 }
 
 /// Fails if a request with another cart gets the first result, or if its body runs.
-async fn another_request_is_refused(store: &Store) {
+async fn a_different_request_is_refused(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::new();
     let (one, two) = (Cart { kettles: 1 }, Cart { kettles: 2 });
@@ -57,7 +57,7 @@ async fn another_request_is_refused(store: &Store) {
 }
 
 /// Fails if one answer of the store also serves a waiting request with another fingerprint.
-async fn another_request_that_waits_is_refused(store: &Store) {
+async fn a_different_waiting_request_is_refused(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::slow();
     let (one, two) = (Cart { kettles: 1 }, Cart { kettles: 2 });
@@ -77,7 +77,7 @@ async fn another_request_that_waits_is_refused(store: &Store) {
 }
 
 /// Fails if a forgotten result is returned, or if `forget` returns the wrong value.
-async fn a_forgotten_result_is_gone(store: &Store) {
+async fn forget_removes_a_result(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let shop = Shop::new();
     assert_eq!(pool.forget("order").await, Ok(false));
@@ -90,7 +90,7 @@ async fn a_forgotten_result_is_gone(store: &Store) {
 }
 
 /// Fails if a result outlives its time, or ends early.
-async fn a_result_has_an_end(store: &Store) {
+async fn a_result_expires(store: &Store) {
     let pool = store.pool().await;
     let shop = Shop::new();
     let order = |stays| {
@@ -110,22 +110,22 @@ async fn a_result_has_an_end(store: &Store) {
 }
 
 on_every_store_of_leases!(
-    another_request_is_refused,
-    another_request_that_waits_is_refused,
-    a_forgotten_result_is_gone,
-    a_result_has_an_end,
+    a_different_request_is_refused,
+    a_different_waiting_request_is_refused,
+    forget_removes_a_result,
+    a_result_expires,
 );
 
 on_stores!(sentinel cluster: (
-    another_request_is_refused,
-    a_forgotten_result_is_gone,
-    a_result_has_an_end,
+    a_different_request_is_refused,
+    forget_removes_a_result,
+    a_result_expires,
 ));
 
 /// Fails if these tests do not detect a fingerprint that is not compared.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_fingerprint_that_is_not_compared_is_found() {
-    let test = "bodies::replay::requests::redis::another_request_is_refused";
+fn an_uncompared_fingerprint_is_detected() {
+    let test = "bodies::replay::requests::redis::a_different_request_is_refused";
     fails_with("FingerprintIgnored", test);
 }

@@ -47,7 +47,7 @@ fn assert_not_kept<T: PartialEq + Debug>((first, second, bodies): (T, T, u32)) {
 
 /// Fails if a double comes back as a neighbouring double, or is not kept because it does.
 #[tokio::test]
-async fn a_double_is_the_same_double() {
+async fn a_double_is_returned_exactly() {
     let pool = LockPool::connect("memory://").await.expect("here");
     for number in 0..1000_u32 {
         let rate = 1000.0 / (f64::from(number) + 3.0) + 0.1;
@@ -104,7 +104,7 @@ struct Defaulted {
 
 /// Fails if a value is kept although it cannot be read back, or loses a part.
 #[tokio::test]
-async fn a_value_that_reads_back_otherwise_is_not_kept() {
+async fn an_unfaithful_value_is_not_kept() {
     let secret = || "s".to_owned();
     assert_not_kept(
         twice(|| Hidden {
@@ -153,7 +153,7 @@ async fn a_map_and_a_set_are_kept() {
 /// Fails if the documented limitation no longer holds: two values with the same JSON are not
 /// distinguished.
 #[tokio::test]
-async fn two_values_with_one_json_are_not_told_apart() {
+async fn two_values_with_the_same_json_are_not_distinguished() {
     let (first, second, bodies) = twice(|| Some(None::<u8>)).await;
     assert_eq!((first, second, bodies), (Some(None), None, 1));
     let (first, second, bodies) = twice(|| Some(())).await;
@@ -163,7 +163,7 @@ async fn two_values_with_one_json_are_not_told_apart() {
 /// Fails if these tests do not detect a value that is kept without being read back.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_value_that_is_kept_unread_is_found() {
+fn a_value_kept_without_a_read_back_is_detected() {
     let test = "bodies::replay::values::another_variant_is_not_kept";
     fails_with("KeptUnread", test);
 }

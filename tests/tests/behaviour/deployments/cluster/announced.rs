@@ -8,7 +8,7 @@ use super::{connect, take};
 /// Fails if nodes announced as `?` or as null are not reached, or if a redirect to such a node ends
 /// a call. Fails also if `check` does not show why other clients may not reach these nodes.
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_without_a_host_are_reached_and_shown() {
+async fn nodes_without_a_host_are_reached_and_reported() {
     let cluster = Setup::new().start();
     // With `hostname` each node is announced as `?`, because it has no host name.
     for (kind, is_found) in [

@@ -17,7 +17,7 @@ async fn queues() {
 
 /// Fails if a request of one client changes what belongs to another client's token.
 #[tokio::test]
-async fn many_clients() {
+async fn clients_do_not_affect_tokens_of_other_clients() {
     let seed = Random::seeded("many clients of a cluster").below(1 << 32);
     let compared = interleave(&SHARED.url(), seed, 20_000).await;
     compared.unwrap_or_else(|difference| panic!("{difference}"));

@@ -7,7 +7,7 @@ use super::{LONG, TTL, code, connect, take};
 /// Fails if the error does not report the outage of the cluster, or if `check` calls the cluster
 /// ready. Fails also if the pool does not come back.
 #[tokio::test(flavor = "multi_thread")]
-async fn is_an_error_that_says_so() {
+async fn an_unavailable_cluster_is_reported_as_down() {
     let mut cluster = Setup::new().start();
     let pool = connect(&cluster.url()).await;
     take(&pool, "down").await.release().await.expect("held");

@@ -22,7 +22,7 @@ const FOLLOWED: Duration = Duration::from_secs(15);
 /// Overlaps are counted: replication is asynchronous, and a lock that has not reached the replica
 /// is lost with the master.
 #[tokio::test(flavor = "multi_thread")]
-async fn is_followed_under_load() {
+async fn a_cluster_fail_over_is_followed_under_load() {
     let mut random = Random::seeded("fail-over of a master");
     let mut cluster = Setup::new().with_replicas().start();
     let pools = [connect(&cluster.url()).await, connect(&cluster.url()).await];
@@ -66,7 +66,7 @@ async fn is_followed_under_load() {
 /// Fails if a call does not wait for the replicas of its key's master, or if replicas of other
 /// masters count.
 #[tokio::test(flavor = "multi_thread")]
-async fn replicas_are_waited_for_on_each_master() {
+async fn each_call_waits_for_the_replicas_of_its_master() {
     let mut cluster = Setup::new().with_replicas().start();
     let pool = connect(&format!("{}/?replicas=1", cluster.url())).await;
     let all = connect(&format!("{}/?replicas=all", cluster.url())).await;
@@ -100,7 +100,7 @@ async fn replicas_are_waited_for_on_each_master() {
 /// before its replica takes over also empties the replica. Fails if this no longer happens, because
 /// the warning can then be removed.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_restart_is_copied_by_the_replica() {
+async fn a_replica_copies_an_empty_restarted_master() {
     let mut cluster = Setup::new().with_replicas().start();
     let pool = connect(&format!("{}/?replicas=all", cluster.url())).await;
     let held = pool.lock("copied").ttl(LONG * 5).wait(LONG).acquire().await;

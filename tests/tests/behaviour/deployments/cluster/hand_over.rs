@@ -24,7 +24,7 @@ fn keys() -> Vec<String> {
 /// Fails if a process listens to one node only, or drops a notification. Each waiting call then
 /// asks again only after `SLOW_POLL`.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_is_told_on_every_node() {
+async fn a_process_is_notified_of_its_turn_by_every_node() {
     const ROUNDS: u32 = 10;
     let pools = [connect(&SHARED.url()).await, connect(&SHARED.url()).await];
     for key in keys() {

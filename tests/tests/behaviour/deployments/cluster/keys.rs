@@ -30,7 +30,7 @@ async fn pool(namespace: &str) -> LockPool {
 /// Fails with CROSSSLOT if one of a lock's keys is in another slot: the key of the queue, the
 /// shares or the fence counter.
 #[tokio::test(flavor = "multi_thread")]
-async fn braces_do_not_matter() {
+async fn keys_with_braces_stay_in_one_slot() {
     for namespace in NAMESPACES {
         let (one, two) = (pool(namespace).await, pool(namespace).await);
         for key in KEYS {
@@ -56,7 +56,7 @@ async fn braces_do_not_matter() {
 
 /// Fails if the lock's own key differs from the key that another client of the convention uses.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_lock_itself_is_the_usual_one() {
+async fn the_lock_key_matches_other_clients() {
     let pool = connect(&SHARED.url()).await;
     for key in ["usual", "{usual}:2"] {
         let wire = format!("lock:{key}");
@@ -77,7 +77,7 @@ async fn the_lock_itself_is_the_usual_one() {
 
 /// Fails if locks leave more behind than fence counters, at most one for each slot.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_left_but_counters() {
+async fn locks_leave_only_fence_counters_behind() {
     const NAMESPACE: &str = "traces";
     let excuse = Excuse::begin();
     let pool = pool(NAMESPACE).await;
@@ -105,7 +105,7 @@ async fn nothing_is_left_but_counters() {
 /// Fails if several keys must be in one slot, or if their locks are taken in another order than on
 /// one server.
 #[tokio::test(flavor = "multi_thread")]
-async fn several_keys_of_several_slots() {
+async fn several_keys_may_be_in_several_slots() {
     let pool = connect(&SHARED.url()).await;
     let keys = ["several:c", "several:a", "several:b"];
     let held = pool.lock_all(keys).ttl(TTL).acquire().await.expect("free");

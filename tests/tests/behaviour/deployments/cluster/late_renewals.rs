@@ -57,7 +57,7 @@ fn scatter(cluster: &Cluster) {
 /// also if a request for a node that is new to the pool is not kept until the pool has connected to
 /// it.
 #[tokio::test(flavor = "multi_thread")]
-async fn are_carried_out_wherever_the_lock_is() {
+async fn late_renewals_reach_moved_locks() {
     for _ in 0..6 {
         let excuse = Excuse::begin();
         let lost = lost().await;

@@ -13,7 +13,7 @@ const ANSWER: Duration = Duration::from_secs(1);
 
 /// Fails if a release does not report that its key is missing on its node.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_that_its_node_has_lost_is_missed() {
+async fn a_release_reports_a_lock_missing_on_its_node() {
     let pool = connect(&SHARED.url()).await;
     for key in ["gone:1", "gone:2", "{gone}:3"] {
         let guard = take(&pool, key).await;

@@ -18,7 +18,7 @@ async fn refused(url: &str) -> LockError {
 /// Fails if a single node is mistaken for the whole cluster, or if the error does not name the
 /// right scheme.
 #[tokio::test]
-async fn a_node_alone() {
+async fn a_single_server_is_not_accepted_as_a_cluster() {
     let pool = connect(&SHARED.server(0).url()).await;
     let report = pool.check().await.expect("it can be asked");
     let finding = report.find("cluster").expect("it is a node");
@@ -31,7 +31,7 @@ async fn a_node_alone() {
 
 /// Fails if a server outside of any cluster is used as a node.
 #[tokio::test]
-async fn a_server_that_is_no_node() {
+async fn a_server_outside_of_a_cluster_is_refused() {
     let server = Server::start();
     let url = format!("redis-cluster://127.0.0.1:{}", server.port());
     let error = refused(&url).await;
@@ -47,7 +47,7 @@ async fn a_server_that_is_no_node() {
 }
 
 #[tokio::test]
-async fn nobody_there() {
+async fn an_unreachable_cluster_is_reported() {
     let error = refused("redis-cluster://127.0.0.1:1,127.0.0.1:2").await;
     assert_eq!(code(&error), "io");
     assert!(error.to_string().contains("127.0.0.1"), "{error}");

@@ -38,7 +38,7 @@ async fn outlives_its_ttl(what: &str, guards: &[&LockGuard]) {
 /// if one of two leases in the slot has moved. Fails also if a waiting call is forgotten, or if the
 /// fence falls because its counter is still on the old node.
 #[tokio::test(flavor = "multi_thread")]
-async fn leases_are_renewed_on_the_way() {
+async fn leases_are_renewed_while_their_slot_moves() {
     let cluster = Setup::new().start();
     let pool = connect(&cluster.url()).await;
     let wire = "lock:{moves}:lock";
@@ -88,7 +88,7 @@ async fn leases_are_renewed_on_the_way() {
 
 /// Fails if a release that cannot be carried out during the move is never repeated.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_on_the_way_is_not_lost() {
+async fn a_release_during_a_slot_move_is_not_lost() {
     let cluster = Setup::new().start();
     let pool = connect(&cluster.url()).await;
     let wire = "lock:release";
@@ -110,7 +110,7 @@ async fn a_release_on_the_way_is_not_lost() {
 /// Fails if a new lock is taken on one node during the move while the other node has the key. Fails
 /// also if a refused call does not get the reason.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_is_taken_when_the_way_is_over() {
+async fn a_lock_is_taken_after_the_slot_has_moved() {
     let cluster = Setup::new().start();
     let pool = connect(&cluster.url()).await;
     let slot = cluster.slot("lock:new");

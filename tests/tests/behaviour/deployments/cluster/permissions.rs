@@ -24,7 +24,7 @@ fn user(cluster: &Cluster, rules: &[&str]) -> String {
 /// Fails if the documented set of permissions is too small for locks, queues, shared locks, the
 /// check, and a moving slot.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_smallest_set_can_do_everything() {
+async fn the_documented_permissions_are_sufficient() {
     let cluster = Setup::new().start();
     let rule = permissions_in_cluster();
     let documented = include_str!("../../../../../docs/stores/redis.md");
@@ -57,7 +57,7 @@ async fn the_smallest_set_can_do_everything() {
 
 /// Fails if the missing permission is not named.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_missing_is_named() {
+async fn a_missing_cluster_permission_is_named() {
     let cluster = Setup::new().start();
     let rule = permissions_in_cluster();
     let without = |missing: &str| {

@@ -23,7 +23,7 @@ pub(super) fn hide_the_map(cluster: &Cluster) {
 /// Fails if the pool does not learn the slot's node from `MOVED`, or sends requests to a node that
 /// `MOVED` does not name. Fails also if the next request for the slot is misdirected too.
 #[tokio::test(flavor = "multi_thread")]
-async fn moved_is_enough() {
+async fn a_moved_redirect_teaches_the_pool_the_new_node() {
     let cluster = Setup::new().start();
     let pool = connect(&cluster.url()).await;
     let keys: Vec<_> = (0..6).map(|key| format!("moved:{key}")).collect();
@@ -54,7 +54,7 @@ async fn moved_is_enough() {
 /// Fails if a redirected request is written only after the pool has read all answers that arrived
 /// together with the redirect.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_sent_on_does_not_lie_behind_answers() {
+async fn a_redirected_request_is_not_delayed_by_answers() {
     let cluster = Setup::new().start();
     let names = (0..).map(|key| format!("lock:sent-on:{key}"));
     let node_of = |key: &String| cluster.owner(cluster.slot(key));

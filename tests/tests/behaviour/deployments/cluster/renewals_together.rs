@@ -51,7 +51,7 @@ async fn judge(what: &str, held: &[LockGuard], places: &[usize]) {
 /// the requests. Tested without a move, and while the slots are moving and some of the keys have
 /// moved.
 #[tokio::test(flavor = "multi_thread")]
-async fn leases_are_not_confused() {
+async fn renewal_answers_are_matched_to_their_leases() {
     let cluster = Setup::new().start();
     let pool = connect(&cluster.url()).await;
     let keys = keys();

@@ -41,7 +41,7 @@ async fn under_load() {
 
 /// Fails if a pool with an outdated map does not follow a moved slot or its locks.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_old_map_is_mended() {
+async fn an_outdated_slot_map_is_corrected() {
     let cluster = Setup::new().start();
     let pool = connect(&cluster.url()).await;
     let keys: Vec<_> = (0..12).map(|key| format!("old:{key}")).collect();

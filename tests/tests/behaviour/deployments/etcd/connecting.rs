@@ -11,17 +11,17 @@ use crate::deployments::session_servers::{LONG, on_one_thread};
 
 on_one_thread! { Etcd, connecting:
     refusals_name_the_holder,
-    nobody_listens,
-    from_the_shortest_ttl_to_the_longest,
-    keys_of_all_kinds,
+    a_closed_port_is_unavailable,
+    the_shortest_and_the_longest_ttl_work,
+    keys_with_special_characters_work,
 }
 
 /// Fails if an unsupported feature is ignored, or is refused without the engine's name.
 #[tokio::test]
-async fn what_it_cannot_do_is_refused() {
+async fn unsupported_features_are_refused() {
     let url = Etcd::shared().url("refused");
     let wrong = [format!("{url}?replicas=1")];
-    connecting::what_it_cannot_do_is_refused::<Etcd>(&url, &wrong).await;
+    connecting::unsupported_features_are_refused::<Etcd>(&url, &wrong).await;
 }
 
 /// Fails if a single server, a missing member, or a member of another cluster is not detected.
@@ -37,7 +37,7 @@ async fn findings() {
 /// Fails if a password is shown, if a wrong password is retried, or if the role on the etcd page
 /// has too few permissions.
 #[tokio::test]
-async fn users_and_rights() {
+async fn users_need_only_the_documented_rights() {
     let server = Etcd::start();
     let gateway = server.gateway();
     gateway.add_user("root", "root", "root");

@@ -22,19 +22,19 @@ const TRIES: u32 = 5;
 on_one_thread! { Etcd, faults: ended_connections_are_replaced }
 
 on_two_workers! { Etcd, faults:
-    a_stopped_server_costs_the_budget_and_no_more,
-    leases_and_stops,
-    a_black_hole,
+    a_stopped_server_delays_calls_at_most_by_their_budget,
+    leases_survive_only_short_stops,
+    a_long_silence_ends_a_lease,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restarted_server_is_found_again() {
-    faults::a_restarted_server_is_found_again(Etcd::start(), LONG).await;
+async fn the_pool_reconnects_to_a_restarted_server() {
+    faults::the_pool_reconnects_to_a_restarted_server(Etcd::start(), LONG).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn leaders_are_killed_and_stopped() {
-    faults::leaders_are_killed_and_stopped(Etcd::cluster(3), TTL).await;
+async fn leases_survive_the_loss_of_a_leader() {
+    faults::leases_survive_the_loss_of_a_leader(Etcd::cluster(3), TTL).await;
 }
 
 /// Fails if an acquire whose answer was lost leaves a node, or is refused because of its own node.

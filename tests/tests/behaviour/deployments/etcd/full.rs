@@ -61,7 +61,7 @@ async fn a_refused_acquire_leaves_no_node() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_node_that_is_left_is_found() {
+fn a_leftover_node_is_detected() {
     let test = "deployments::etcd::full::a_refused_acquire_leaves_no_node";
     fails_with("FullIsRefused", test);
 }

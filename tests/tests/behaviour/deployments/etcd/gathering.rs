@@ -43,7 +43,7 @@ async fn requests_share_transactions_while_the_server_is_slow() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn calls_that_pile_up_are_found() {
+fn piled_up_calls_are_detected() {
     let test = "deployments::etcd::gathering::requests_share_transactions_while_the_server_is_slow";
     fails_with("CallsPileUp", test);
 }

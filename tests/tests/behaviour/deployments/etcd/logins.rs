@@ -68,7 +68,7 @@ async fn is_taken_at_once(pool: &LockPool) {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_token_that_is_kept_is_found() {
+fn a_kept_login_token_is_detected() {
     let test = "deployments::etcd::logins::a_new_role_ends_no_lease";
     fails_with("OldTokenKept", test);
 }

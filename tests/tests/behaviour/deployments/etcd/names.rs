@@ -39,7 +39,7 @@ async fn a_lock_leaves_few_names_behind() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn names_that_are_used_once_are_found() {
+fn unreused_names_are_detected() {
     let test = "deployments::etcd::names::a_lock_leaves_few_names_behind";
     fails_with("NamesUsedOnce", test);
 }
@@ -67,7 +67,7 @@ async fn a_wait_leaves_no_watch_behind() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn watches_that_are_left_are_found() {
+fn leftover_watches_are_detected() {
     let test = "deployments::etcd::names::a_wait_leaves_no_watch_behind";
     fails_with("WatchesLeft", test);
 }

@@ -48,7 +48,7 @@ async fn take(pool: &LockPool, key: String) -> LockGuard {
 
 /// Fails if a user without rights to a lock's keys can end its lease, or take the lock away.
 #[tokio::test]
-async fn who_may_not_write_the_keys_can_do_nothing() {
+async fn a_user_without_write_access_cannot_affect_a_lock() {
     let server = server_with_users();
     let pool = connect(&server).await;
     let guards = [take(&pool, "mine".to_owned()).await];
@@ -94,7 +94,7 @@ async fn a_lost_right_ends_one_lease() {
 /// Fails if these tests do not detect that renewals are retried together with a refused renewal.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn leases_that_stay_together_are_found() {
+fn unsplit_renewals_are_detected() {
     let test = "deployments::etcd::neighbours::a_lost_right_ends_one_lease";
     fails_with("RetriedTogether", test);
 }

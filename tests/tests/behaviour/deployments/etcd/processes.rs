@@ -7,18 +7,18 @@ use super::TTL;
 use crate::deployments::session_servers::{on_one_thread, processes};
 
 on_one_thread! { Etcd, processes:
-    killed_processes_are_passed_over,
-    a_stopped_holder_is_passed_over_and_stops,
+    killed_processes_are_skipped_in_the_queue,
+    a_stopped_holder_loses_its_lock_and_ends_its_body,
     first_come_first_served,
 }
 
 #[test]
-fn a_number_in_a_file() {
-    processes::a_number_in_a_file::<Etcd>();
+fn processes_increment_a_number_without_lost_updates() {
+    processes::processes_increment_a_number_without_lost_updates::<Etcd>();
 }
 
 #[test]
-fn a_number_in_a_file_while_leaders_go() {
+fn no_increment_is_lost_while_leaders_are_killed() {
     // The processes connect while the first leader is being replaced.
-    processes::a_number_in_a_file_while_leaders_go(Etcd::cluster(3), TTL, |_| ());
+    processes::no_increment_is_lost_while_leaders_are_killed(Etcd::cluster(3), TTL, |_| ());
 }

@@ -27,7 +27,7 @@ on_one_thread! { Etcd, sessions: a_removed_node_is_a_lost_lock }
 /// Fails if the holders are not notified of the end of their session, or only at its next
 /// heartbeat.
 #[tokio::test]
-async fn a_lost_session_is_told_to_all() {
+async fn a_lost_session_is_reported_to_all_holders() {
     let server = Etcd::shared();
     let pool = connect_patiently(&server.url("lost-session")).await;
     let probe = server.probe("lost-session", "lock:");
@@ -49,8 +49,8 @@ async fn a_lost_session_is_told_to_all() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_lost_session_that_is_not_told_is_found() {
-    let test = "deployments::etcd::sessions::a_lost_session_is_told_to_all";
+fn an_unreported_lost_session_is_detected() {
+    let test = "deployments::etcd::sessions::a_lost_session_is_reported_to_all_holders";
     fails_with("LostSessionUntold", test);
 }
 
@@ -85,7 +85,7 @@ async fn a_session_outlasts_its_leases() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_session_that_does_not_cover_a_lease_is_found() {
+fn a_session_shorter_than_its_lease_is_detected() {
     let test = "deployments::etcd::sessions::a_session_outlasts_its_leases";
     fails_with("SessionUnconfirmed", test);
 }
@@ -125,7 +125,7 @@ async fn a_replaced_leader_confirms_nothing() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_heartbeat_that_is_believed_is_found() {
+fn a_wrongly_accepted_heartbeat_is_detected() {
     let test = "deployments::etcd::sessions::a_replaced_leader_confirms_nothing";
     fails_with("HeartbeatBelieved", test);
 }
@@ -147,42 +147,42 @@ fn replace(cluster: &[Etcd], old: usize) {
 
 /// Fails if a request still makes a node after a later request has sealed its session.
 #[tokio::test]
-async fn a_sealed_session_makes_nothing() {
+async fn a_sealed_session_creates_no_node() {
     etcd_seals(&Etcd::shared().url("sealed")).await;
 }
 
 /// Fails if a request is sent again after its caller is gone, because the name of its node may
 /// belong to another node by then.
 #[tokio::test]
-async fn what_is_given_up_is_not_sent_again() {
+async fn an_abandoned_request_is_not_sent_again() {
     etcd_gives_up(&Etcd::shared().url("given-up")).await;
 }
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_request_that_is_sent_again_is_found() {
-    let test = "deployments::etcd::sessions::what_is_given_up_is_not_sent_again";
+fn a_repeated_abandoned_request_is_detected() {
+    let test = "deployments::etcd::sessions::an_abandoned_request_is_not_sent_again";
     fails_with("GivenUpSentAgain", test);
 }
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_session_that_is_not_sealed_is_found() {
-    let test = "deployments::etcd::sessions::a_sealed_session_makes_nothing";
+fn an_unsealed_session_is_detected() {
+    let test = "deployments::etcd::sessions::a_sealed_session_creates_no_node";
     fails_with("NeverSealed", test);
 }
 
 /// Fails if a release removes the node of another holder.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_release_of_any_holder_is_found() {
+fn a_release_of_another_holder_is_detected() {
     let test = "bodies::exits::etcd::the_lock_is_stolen";
     fails_with("DeleteWithoutCompare", test);
 }
 
 /// Fails if a lease lasts as long as its session.
 #[tokio::test]
-async fn a_lease_that_is_not_renewed_is_ended() {
+async fn an_unrenewed_lease_ends() {
     let server = Etcd::shared();
     let pool = connect_patiently(&server.url("ended")).await;
     let probe = server.probe("ended", "lock:");
@@ -194,13 +194,13 @@ async fn a_lease_that_is_not_renewed_is_ended() {
 /// Fails if a call waits for a key that was removed before the call's watch began, because the key
 /// may never change again.
 #[tokio::test]
-async fn a_key_that_is_gone_is_seen() {
+async fn a_call_detects_a_removed_key() {
     etcd_sees_the_gone(&Etcd::shared().url("gone")).await;
 }
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_watch_that_sees_no_gone_key_is_found() {
-    let test = "deployments::etcd::sessions::a_key_that_is_gone_is_seen";
+fn a_watch_that_misses_a_removed_key_is_detected() {
+    let test = "deployments::etcd::sessions::a_call_detects_a_removed_key";
     fails_with("GoneUnseen", test);
 }

@@ -50,7 +50,7 @@ async fn a_member_must_prove_its_name() {
 /// Fails if the pool does not present a requested certificate, or if a wrong certificate is
 /// accepted.
 #[tokio::test]
-async fn a_client_shows_its_certificate() {
+async fn a_client_presents_its_certificate() {
     let (authority, other) = (Authority::new(), Authority::new());
     let server = Etcd::with_tls(&authority, NAME, true);
     let builder = || pool(server.tls_url(NAME, "shown")).tls_ca(authority.pem());

@@ -340,7 +340,7 @@ fn by_chance(random: &mut Random) -> Story {
 /// The rows are missing, free, pinned, waited for, held, expired, reserved, taken away, kept, or
 /// shared.
 #[tokio::test]
-async fn a_batch_ends_as_its_requests_alone() {
+async fn a_batch_has_the_same_results_as_single_requests() {
     let mut random = Random::seeded("batches and alone");
     // This database has no pool, so no rows are swept away.
     let database = Postgres::shared().migrated();
@@ -386,7 +386,7 @@ async fn is_the_same_both_ways(
 /// Fails if a session reads all of a large table, because it made its plans while the table was
 /// nearly empty.
 #[tokio::test]
-async fn a_batch_reads_its_keys_and_no_other_rows() {
+async fn a_batch_reads_only_the_rows_of_its_keys() {
     const OTHERS: i32 = 5_000;
     // Without a pool, no idle rows are swept away.
     let database = Postgres::shared().migrated();

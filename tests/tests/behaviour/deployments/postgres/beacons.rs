@@ -70,7 +70,7 @@ async fn a_lost_session_ends_no_lease() {
 /// Fails if other processes must wait while a free lock is reserved for a waiting process without a
 /// session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_without_a_session_is_passed_over_at_once() {
+async fn a_waiter_without_a_session_is_skipped_at_once() {
     let (database, other) = fresh().await;
     // After this call, a free lock stays reserved for an hour.
     without_haste(&database).await;
@@ -126,7 +126,7 @@ async fn a_lock_taken_from_a_holder_without_a_session_is_free_at_once() {
 /// Fails if the shared lock of a notified holder becomes free before that holder has ended. Fails
 /// also if the shared lock of a holder without a session stays held.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shares_of_holders_with_and_without_a_session() {
+async fn revoked_shares_end_with_or_without_a_session() {
     let (database, operator) = fresh().await;
     let (holder, proxy) = behind_a_proxy(&database).await;
     let reader = patient(&database).await;

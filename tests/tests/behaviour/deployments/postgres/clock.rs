@@ -25,7 +25,7 @@ async fn waiting(client: &Client) -> i64 {
 /// Fails if a renewal waits for the row, and then compares the end of the lease with a time from
 /// before the wait.
 #[tokio::test]
-async fn a_renewal_that_waited_beyond_the_lease_is_refused() {
+async fn a_renewal_delayed_beyond_the_lease_is_refused() {
     /// A ttl long enough for a renewal to begin within it, even on a busy machine.
     const SHORT: Duration = Duration::from_secs(10);
     let (database, pool) = fresh().await;

@@ -49,7 +49,7 @@ fn grants(role: &str) -> String {
 
 /// Fails if only the first lock shows that the database has no tables.
 #[tokio::test]
-async fn a_database_without_the_tables() {
+async fn a_database_without_tables_is_reported_at_connect() {
     let database = Postgres::shared().database();
     let error = refusal(&database.url()).await;
     assert!(matches!(error, LockError::Config { .. }), "{error}");
@@ -75,7 +75,7 @@ async fn a_database_without_the_tables() {
 
 /// Fails if a pool waits longer than its limit for a silent port without a server.
 #[tokio::test]
-async fn what_is_no_server_is_not_migrated_for_long() {
+async fn migrating_a_silent_server_times_out() {
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let port = silent.local_addr().expect("it listens").port();
     let url = format!("postgres://locks@127.0.0.1:{port}/locks?migrate=1");
@@ -90,7 +90,7 @@ async fn what_is_no_server_is_not_migrated_for_long() {
 
 /// Fails if the rights on the page are not enough where `PUBLIC` may not execute functions.
 #[tokio::test]
-async fn the_rights_are_enough_without_those_of_public() {
+async fn the_documented_rights_suffice_without_public_rights() {
     let (database, _pool) = super::fresh().await;
     let owner = database.client().await;
     let revoke = "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA leasehold FROM PUBLIC";
@@ -119,7 +119,7 @@ async fn the_rights_are_enough_without_those_of_public() {
 
 /// Fails if several processes cannot create the tables at the same time.
 #[tokio::test]
-async fn all_processes_migrate_at_once() {
+async fn processes_can_migrate_concurrently() {
     let database = Postgres::shared().database();
     let mut pools = JoinSet::new();
     for _ in 0..12 {
@@ -136,7 +136,7 @@ async fn all_processes_migrate_at_once() {
 
 /// Fails if tables of an earlier version are used.
 #[tokio::test]
-async fn older_tables_are_refused_and_newer_ones_are_not() {
+async fn only_older_tables_are_refused() {
     let (database, _pool) = super::fresh().await;
     let client = database.client().await;
     for (version, fits) in [(0, false), (1, true), (2, true)] {
@@ -201,7 +201,7 @@ async fn passwords() {
 
 /// Fails if an unsupported option is ignored.
 #[tokio::test]
-async fn what_it_cannot_do_is_refused() {
+async fn unsupported_features_are_refused() {
     let database = Postgres::shared().database();
     let plain = database.url();
     for option in ["sslmode=strict", "pooler=yes", "replicas=1", "migrate=yes"] {
@@ -238,7 +238,7 @@ async fn what_it_cannot_do_is_refused() {
 
 /// Fails if the functions depend on defaults of the role.
 #[tokio::test]
-async fn defaults_of_the_role_do_not_matter() {
+async fn defaults_of_the_role_have_no_effect() {
     let (database, _pool) = super::fresh().await;
     let client = database.client().await;
     let role = "CREATE ROLE strange LOGIN;
@@ -274,7 +274,7 @@ async fn defaults_of_the_role_do_not_matter() {
 
 /// Fails if the server cannot be reached through a Unix socket.
 #[tokio::test]
-async fn over_a_unix_socket() {
+async fn a_unix_socket_can_be_used() {
     let database = Postgres::shared().migrated();
     let pool = try_connect(&database.socket_url()).await;
     let pool = pool.expect("the server listens there");

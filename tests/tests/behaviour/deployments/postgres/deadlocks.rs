@@ -20,7 +20,7 @@ const TTL: Duration = Duration::from_millis(150);
 
 /// Fails if calls of different kinds deadlock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_kind_at_once() {
+async fn concurrent_calls_of_all_kinds_do_not_deadlock() {
     let _room = room::enter();
     let mut random = Random::seeded("deadlocks");
     let (database, first) = fresh().await;
@@ -99,7 +99,7 @@ const TAKE: &str = "SELECT count(*) FROM leasehold.take(gen_random_uuid(),
 
 /// Fails if rows are locked in the order of the requests in a batch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn batches_in_any_order() {
+async fn batches_in_any_order_do_not_deadlock() {
     const CLIENTS: u32 = 4;
     const CALLS: u32 = 60;
     const BATCH: u64 = 40;

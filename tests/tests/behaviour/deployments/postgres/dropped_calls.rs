@@ -93,7 +93,7 @@ async fn none_is_lost(client: &Client, level: IsolationLevel) {
 
 /// Fails if a call commits beside a transaction that a dropped call of its process left behind.
 #[tokio::test]
-async fn a_transaction_of_a_dropped_call() {
+async fn a_transaction_of_a_dropped_call_blocks_the_next_commit() {
     for level in LEVELS {
         let (database, pool, client) = numbers(Postgres::shared()).await;
         let (dropped, next) = two_calls(&database, &pool, level).await;
@@ -115,7 +115,7 @@ async fn a_transaction_of_a_dropped_call() {
 
 /// Fails if a call commits beside a prepared transaction of a returned call.
 #[tokio::test]
-async fn a_prepared_transaction() {
+async fn a_prepared_transaction_blocks_the_next_commit() {
     let settings = ["fsync=off", "max_prepared_transactions=4"];
     let server = Postgres::start_with(&settings);
     for level in LEVELS {
@@ -140,7 +140,7 @@ async fn a_prepared_transaction() {
 /// Fails if a call commits before the `COMMIT` of an earlier call that was dropped while its
 /// `COMMIT` was in flight.
 #[tokio::test]
-async fn a_commit_on_its_way() {
+async fn a_commit_in_flight_blocks_the_next_commit() {
     for level in LEVELS {
         let (database, pool, _client) = numbers(Postgres::shared()).await;
         let proxy = Proxy::start_postgres(database.address());

@@ -82,7 +82,7 @@ impl Pair {
 
 /// Fails if a granted lock is forgotten although the standby has it, or if a pool does not follow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pools_follow_and_locks_stay() {
+async fn pools_follow_a_fail_over_and_keep_locks() {
     let mut pair = Pair::start(Replication::Synchronous);
     let pool = pair.pool().await;
     let other = LockPool::builder().url(&*pair.url).io_timeout(LONG);
@@ -107,7 +107,7 @@ async fn pools_follow_and_locks_stay() {
 
 /// Fails if a pool waits for a hanging primary, or goes back to it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_primary_that_hangs_is_left() {
+async fn a_hanging_primary_is_abandoned() {
     let pair = Pair::start(Replication::Asynchronous);
     let pool = pair.pool().await;
     works(&pool, "before").await;
@@ -183,7 +183,7 @@ async fn verified_commits_do_not_overlap() {
 /// The same without `verify`. Fails if no commits overlap, because the test above would then prove
 /// nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_verify_commits_overlap() {
+async fn commits_overlap_without_verify() {
     for _ in 0..3 {
         let found = load(Replication::Asynchronous, false).await;
         println!("without verify: {found:?}");

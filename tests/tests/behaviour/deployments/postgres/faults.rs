@@ -53,7 +53,7 @@ async fn ended_connections_are_replaced() {
 
 /// Fails if a new pool is needed after a crash of the server, or if a lease is lost in the crash.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restarted_server_is_found_again() {
+async fn the_pool_reconnects_to_a_restarted_server() {
     let mut server = Postgres::start();
     let database = server.migrated();
     let pool = connect(&database).await;
@@ -80,7 +80,7 @@ async fn a_restarted_server_is_found_again() {
 /// Fails if a stopped server blocks callers for longer than their `wait`, or keeps the locks of
 /// abandoned calls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stopped_server_costs_the_budget_and_no_more() {
+async fn a_stopped_server_delays_calls_at_most_by_their_budget() {
     let server = Postgres::start();
     let database = server.migrated();
     let pool = connect(&database).await;
@@ -107,7 +107,7 @@ async fn a_stopped_server_costs_the_budget_and_no_more() {
 
 /// Fails if a short stop costs a lease, or if a lease still counts as held after a long stop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn leases_and_stops() {
+async fn leases_survive_only_short_stops() {
     let server = Postgres::start();
     // The pool has a long timeout, because each holder has only one try for its lock.
     let pool = LockPool::builder().url(server.migrated().url());

@@ -46,7 +46,7 @@ async fn requests_share_calls_while_the_server_is_slow() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn calls_that_pile_up_are_found() {
+fn piled_up_calls_are_detected() {
     let test = "deployments::postgres::gathering::requests_share_calls_while_the_server_is_slow";
     fails_with("CallsPileUp", test);
 }
@@ -80,7 +80,7 @@ async fn a_renewal_does_not_wait_for_patient_calls() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_renewal_that_waits_patiently_is_found() {
+fn a_renewal_delayed_by_patient_calls_is_detected() {
     let test = "deployments::postgres::gathering::a_renewal_does_not_wait_for_patient_calls";
     fails_with("GatheredPatiently", test);
 }

@@ -100,7 +100,7 @@ async fn serves(pool: &LockPool, other: &LockPool) {
 /// Fails if a pool runs a function or an operator of another role while it creates the tables, uses
 /// locks, or inspects them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_runs_nothing_of_another_role() {
+async fn a_pool_runs_no_code_of_another_role() {
     let pooler = PgBouncer::start(Postgres::shared(), &[]);
     for pooled in [false, true] {
         let database = Postgres::shared().database();
@@ -124,15 +124,15 @@ async fn a_pool_runs_nothing_of_another_role() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_trusted_search_path_is_found() {
-    let test = "deployments::postgres::hostile::a_pool_runs_nothing_of_another_role";
+fn a_trusted_search_path_is_detected() {
+    let test = "deployments::postgres::hostile::a_pool_runs_no_code_of_another_role";
     rerun::fails_with("SearchPathTrusted", test);
 }
 
 /// Fails if a leasehold function runs another role's function when a person calls it with another
 /// `search_path`.
 #[tokio::test]
-async fn functions_run_nothing_of_another_role() {
+async fn functions_run_no_code_of_another_role() {
     let database = Postgres::shared().migrated();
     plant(&database).await;
     let safe = safe_client(&database).await;

@@ -63,7 +63,7 @@ async fn no_update_is_lost() {
 /// The same load without `verify`. Fails if no update is lost, because the test above would then
 /// prove nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_verify_updates_are_lost() {
+async fn updates_are_lost_without_verify() {
     let found = load(Replication::Asynchronous, false).await;
     println!("without verify: {found:?}");
     assert!(0 < found.overlaps || found.lost != 0, "{found:?}");

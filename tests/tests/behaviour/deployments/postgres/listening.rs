@@ -22,7 +22,7 @@ fn database() -> Database {
 /// Fails if callers of one runtime wait while all workers of the runtime that reads the answers are
 /// blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_call_waits_for_a_runtime_that_is_blocked() {
+async fn a_blocked_runtime_delays_no_other_call() {
     /// Bound for a call. A server without a free processor may take a second.
     const SLOW: Duration = Duration::from_secs(3);
     let database = database();
@@ -32,21 +32,21 @@ async fn no_call_waits_for_a_runtime_that_is_blocked() {
 
 /// Fails if concurrent runtimes keep each other waiting forever, or hold a lock together.
 #[test]
-fn runtimes_at_once_share_a_pool() {
+fn concurrent_runtimes_share_a_pool() {
     let database = database();
     runtimes_at_once(&small().block_on(pool_at(&database.url())));
 }
 
 /// Fails if calls need a runtime to get their answers.
 #[test]
-fn threads_without_a_runtime_are_told() {
+fn threads_without_a_runtime_get_answers() {
     let database = database();
     calls_without_a_runtime(&small().block_on(pool_at(&database.url())));
 }
 
 /// Fails if calls need a runtime with an I/O driver.
 #[test]
-fn a_runtime_without_sockets_will_do() {
+fn a_runtime_without_an_io_driver_is_enough() {
     let database = database();
     calls_without_sockets(&small().block_on(pool_at(&database.url())));
 }
@@ -89,7 +89,7 @@ fn an_ended_connection_is_replaced_at_once() {
 /// Fails if a call waits until a silent connection times out, although the connection ended while
 /// the call's runtime was idle.
 #[test]
-fn an_end_that_was_not_heard_holds_up_no_call() {
+fn an_unnoticed_disconnect_delays_no_call() {
     /// Less than the 40 s after which a silent connection counts as ended.
     const SOON: Duration = Duration::from_secs(5);
     let database = database();

@@ -56,7 +56,7 @@ async fn locked_rows_cost_no_other_lease() {
 
 /// Fails if a call of a function waits for all its rows instead of skipping locked ones.
 #[tokio::test]
-async fn a_call_leaves_locked_rows_out() {
+async fn a_call_skips_locked_rows() {
     let (database, pool) = fresh().await;
     let held = [take(&pool, "locked").await, take(&pool, "open").await];
     let mut person = database.client().await;
@@ -94,7 +94,7 @@ async fn hold_all(pool: &LockPool) -> Vec<LockGuard> {
 /// fail.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn rows_that_fail_all_are_found() {
+fn failures_caused_by_locked_rows_are_detected() {
     fails_with(
         "LockedRowFailsAll",
         "deployments::postgres::locked_rows::locked_rows_cost_no_other_lease",

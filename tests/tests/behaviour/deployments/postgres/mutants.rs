@@ -4,7 +4,7 @@ use leasehold_tests::postgres::mutants::fails_with;
 
 const CONFORMANCE: &str = "store::conformance::postgres";
 
-const BATCHES: &str = "batches::a_batch_ends_as_its_requests_alone";
+const BATCHES: &str = "batches::a_batch_has_the_same_results_as_single_requests";
 
 /// Returns the name of a test in this folder.
 fn of(test: &str) -> String {
@@ -13,14 +13,14 @@ fn of(test: &str) -> String {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn verify_keeps_nothing() {
+fn verify_pins_nothing() {
     let test = of("verifying::a_verified_lock_waits_for_the_transaction");
     fails_with("VerifyKeepsNothing", &test);
 }
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn verify_keeps_nothing_under_load() {
+fn verify_pins_nothing_under_load() {
     let test = of("exact_commits::no_update_is_lost");
     fails_with("VerifyKeepsNothing", &test);
 }
@@ -41,28 +41,28 @@ fn pins_are_overtaken_by_adopters() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn claims_last() {
-    let test = of("orphans::a_lock_that_nobody_claims_is_free_after_a_second");
+fn claims_do_not_expire() {
+    let test = of("orphans::an_unclaimed_lock_is_free_after_a_second");
     fails_with("ClaimsLast", &test);
 }
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn locked_rows_fail_whole_batches() {
-    let test = of("locked_rows::a_call_leaves_locked_rows_out");
+    let test = of("locked_rows::a_call_skips_locked_rows");
     fails_with("LockedRowsAreNotLeftOut", &test);
 }
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn verify_keeps_nothing_of_a_dropped_call() {
-    let test = of("dropped_calls::a_transaction_of_a_dropped_call");
+fn verify_pins_nothing_of_a_dropped_call() {
+    let test = of("dropped_calls::a_transaction_of_a_dropped_call_blocks_the_next_commit");
     fails_with("VerifyKeepsNothing", &test);
 }
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn verify_holds_renewals_up() {
+fn verify_blocks_renewals() {
     let test = of("verifying::a_pinned_lease_is_renewed");
     fails_with("VerifyHoldsRenewalsUp", &test);
 }
@@ -91,14 +91,14 @@ fn locks_of_earlier_timelines_verify() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn readers_keep_nothing() {
+fn readers_pin_nothing() {
     let test = of("verifying::readers_pin_against_writers_only");
     fails_with("ReadersKeepNothing", &test);
 }
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn pins_are_not_seen() {
+fn pins_are_ignored() {
     let test = of("verifying::a_verified_lock_waits_for_the_transaction");
     fails_with("PinsAreNotSeen", &test);
 }
@@ -113,7 +113,7 @@ fn readers_come_in_before_the_commit() {
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn rows_are_locked_in_any_order() {
-    let test = of("deadlocks::batches_in_any_order");
+    let test = of("deadlocks::batches_in_any_order_do_not_deadlock");
     fails_with("RowsAreLockedInAnyOrder", &test);
 }
 
@@ -131,8 +131,8 @@ fn renewals_need_no_token() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn renewals_go_by_their_beginning() {
-    let test = of("clock::a_renewal_that_waited_beyond_the_lease_is_refused");
+fn renewals_compare_with_their_start_time() {
+    let test = of("clock::a_renewal_delayed_beyond_the_lease_is_refused");
     fails_with("RenewalsGoByTheirBeginning", &test);
 }
 
@@ -145,21 +145,21 @@ fn leases_end_with_their_beacon() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn dark_waiters_are_called() {
-    let test = of("beacons::a_waiter_without_a_session_is_passed_over_at_once");
+fn waiters_without_a_beacon_are_called() {
+    let test = of("beacons::a_waiter_without_a_session_is_skipped_at_once");
     fails_with("DarkWaitersAreCalled", &test);
 }
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn dark_holders_are_told() {
+fn holders_without_a_beacon_are_notified() {
     let test = of("beacons::a_lock_taken_from_a_holder_without_a_session_is_free_at_once");
     fails_with("DarkHoldersAreTold", &test);
 }
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn no_holder_hears() {
+fn no_holder_is_notified() {
     let test = "seeing::forced::postgres::the_body_is_dropped_before_the_next_begins";
     fails_with("NoHolderHears", test);
 }
@@ -191,7 +191,7 @@ fn guard_lets_earlier_fences_in() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn batches_take_what_is_pinned() {
+fn batches_take_pinned_locks() {
     fails_with("BatchesTakePinned", &of(BATCHES));
 }
 
@@ -203,7 +203,7 @@ fn batches_overtake_the_queue() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn batches_serve_the_last() {
+fn batches_serve_the_last_waiter_first() {
     fails_with("BatchesServeTheLast", &of(BATCHES));
 }
 
@@ -228,20 +228,20 @@ fn batches_forget_waiters() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn batches_release_what_is_revoked() {
+fn batches_release_revoked_locks() {
     fails_with("BatchesReleaseWhatIsRevoked", &of(BATCHES));
 }
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn batches_tell_other_fences() {
+fn batches_return_wrong_fences() {
     fails_with("BatchesTellOtherFences", &of(BATCHES));
 }
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn batches_read_the_whole_table() {
-    let test = of("batches::a_batch_reads_its_keys_and_no_other_rows");
+    let test = of("batches::a_batch_reads_only_the_rows_of_its_keys");
     fails_with("BatchesReadTheWholeTable", &test);
 }
 
@@ -254,7 +254,7 @@ fn revoked_shares_are_taken_again() {
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn functions_trust_the_search_path() {
-    let test = of("hostile::functions_run_nothing_of_another_role");
+    let test = of("hostile::functions_run_no_code_of_another_role");
     fails_with("TakesTrustThePath", &test);
     fails_with("SweepsTrustThePath", &test);
 }
@@ -262,27 +262,27 @@ fn functions_trust_the_search_path() {
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn sweeps_need_an_advisory_lock() {
-    let test = of("neighbours::a_role_that_may_connect_holds_nothing_up");
+    let test = of("neighbours::a_role_with_only_connect_delays_nothing");
     fails_with("SweepsNeedAnAdvisoryLock", &test);
 }
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn ended_sessions_stay_lit() {
-    let test = of("neighbours::a_role_that_may_connect_holds_nothing_up");
+fn beacons_of_ended_sessions_stay_lit() {
+    let test = of("neighbours::a_role_with_only_connect_delays_nothing");
     fails_with("EndedSessionsStayLit", &test);
 }
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn any_session_keeps_a_beacon() {
-    let test = of("neighbours::a_session_of_another_role_keeps_no_beacon_lit");
+    let test = of("neighbours::a_session_of_another_role_does_not_keep_a_beacon_lit");
     fails_with("AnySessionKeepsABeacon", &test);
 }
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn guard_takes_any_fence() {
-    let test = of("neighbours::a_role_with_usage_spoils_no_key");
+    let test = of("neighbours::a_role_with_usage_blocks_no_key");
     fails_with("GuardTakesAnyFence", &test);
 }

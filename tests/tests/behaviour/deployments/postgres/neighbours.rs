@@ -71,7 +71,7 @@ async fn take_advisory_locks(neighbour: &Client) {
 
 /// Fails if a role with only the right to connect delays a sweep, a migration or a beacon.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_role_that_may_connect_holds_nothing_up() {
+async fn a_role_with_only_connect_delays_nothing() {
     let empty = Postgres::shared().database();
     let hostile = neighbour(&empty, "").await;
     take_advisory_locks(&hostile).await;
@@ -115,7 +115,7 @@ async fn a_role_that_may_connect_holds_nothing_up() {
 /// Fails if the beacon of an ended session still counts because a session of another role now has
 /// the same pid.
 #[tokio::test]
-async fn a_session_of_another_role_keeps_no_beacon_lit() {
+async fn a_session_of_another_role_does_not_keep_a_beacon_lit() {
     let (database, _pool) = fresh().await;
     // As the pool's role does, this role may not read the start times of other roles' sessions.
     let rights =
@@ -144,7 +144,7 @@ fn micros() -> i64 {
 
 /// Fails if a role with USAGE can block a key for longer than an hour, or can do what a pool does.
 #[tokio::test]
-async fn a_role_with_usage_spoils_no_key() {
+async fn a_role_with_usage_blocks_no_key() {
     let (database, pool) = fresh().await;
     let rights = "GRANT USAGE ON SCHEMA leasehold TO <role>";
     let hostile = neighbour(&database, rights).await;

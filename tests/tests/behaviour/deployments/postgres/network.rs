@@ -52,7 +52,7 @@ async fn loses(proxy: &Proxy, pool: &LockPool, verb: &str, after: After) {
 /// Fails if a call whose answer was lost is refused because of its own lock, or leaves that lock
 /// behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_answer_is_asked_for_again() {
+async fn a_call_with_a_lost_answer_is_repeated() {
     for after in [After::Cut, After::Silence, After::Error("40P01 deadlock")] {
         let (database, proxy, pool) = behind_a_proxy(IO_TIMEOUT).await;
         let probe = database.probe("lock:");
@@ -68,7 +68,7 @@ async fn a_lost_answer_is_asked_for_again() {
 /// Fails if a call in a black hole blocks for longer than its `wait`, or if its abandoned lock
 /// stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_black_hole_costs_the_budget_and_no_more() {
+async fn a_black_hole_delays_calls_at_most_by_their_budget() {
     for mode in [Mode::BlackHole, Mode::SwallowReplies, Mode::SwallowRequests] {
         let (database, proxy, pool) = behind_a_proxy(IO_TIMEOUT).await;
         works(&pool, "before").await;
@@ -92,7 +92,7 @@ async fn a_black_hole_costs_the_budget_and_no_more() {
 /// Fails if a lease is given up because of a short network fault, or still counts as held after a
 /// long one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn leases_and_faults() {
+async fn leases_survive_only_short_network_faults() {
     // The pool has a long timeout, because each holder has only one try for its lock.
     let (_database, proxy, pool) = behind_a_proxy(IO_TIMEOUT * 3).await;
     for mode in [Mode::Stall, Mode::BlackHole, Mode::Garble] {
@@ -118,7 +118,7 @@ async fn leases_and_faults() {
 /// Fails if a lost message delays a call beyond its next regular request, or if the pool waits for
 /// the message in vain.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lost_messages_cost_a_look() {
+async fn a_lost_message_delays_a_call_by_one_poll() {
     let (database, proxy, pool) = behind_a_proxy(LONG).await;
     let other = patient(&database).await;
     let held = super::take(&other, "untold").await;

@@ -41,14 +41,14 @@ async fn left(database: &Database) -> i64 {
 /// Fails if the lock of a dropped acquire is never removed, or if the removal overtakes the
 /// acquire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dropped_at_random_moments() {
+async fn calls_dropped_at_random_moments_leave_nothing() {
     dropped(false).await;
 }
 
 /// Fails if the pool assumes that an acquire was never executed because its answer was lost with
 /// its connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dropped_while_connections_end() {
+async fn calls_dropped_during_disconnects_leave_nothing() {
     dropped(true).await;
 }
 
@@ -107,7 +107,7 @@ const CLAIM: Duration = Duration::from_secs(1);
 /// Fails if a lock that is reserved for a process without callers stays reserved. Its row keeps the
 /// state `handed` until the next request for the key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_that_nobody_claims_is_free_after_a_second() {
+async fn an_unclaimed_lock_is_free_after_a_second() {
     let database = Postgres::shared().migrated();
     let pipe = Pipe::start(database.address());
     let pool = connect(&database).await;

@@ -87,7 +87,7 @@ async fn counts_both(ends: Ends, isolation: IsolationLevel) {
 /// Fails if a handle that outlives its call shows a fence, and both this fence and the fence of the
 /// next call verify.
 #[tokio::test]
-async fn a_fence_that_is_read_too_late_is_withheld() {
+async fn a_fence_read_too_late_is_withheld() {
     let (database, pool) = fresh().await;
     let mut client = database.client().await;
     let (first, next) = two_calls(&database, &pool, "late").await;
@@ -141,10 +141,10 @@ async fn an_adopter_waits_for_the_commit() {
 /// transaction still pins it.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_pin_that_is_not_minded_is_found() {
+fn an_ignored_pin_is_detected() {
     for test in [
         "deployments::postgres::outliving::the_next_call_of_the_process_waits_for_the_commit",
-        "deployments::postgres::outliving::a_fence_that_is_read_too_late_is_withheld",
+        "deployments::postgres::outliving::a_fence_read_too_late_is_withheld",
     ] {
         fails_with("PinsUnminded", test);
     }

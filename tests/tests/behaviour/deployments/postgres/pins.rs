@@ -146,7 +146,7 @@ async fn a_prepared_transaction_is_shown() {
 /// Fails if a pin is shown, causes a refusal or is checked only after the holder has released the
 /// lock, because a dead holder never does.
 #[tokio::test]
-async fn a_pin_of_a_lease_that_has_ended_is_shown() {
+async fn a_pin_of_an_ended_lease_is_shown() {
     let (database, pool) = fresh().await;
     let other = patient(&database).await;
     let guard = pool.lock("k").ttl(SHORT).acquire().await.expect("free");
@@ -167,7 +167,7 @@ async fn a_pin_of_a_lease_that_has_ended_is_shown() {
 
 /// Fails if a pin is not shown after the lock was reserved for a process, which cannot take it.
 #[tokio::test]
-async fn a_pin_of_a_lock_that_was_handed_on_is_shown() {
+async fn a_pin_of_a_handed_over_lock_is_shown() {
     let (database, pool) = fresh().await;
     let other = patient(&database).await;
     let guard = take(&pool, "k").await;
@@ -224,7 +224,7 @@ async fn a_pin_beside_a_call_of_a_pool_is_shown() {
 
 /// Fails if a lock with a holder is shown as pinned because of a transaction of the holder itself.
 #[tokio::test]
-async fn a_transaction_beside_its_holder_is_no_pin() {
+async fn a_transaction_of_the_holder_is_not_shown_as_a_pin() {
     let (database, pool) = fresh().await;
     let guard = take(&pool, "k").await;
     let client = database.client().await;

@@ -25,7 +25,7 @@ fn listening(database: &Database) -> String {
 
 /// Fails if a pooler is detected only by the first lock, or only by a lock that two calls hold.
 #[tokio::test]
-async fn a_pooler_that_is_not_told_of_is_refused() {
+async fn an_undeclared_pooler_is_refused() {
     let (database, _pool) = fresh().await;
     for more in [&[][..], &["ignore_startup_parameters = options"]] {
         let pooler = PgBouncer::start(Postgres::shared(), more);
@@ -39,7 +39,7 @@ async fn a_pooler_that_is_not_told_of_is_refused() {
 /// Fails if a call does not wait while the server behind its pooler is away. Fails also if the
 /// error suggests an option that the URL already has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_away_is_waited_for() {
+async fn calls_wait_for_an_unavailable_server() {
     let mut server = Postgres::start();
     let database = server.migrated();
     let settings = ["server_login_retry = 1", "query_wait_timeout = 2"];
@@ -62,7 +62,7 @@ async fn a_server_that_is_away_is_waited_for() {
 
 /// Fails if calls overlap, or if one fails, while ten pools share two sessions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_kind_of_lock() {
+async fn every_kind_of_lock_works_behind_a_pooler() {
     const POOLS: u32 = 10;
     const TIMES: u32 = 12;
     /// The ttl of a lease that a watchdog keeps, even on a busy machine.
@@ -110,7 +110,7 @@ async fn every_kind_of_lock() {
 
 /// Fails if a pool without messages gets its locks out of order, or not at all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_messages_processes_are_served_in_order() {
+async fn processes_without_messages_are_served_in_order() {
     let (database, direct) = fresh().await;
     without_haste(&database).await;
     let pooler = PgBouncer::start(Postgres::shared(), &[]);
@@ -177,7 +177,7 @@ async fn replace_listeners(probe: &PostgresProbe, direct: &LockPool) {
 /// Fails if a pool with a separate connection for messages is not notified. Fails also if it is no
 /// longer notified after that connection was replaced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_connection_hears_of_turns() {
+async fn a_second_connection_receives_turns() {
     let (database, direct) = fresh().await;
     let pooler = PgBouncer::start(Postgres::shared(), &[]);
     let more = listening(&database);

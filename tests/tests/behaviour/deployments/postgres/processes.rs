@@ -48,7 +48,7 @@ fn connected(mut worker: Worker, job: &Job) -> Worker {
 /// Fails if two processes are inside at the same time, because an addition to the number would then
 /// be lost.
 #[test]
-fn a_number_in_a_file() {
+fn processes_increment_a_number_without_lost_updates() {
     const PROCESSES: u32 = 4;
     const TIMES: u32 = 60;
     let database = Postgres::shared().migrated();
@@ -75,7 +75,7 @@ fn a_number_in_a_file() {
 
 /// Fails if a killed process keeps its lock for longer than its ttl, or blocks the queue.
 #[tokio::test]
-async fn killed_processes_are_passed_over() {
+async fn killed_processes_are_skipped_in_the_queue() {
     /// The ttl of a lease that a watchdog keeps, even on a busy machine.
     const KEPT: Duration = Duration::from_secs(6);
     let (database, pool) = fresh().await;

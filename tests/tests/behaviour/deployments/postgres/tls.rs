@@ -18,7 +18,7 @@ fn pool(database: &Database, sslmode: &str) -> LockPoolBuilder {
 
 /// Fails if a mode verifies less or more than in other clients of PostgreSQL.
 #[tokio::test]
-async fn each_mode_proves_what_it_says() {
+async fn each_tls_mode_verifies_as_documented() {
     let (authority, other) = (Authority::new(), Authority::new());
     let server = Postgres::with_tls(&authority, NAME, false);
     let database = server.migrated();
@@ -108,7 +108,7 @@ async fn a_client_certificate_is_shown() {
 
 /// Fails if a mistake is reported as a network failure, or leads to plain text.
 #[tokio::test]
-async fn mistakes_are_told() {
+async fn mistakes_are_reported() {
     let authority = Authority::new();
     let plain = Postgres::shared().migrated();
     let mine = authority.issue("client");

@@ -55,17 +55,17 @@ async fn contend(of: usize) {
 }
 
 #[tokio::test]
-async fn twenty_contenders_on_three_nodes() {
+async fn one_of_twenty_contenders_wins_on_three_nodes() {
     contend(3).await;
 }
 
 #[tokio::test]
-async fn twenty_contenders_on_five_nodes() {
+async fn one_of_twenty_contenders_wins_on_five_nodes() {
     contend(5).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn contenders_that_queue_all_come_through() {
+async fn all_queued_contenders_get_the_lock() {
     let nodes = shared(3, TTL);
     let probes = nodes.probes();
     let mut calls = JoinSet::new();
@@ -85,7 +85,7 @@ async fn contenders_that_queue_all_come_through() {
 
 /// Fails if only the nodes that answered are cleaned up.
 #[tokio::test]
-async fn a_node_that_hung_during_a_failed_acquisition_is_cleaned() {
+async fn a_node_hanging_in_a_failed_acquisition_is_cleaned() {
     let nodes = Quorum::older_than(3, SECOND * 10);
     let probes = nodes.probes();
     let pool = pool(&nodes).await;
@@ -106,7 +106,7 @@ async fn a_node_that_hung_during_a_failed_acquisition_is_cleaned() {
 
 /// Fails if a failed call's locks on some nodes are released only after the next answer is read.
 #[tokio::test]
-async fn what_was_given_in_vain_does_not_lie_behind_the_answer() {
+async fn partial_grants_are_released_before_the_next_answer() {
     let nodes = Quorum::older_than(3, SECOND * 10);
     let probes = nodes.probes();
     for probe in &probes[1..] {

@@ -48,7 +48,7 @@ async fn all_nodes_carry_one_token() {
 
 /// Takes the lock like redsync and similar clients: with `SET NX PX` on each node.
 #[tokio::test]
-async fn another_client_with_a_majority_excludes_us() {
+async fn a_client_with_a_majority_excludes_leasehold() {
     let nodes = shared(3, TTL);
     let probes = nodes.probes();
     let pool = pool(nodes).await;
@@ -71,7 +71,7 @@ async fn another_client_with_a_majority_excludes_us() {
 }
 
 #[tokio::test]
-async fn we_exclude_another_client() {
+async fn leasehold_excludes_another_client() {
     let nodes = shared(3, TTL);
     let probes = nodes.probes();
     let pool = pool(nodes).await;

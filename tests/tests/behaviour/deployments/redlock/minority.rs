@@ -78,7 +78,7 @@ async fn two_of_five_hang() {
 }
 
 #[tokio::test]
-async fn a_minority_may_be_away_at_connect_and_is_used_when_it_comes() {
+async fn an_unavailable_minority_is_used_when_it_comes_back() {
     let mut nodes = nodes(3);
     nodes.servers[2].kill();
     let pool = pool(&nodes).await;
@@ -98,7 +98,7 @@ async fn a_minority_may_be_away_at_connect_and_is_used_when_it_comes() {
 }
 
 #[tokio::test]
-async fn without_a_majority_there_is_no_lock() {
+async fn no_lock_is_granted_without_a_majority() {
     let mut nodes = nodes(3);
     let pool = builder(&nodes).io_timeout(Duration::from_millis(400));
     let pool = wait::connected(pool).await;

@@ -18,7 +18,7 @@ const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Fails if a release does not report that a majority has lost the lock. Fails also if it reports
 /// this when one node has lost the lock or does not answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_that_no_majority_has_any_more_is_missed() {
+async fn a_lock_lost_by_a_majority_is_reported() {
     let nodes = Quorum::older_than(3, TTL);
     let probes = nodes.probes();
     let url = nodes.url_with("max_ttl=100ms&node_timeout=500ms");

@@ -24,12 +24,12 @@ async fn misconfigured(url: &str, expected: &str) {
 }
 
 #[tokio::test]
-async fn too_few_nodes() {
+async fn too_few_nodes_are_refused() {
     misconfigured("redlock://127.0.0.1:1,127.0.0.1:2", "at least 3 nodes").await;
 }
 
 #[tokio::test]
-async fn one_server_under_two_names() {
+async fn one_server_with_two_names_is_refused() {
     let nodes = Quorum::young(3);
     let [a, b, _] = [0, 1, 2].map(|node| nodes.servers[node].port());
     misconfigured(
@@ -42,7 +42,7 @@ async fn one_server_under_two_names() {
 }
 
 #[tokio::test]
-async fn a_replica() {
+async fn a_replica_is_not_accepted() {
     let nodes = Quorum::young(2);
     let replica = ServerOptions::new().replica_of(&nodes.servers[0]).start();
     let url = nodes
@@ -52,7 +52,7 @@ async fn a_replica() {
 }
 
 #[tokio::test]
-async fn a_member_of_a_cluster() {
+async fn a_cluster_node_is_refused_in_a_quorum() {
     let nodes = Quorum::young(2);
     let member = ServerOptions::new()
         .option("cluster-enabled", &["yes"])
@@ -64,7 +64,7 @@ async fn a_member_of_a_cluster() {
 }
 
 #[tokio::test]
-async fn a_majority_that_is_away() {
+async fn a_missing_majority_is_refused() {
     let mut nodes = Quorum::young(3);
     nodes.servers[0].kill();
     nodes.servers[1].kill();
@@ -79,7 +79,7 @@ async fn a_majority_that_is_away() {
 }
 
 #[tokio::test]
-async fn one_wrong_password() {
+async fn one_wrong_password_is_refused() {
     let nodes = Quorum::young(2);
     let locked = ServerOptions::new().password("hunter2").start();
     let url = nodes
@@ -90,7 +90,7 @@ async fn one_wrong_password() {
 }
 
 #[tokio::test]
-async fn the_password_of_the_first_node_goes_for_all() {
+async fn the_password_of_the_first_node_applies_to_all() {
     let server = || ServerOptions::new().password("hunter2").start();
     let servers: [Server; 3] = [server(), server(), server()];
     let [a, b, c] = servers.each_ref().map(Server::address);

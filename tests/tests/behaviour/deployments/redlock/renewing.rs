@@ -25,7 +25,7 @@ async fn a_majority_keeps_a_lock() {
 }
 
 #[tokio::test]
-async fn a_lock_that_a_minority_has_lost_is_still_held() {
+async fn a_lock_lost_by_a_minority_is_still_held() {
     let nodes = nodes(3);
     let probes = nodes.probes();
     let pool = pool(&nodes).await;
@@ -41,7 +41,7 @@ async fn a_lock_that_a_minority_has_lost_is_still_held() {
 /// If a majority answers that it no longer has the lock, the loss is reported at the next renewal,
 /// long before the lease ends.
 #[tokio::test]
-async fn a_lock_that_a_majority_has_lost_is_lost_at_once() {
+async fn a_lock_lost_by_a_majority_is_lost_at_once() {
     let ttl = TTL * 2;
     let nodes = Quorum::older_than(3, ttl);
     let probes = nodes.probes();

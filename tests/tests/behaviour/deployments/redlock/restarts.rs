@@ -49,7 +49,7 @@ async fn without_the_third(nodes: &Quorum) -> (LockPool, Vec<Proxy>) {
 /// One node loses its lock in a restart, and another node never had it. If the restarted node
 /// voted, two of three nodes would vote for a second holder.
 #[tokio::test]
-async fn a_node_that_was_restarted_empty_does_not_vote() {
+async fn a_node_restarted_empty_does_not_vote() {
     let ttl = TTL * 3;
     let mut nodes = Quorum::older_than(3, ttl);
     let (one, _proxies) = without_the_third(&nodes).await;
@@ -75,7 +75,7 @@ async fn a_node_that_was_restarted_empty_does_not_vote() {
 
 /// The same with a connection that breaks again and again. That must not let the node vote earlier.
 #[tokio::test]
-async fn a_second_connection_is_no_second_chance() {
+async fn a_new_connection_does_not_shorten_the_quarantine() {
     let ttl = TTL * 6;
     let mut nodes = Quorum::older_than(3, ttl);
     let (one, _proxies) = without_the_third(&nodes).await;
@@ -106,7 +106,7 @@ async fn a_second_connection_is_no_second_chance() {
 
 /// Restarts the nodes one after the other under load, while the oracle watches.
 #[tokio::test(flavor = "multi_thread")]
-async fn restarts_under_load_let_nobody_overlap() {
+async fn restarts_under_load_cause_no_overlap() {
     let mut nodes = Quorum::older_than(3, TTL);
     let recorder = Arc::new(Recorder::new());
     let until = clock::in_future(TTL * 15);

@@ -30,7 +30,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 /// An acquire and a release cost one parallel round trip each, not one for each of the three nodes.
 /// Quorum and single server alternate, so that both run under the same load.
 #[tokio::test]
-async fn a_pair() {
+async fn an_acquire_and_a_release_cost_one_round_trip_each() {
     let server = Server::start();
     let nodes = shared(3, TTL);
     let one = wait::connected(LockPool::builder().url(server.url())).await;

@@ -24,7 +24,7 @@ pub(crate) fn code(error: &LockError) -> &'static str {
 
 /// Fails if a wrong URL or an unsupported feature is accepted, or is refused without the engine's
 /// name. Returns a pool of `url`.
-pub(crate) async fn what_it_cannot_do_is_refused<S: Times>(
+pub(crate) async fn unsupported_features_are_refused<S: Times>(
     url: &str,
     wrong: &[String],
 ) -> LockPool {
@@ -82,7 +82,7 @@ pub(crate) async fn refusals_name_the_holder<S: Times>() {
 }
 
 /// Fails if an outage is not reported, or is reported with the password.
-pub(crate) async fn nobody_listens<S: SessionServer>() {
+pub(crate) async fn a_closed_port_is_unavailable<S: SessionServer>() {
     let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let address = closed.local_addr().expect("it is bound");
     drop(closed);
@@ -92,7 +92,7 @@ pub(crate) async fn nobody_listens<S: SessionServer>() {
 }
 
 /// Fails if the shortest or the longest ttl does not work.
-pub(crate) async fn from_the_shortest_ttl_to_the_longest<S: SessionServer>() {
+pub(crate) async fn the_shortest_and_the_longest_ttl_work<S: SessionServer>() {
     let pool = connect_patiently(&S::shared().url("ttls")).await;
     for (number, ttl) in [100, 1_000, 1_001, 86_400_000].into_iter().enumerate() {
         let ttl = Duration::from_millis(ttl);
@@ -109,7 +109,7 @@ pub(crate) async fn from_the_shortest_ttl_to_the_longest<S: SessionServer>() {
 }
 
 /// Fails if keys that are parts of each other share a lock, or if any text is refused.
-pub(crate) async fn keys_of_all_kinds<S: SessionServer>() {
+pub(crate) async fn keys_with_special_characters_work<S: SessionServer>() {
     const KEYS: [&str; 10] = [
         "a",
         "a/",

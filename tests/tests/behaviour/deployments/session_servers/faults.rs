@@ -39,7 +39,10 @@ pub(crate) async fn ended_connections_are_replaced<S: Times>() {
 
 /// Fails if a new pool is needed after a crash of `server`, or if a lease of `ttl` is lost in the
 /// crash.
-pub(crate) async fn a_restarted_server_is_found_again<S: Times>(mut server: S, ttl: Duration) {
+pub(crate) async fn the_pool_reconnects_to_a_restarted_server<S: Times>(
+    mut server: S,
+    ttl: Duration,
+) {
     let pool = connect(&server.url("restarted")).await;
     let request = pool.lock("kept").ttl(ttl).watchdog();
     let kept = request.wait(LONG).acquire().await.expect("it is free");
@@ -62,7 +65,7 @@ pub(crate) async fn a_restarted_server_is_found_again<S: Times>(mut server: S, t
 
 /// Fails if a stopped server blocks callers for longer than their `wait`, or keeps the locks of
 /// abandoned calls.
-pub(crate) async fn a_stopped_server_costs_the_budget_and_no_more<S: Times>() {
+pub(crate) async fn a_stopped_server_delays_calls_at_most_by_their_budget<S: Times>() {
     let server = S::start();
     let pool = connect(&server.url("stopped")).await;
     works::<S>(&pool, "before").await;
@@ -86,7 +89,7 @@ pub(crate) async fn a_stopped_server_costs_the_budget_and_no_more<S: Times>() {
 }
 
 /// Fails if a short stop costs a lease, or if a lease still counts as held after a long stop.
-pub(crate) async fn leases_and_stops<S: Times>() {
+pub(crate) async fn leases_survive_only_short_stops<S: Times>() {
     let server = S::start();
     let pool = connect_waiting(&server.url("stops")).await;
     for round in 0..3 {
@@ -109,7 +112,7 @@ pub(crate) async fn leases_and_stops<S: Times>() {
 
 /// Fails if a lease still counts as held after a long silence, or if the pool waits for lost
 /// answers.
-pub(crate) async fn a_black_hole<S: Times>() {
+pub(crate) async fn a_long_silence_ends_a_lease<S: Times>() {
     let (_server, pipe, url) = behind_a_pipe::<S>("black-hole");
     let pool = connect_waiting(&url).await;
     let holder = Holder::enter(&pool, "held").await;
@@ -131,7 +134,10 @@ async fn is_told_of_its_loss(holder: Holder, end: impl FnOnce()) {
 
 /// Fails if a lease of `ttl` is lost because a cluster has lost its leader, or if no lock is
 /// available afterwards.
-pub(crate) async fn leaders_are_killed_and_stopped<S: Times>(mut cluster: Vec<S>, ttl: Duration) {
+pub(crate) async fn leases_survive_the_loss_of_a_leader<S: Times>(
+    mut cluster: Vec<S>,
+    ttl: Duration,
+) {
     let pool = connect(&S::url_of(&cluster, "leaders")).await;
     let held = pool.lock("held").ttl(ttl).watchdog().wait(LONG);
     let held = held.acquire().await.expect("it is free");

@@ -23,13 +23,13 @@ async fn never_ends(pool: &LockPool, key: &str) -> Result<(), LockError> {
 
 /// Fails if the node of a dropped acquire is never removed, or if the removal overtakes the
 /// acquire.
-pub(crate) async fn dropped_at_random_moments<S: SessionServer>() {
+pub(crate) async fn calls_dropped_at_random_moments_leave_nothing<S: SessionServer>() {
     dropped::<S>("dropped", false).await;
 }
 
 /// Fails if the pool assumes that an acquire was never executed because its answer was lost with
 /// its connection.
-pub(crate) async fn dropped_while_connections_end<S: SessionServer>() {
+pub(crate) async fn calls_dropped_during_disconnects_leave_nothing<S: SessionServer>() {
     dropped::<S>("dropped-and-cut", true).await;
 }
 

@@ -54,12 +54,12 @@ fn counts(url: &str, ttl: Duration, times: u32, disturb: impl FnOnce(&mut [Worke
 
 /// Fails if two processes are inside at the same time, because an addition to the number would then
 /// be lost.
-pub(crate) fn a_number_in_a_file<S: SessionServer>() {
+pub(crate) fn processes_increment_a_number_without_lost_updates<S: SessionServer>() {
     counts(&S::shared().url("counted"), HELD, 60, |_| {});
 }
 
 /// Fails if a killed process keeps its lock for longer than its session, or blocks the queue.
-pub(crate) async fn killed_processes_are_passed_over<S: Times>() {
+pub(crate) async fn killed_processes_are_skipped_in_the_queue<S: Times>() {
     let server = S::shared();
     let (url, probe) = (server.url("killed"), server.probe("killed", "lock:"));
     let pool = connect(&url).await;
@@ -84,7 +84,7 @@ pub(crate) async fn killed_processes_are_passed_over<S: Times>() {
 }
 
 /// Fails if the body of a stopped process continues after another process has had the lock.
-pub(crate) async fn a_stopped_holder_is_passed_over_and_stops<S: Times>() {
+pub(crate) async fn a_stopped_holder_loses_its_lock_and_ends_its_body<S: Times>() {
     let server = S::shared();
     let url = server.url("stopped-holder");
     let pool = connect(&url).await;
@@ -158,7 +158,7 @@ async fn serve_six<S: SessionServer>(key: &str) -> Duration {
 /// Fails if two processes are inside at the same time while a cluster loses its leaders. When
 /// `begin` returns, the first leader may be killed. Locks last `ttl`, which is longer than a change
 /// of leaders takes.
-pub(crate) fn a_number_in_a_file_while_leaders_go<S: SessionServer>(
+pub(crate) fn no_increment_is_lost_while_leaders_are_killed<S: SessionServer>(
     mut cluster: Vec<S>,
     ttl: Duration,
     begin: impl FnOnce(&mut [Worker]),

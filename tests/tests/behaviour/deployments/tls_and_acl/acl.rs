@@ -23,7 +23,7 @@ fn smallest() -> (&'static [&'static str], String) {
 /// Fails if the documented set of permissions is not enough for locks, for notifications, or for
 /// `check`.
 #[tokio::test]
-async fn the_smallest_set_can_do_everything() {
+async fn the_documented_permissions_are_sufficient() {
     let server = ServerOptions::new().append_only().start();
     let (_, rule) = smallest();
     let documented = include_str!("../../../../../docs/stores/redis.md");
@@ -75,7 +75,7 @@ async fn the_smallest_set_can_do_everything() {
 /// Fails if a user needs permission to name its connection, to look for scripts, or to send the
 /// source of a script.
 #[tokio::test]
-async fn without_a_name_everything_works() {
+async fn a_user_without_optional_permissions_can_use_locks() {
     let server = Server::start();
     let (_, rule) = smallest();
     let besides = ["+script|exists", "+eval", "+client|setname"];
@@ -93,7 +93,7 @@ async fn without_a_name_everything_works() {
 /// Fails if a forbidden key prevents other calls from taking their keys. Simultaneous calls are
 /// sent in one script, which the server refuses as a whole.
 #[tokio::test]
-async fn a_key_that_is_forbidden_concerns_nobody_else() {
+async fn a_forbidden_key_does_not_affect_other_calls() {
     let server = Server::start();
     let (_, rule) = smallest();
     let rule = rule.replace("~lock:*", "~lock:mine:* ~lock:%leasehold:*");
@@ -126,7 +126,7 @@ async fn a_key_that_is_forbidden_concerns_nobody_else() {
 /// aborts the script at the forbidden command. By then the script may already have stored the
 /// shared lock.
 #[tokio::test]
-async fn a_share_that_is_refused_blocks_nobody() {
+async fn a_refused_share_blocks_no_other_call() {
     let server = Server::start();
     let (_, rule) = smallest();
     for command in ["+zadd", "+zrange"] {
@@ -146,15 +146,15 @@ async fn a_share_that_is_refused_blocks_nobody() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_share_that_is_left_is_found() {
-    let test = "deployments::tls_and_acl::acl::a_share_that_is_refused_blocks_nobody";
+fn a_leftover_share_is_detected() {
+    let test = "deployments::tls_and_acl::acl::a_refused_share_blocks_no_other_call";
     fails_with("ScriptsAreWhole", test);
 }
 
 /// Fails if a briefly refused password costs a lease, or if the pool does not log in automatically
 /// once the server accepts it again.
 #[tokio::test]
-async fn a_password_that_is_refused_for_a_moment_ends_no_lease() {
+async fn a_briefly_refused_password_ends_no_lease() {
     let server = Server::start();
     let (_, rule) = smallest();
     let rules: Vec<_> = rule.split(' ').collect();
@@ -255,7 +255,7 @@ fn lacks(missing: &str, error: &LockError, rule: &str) {
 /// Fails if a process without permission for notifications never gets its lock, or if `check` does
 /// not report the missing permission.
 #[tokio::test]
-async fn without_channels_a_process_looks_by_itself() {
+async fn a_process_without_channels_polls_for_its_turn() {
     let server = ServerOptions::new().append_only().start();
     let (_, rule) = smallest();
     let lists = ["+subscribe", "+publish", "&lock:*"];

@@ -42,7 +42,7 @@ fn refused(client: &RedisProbe, command: &Cmd) -> bool {
 
 /// Fails if a user of other keys and channels can change anything about a lock, or read its token.
 #[tokio::test]
-async fn who_has_other_keys_can_do_nothing() {
+async fn a_user_of_other_keys_cannot_affect_a_lock() {
     let server = Server::start();
     let guards = held(&server).await;
     let rules = [&["~other:*", "&other:*"][..], &USUAL].concat();
@@ -79,7 +79,7 @@ async fn who_has_other_keys_can_do_nothing() {
 
 /// Fails if a user with read access to the keys can use the contents to end or take a lock.
 #[tokio::test]
-async fn who_reads_tokens_can_do_nothing() {
+async fn a_user_with_read_access_cannot_affect_a_lock() {
     let server = Server::start();
     let guards = held(&server).await;
     let rules = [&["%R~lock:*"][..], &USUAL, &["+evalsha"]].concat();
@@ -102,7 +102,7 @@ async fn who_reads_tokens_can_do_nothing() {
 
 /// Fails if a message of another client ends a lease, or grants a held lock.
 #[tokio::test]
-async fn who_publishes_can_do_nothing() {
+async fn a_user_with_publish_access_cannot_affect_a_lock() {
     let server = Server::start();
     let guards = held(&server).await;
     let waiting = connect(&server.url()).await;

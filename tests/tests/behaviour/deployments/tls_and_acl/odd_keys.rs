@@ -60,21 +60,24 @@ async fn a_lost_right_ends_one_lease(kind: fn(LockRequest) -> LockRequest) {
 }
 
 #[tokio::test]
-async fn a_right_to_a_lock() {
+async fn a_lost_right_to_a_lock_ends_one_lease() {
     a_lost_right_ends_one_lease(|request| request).await;
 }
 
 #[tokio::test]
-async fn a_right_to_a_shared_lock() {
+async fn a_lost_right_to_a_shared_lock_ends_one_lease() {
     a_lost_right_ends_one_lease(LockRequest::shared).await;
 }
 
 /// Fails if these tests do not detect that renewals are retried together with a refused renewal.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn leases_that_stay_together_are_found() {
+fn unsplit_renewals_are_detected() {
     let module = "deployments::tls_and_acl::odd_keys";
-    for test in ["a_right_to_a_lock", "a_right_to_a_shared_lock"] {
+    for test in [
+        "a_lost_right_to_a_lock_ends_one_lease",
+        "a_lost_right_to_a_shared_lock_ends_one_lease",
+    ] {
         fails_with("RetriedTogether", &format!("{module}::{test}"));
     }
 }
@@ -121,29 +124,29 @@ async fn odd_data_ends_one_lease(part: &str, kind: fn(LockRequest) -> LockReques
 }
 
 #[tokio::test]
-async fn odd_values() {
+async fn an_overwritten_value_ends_one_lease() {
     odd_data_ends_one_lease("theirs", |request| request).await;
 }
 
 #[tokio::test]
-async fn odd_queues() {
+async fn an_overwritten_queue_ends_one_lease() {
     odd_data_ends_one_lease("lock:%leasehold:queue:theirs", |request| request).await;
 }
 
 #[tokio::test]
-async fn odd_shares() {
+async fn an_overwritten_list_of_shares_ends_one_lease() {
     odd_data_ends_one_lease("lock:%leasehold:shares:theirs", LockRequest::shared).await;
 }
 
 #[tokio::test]
-async fn odd_values_of_shared_locks() {
+async fn an_overwritten_shared_lock_ends_one_lease() {
     odd_data_ends_one_lease("theirs", LockRequest::shared).await;
 }
 
 /// Fails if a fence counter that another client has overwritten keeps calls from their locks, or
 /// lets fences repeat.
 #[tokio::test]
-async fn odd_counters() {
+async fn overwritten_fence_counters_are_corrected() {
     let server = Server::start();
     let pool = connect(&server.url()).await;
     let probe = server.probe();
@@ -172,8 +175,11 @@ async fn odd_counters() {
 /// that repeat.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn counters_that_are_believed_are_found() {
+fn trusted_overwritten_counters_are_detected() {
     for bug in ["SpoiltCounterKept", "FencesInexact"] {
-        fails_with(bug, "deployments::tls_and_acl::odd_keys::odd_counters");
+        fails_with(
+            bug,
+            "deployments::tls_and_acl::odd_keys::overwritten_fence_counters_are_corrected",
+        );
     }
 }

@@ -46,7 +46,7 @@ fn trusting(url: &str, authority: &Authority) -> LockPoolBuilder {
 /// Fails if the pool uses plain text with a Sentinel or a server, before or after a fail-over.
 /// Fails also if it trusts a server without a valid certificate.
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_and_servers_speak_tls() {
+async fn sentinels_and_servers_are_reached_by_tls() {
     let authority = Authority::new();
     let mut deployment = deployment(&authority);
     let url = deployment.url();
@@ -97,7 +97,7 @@ async fn sentinels_and_servers_speak_tls() {
 /// Fails if the pool trusts a master without a valid certificate because it trusts the Sentinel
 /// that names the master.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_master_that_nobody_vouches_for_is_refused() {
+async fn a_master_without_a_valid_certificate_is_refused() {
     let (authority, other) = (Authority::new(), Authority::new());
     let foreign = TlsServer::start(&other, HOST);
     let certificates = Certificates::new(&authority, HOST);
@@ -112,7 +112,7 @@ async fn a_master_that_nobody_vouches_for_is_refused() {
 
 /// Fails if the verification can be switched off, or if an error does not name the mistake.
 #[tokio::test(flavor = "multi_thread")]
-async fn mistakes_are_told() {
+async fn mistakes_are_reported() {
     let authority = Authority::new();
     let deployment = deployment(&authority);
     let url = deployment.url();

@@ -27,7 +27,7 @@ fn patient(url: impl Into<String>) -> LockPoolBuilder {
 /// Fails if TLS does not work, or if `check` reports plain text. Fails also if the pool sets the
 /// TLS provider of the whole process, because the program must choose it.
 #[tokio::test]
-async fn a_server_of_a_known_authority_is_trusted() {
+async fn a_server_certified_by_a_known_authority_is_trusted() {
     let authority = Authority::new();
     let server = TlsServer::start(&authority, "localhost");
     let url = server.url("localhost");
@@ -47,7 +47,7 @@ async fn a_server_of_a_known_authority_is_trusted() {
 /// Fails if only plain-text answers are limited: an endless line over TLS once kept a caller for
 /// minutes.
 #[tokio::test]
-async fn a_server_that_does_not_end_its_answer_is_refused() {
+async fn an_endless_answer_over_tls_is_refused() {
     let authority = Authority::new();
     let url = format!("rediss://{HOST}:{}/", endless(&authority.issue(HOST)));
     let started = Instant::now();
@@ -88,7 +88,7 @@ fn endless(identity: &Identity) -> u16 {
 /// Fails if the pool uses plain text, or a plain-text port, with a node that another node has
 /// named.
 #[tokio::test]
-async fn the_nodes_of_a_cluster_speak_tls() {
+async fn the_nodes_of_a_cluster_are_reached_by_tls() {
     let authority = Authority::new();
     let (options, _bus) = ServerOptions::new().append_only().cluster_node();
     // Without this option the nodes announce their plain-text ports.
@@ -120,7 +120,7 @@ async fn the_nodes_of_a_cluster_speak_tls() {
 /// Fails if anything is sent to a server without a valid certificate. Its certificate has no
 /// authority, another authority, or another name.
 #[tokio::test]
-async fn a_server_that_nobody_vouches_for_is_refused() {
+async fn a_server_without_a_valid_certificate_is_refused() {
     let (authority, other) = (Authority::new(), Authority::new());
     let server = TlsServer::start(&authority, "localhost");
     let local = server.url("localhost");
@@ -178,7 +178,7 @@ async fn a_client_certificate_is_shown() {
 
 /// Fails if a mistake is reported as a network failure, or switches the verification off.
 #[tokio::test]
-async fn mistakes_are_told() {
+async fn mistakes_are_reported() {
     let authority = Authority::new();
     let server = TlsServer::start(&authority, HOST);
     let url = server.url(HOST);

@@ -16,21 +16,21 @@ use crate::deployments::session_servers::{LONG, connect_patiently, on_one_thread
 
 on_one_thread! { Zookeeper, connecting:
     refusals_name_the_holder,
-    nobody_listens,
-    from_the_shortest_ttl_to_the_longest,
-    keys_of_all_kinds,
+    a_closed_port_is_unavailable,
+    the_shortest_and_the_longest_ttl_work,
+    keys_with_special_characters_work,
 }
 
 /// Fails if an unsupported feature is ignored, or is refused without the engine's name.
 #[tokio::test]
-async fn what_it_cannot_do_is_refused() {
+async fn unsupported_features_are_refused() {
     let url = Zookeeper::shared().url("refused");
     let wrong = [
         url.replace("zookeeper://", "zookeepers://"),
         url.replace("/refused", "/zookeeper/refused"),
         url.replace("tick=500ms", "tick=0s"),
     ];
-    let pool = connecting::what_it_cannot_do_is_refused::<Zookeeper>(&url, &wrong).await;
+    let pool = connecting::unsupported_features_are_refused::<Zookeeper>(&url, &wrong).await;
     let kept = pool.lock("k").ttl(TTL);
     let kept = kept.run_with_cooldown(TTL, async { Ok::<_, ()>(()) }).await;
     is_not_possible::<Zookeeper>(kept.map(drop));
@@ -52,7 +52,7 @@ async fn what_it_cannot_do_is_refused() {
 /// Fails if a lock is granted for longer than its session can last, or if the refusal does not name
 /// that limit.
 #[tokio::test]
-async fn a_ttl_beyond_all_sessions_is_refused() {
+async fn a_ttl_longer_than_any_session_is_refused() {
     let server = Settings::new().start();
     let pool = connect_patiently(&server.url("too-long")).await;
     let refused = pool.lock("k").ttl(Duration::from_secs(10)).acquire().await;
@@ -115,7 +115,7 @@ async fn findings() {
 
 /// Fails if a password is shown, or if locks need rights outside of their chroot.
 #[tokio::test]
-async fn users_and_rights() {
+async fn users_need_only_the_documented_rights() {
     let server = Zookeeper::start();
     let client = server.client();
     client.make_path("/shop");

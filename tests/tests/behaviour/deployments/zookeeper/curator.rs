@@ -156,7 +156,7 @@ async fn curator_and_leasehold_exclude_each_other() {
 
 /// Fails if both are inside together when the leader of the ensemble dies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn also_while_leaders_are_killed() {
+async fn exclusion_holds_while_leaders_are_killed() {
     let mut servers = Zookeeper::cluster(3);
     // On a busy machine a server takes long to start.
     let time = Duration::from_secs(45);
@@ -176,7 +176,7 @@ async fn also_while_leaders_are_killed() {
 
 /// Fails if a waiting client gets the lock after a client that came later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn they_queue_together() {
+async fn curator_and_leasehold_share_one_queue() {
     let servers = [Zookeeper::start()];
     let pool = connect(&Zookeeper::url_of(&servers, "queue")).await;
     let probe = servers[0].probe("queue", "lock:");

@@ -16,23 +16,23 @@ use crate::deployments::session_servers::{LONG, connect, on_one_thread, on_two_w
 on_one_thread! { Zookeeper, faults: ended_connections_are_replaced }
 
 on_two_workers! { Zookeeper, faults:
-    a_stopped_server_costs_the_budget_and_no_more,
-    leases_and_stops,
-    a_black_hole,
+    a_stopped_server_delays_calls_at_most_by_their_budget,
+    leases_survive_only_short_stops,
+    a_long_silence_ends_a_lease,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restarted_server_is_found_again() {
+async fn the_pool_reconnects_to_a_restarted_server() {
     // The ttl is longer than a server takes to start on a busy machine.
     const KEPT: Duration = Duration::from_secs(100);
     let server = Settings::new().longest_session(KEPT * 2).start();
-    faults::a_restarted_server_is_found_again(server, KEPT).await;
+    faults::the_pool_reconnects_to_a_restarted_server(server, KEPT).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn leaders_are_killed_and_stopped() {
+async fn leases_survive_the_loss_of_a_leader() {
     let ensemble = Settings::new().longest_session(LONG).ensemble(3);
-    faults::leaders_are_killed_and_stopped(ensemble, LEADERLESS).await;
+    faults::leases_survive_the_loss_of_a_leader(ensemble, LEADERLESS).await;
 }
 
 /// Fails if an acquire whose answer was lost leaves a node, or is refused because of its own node.

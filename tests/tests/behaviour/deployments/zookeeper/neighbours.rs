@@ -12,7 +12,7 @@ use crate::deployments::session_servers::{LONG, connect_patiently};
 /// Fails if a client without the pool's user can remove a holder's znode, or create one that is
 /// ahead of it in the queue.
 #[tokio::test]
-async fn who_is_another_user_cannot_touch_a_lock() {
+async fn another_user_cannot_affect_a_lock() {
     let server = Zookeeper::start();
     let url = server.url("shop");
     let url = url.replace("zookeeper://", "zookeeper://service:hunter2@");

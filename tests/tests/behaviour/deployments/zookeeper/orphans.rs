@@ -5,6 +5,6 @@ use leasehold_tests::zookeeper::Zookeeper;
 use crate::deployments::session_servers::on_two_workers;
 
 on_two_workers! { Zookeeper, orphans:
-    dropped_at_random_moments,
-    dropped_while_connections_end,
+    calls_dropped_at_random_moments_leave_nothing,
+    calls_dropped_during_disconnects_leave_nothing,
 }

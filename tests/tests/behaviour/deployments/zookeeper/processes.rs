@@ -8,21 +8,21 @@ use super::LEADERLESS;
 use crate::deployments::session_servers::{LONG, on_one_thread, processes};
 
 on_one_thread! { Zookeeper, processes:
-    killed_processes_are_passed_over,
-    a_stopped_holder_is_passed_over_and_stops,
+    killed_processes_are_skipped_in_the_queue,
+    a_stopped_holder_loses_its_lock_and_ends_its_body,
     first_come_first_served,
 }
 
 #[test]
-fn a_number_in_a_file() {
-    processes::a_number_in_a_file::<Zookeeper>();
+fn processes_increment_a_number_without_lost_updates() {
+    processes::processes_increment_a_number_without_lost_updates::<Zookeeper>();
 }
 
 #[test]
-fn a_number_in_a_file_while_leaders_go() {
+fn no_increment_is_lost_while_leaders_are_killed() {
     // Sessions must be long, because no server grants a session while the ensemble has no leader.
     let ensemble = Settings::new().longest_session(LONG).ensemble(3);
-    processes::a_number_in_a_file_while_leaders_go(ensemble, LEADERLESS, |workers| {
+    processes::no_increment_is_lost_while_leaders_are_killed(ensemble, LEADERLESS, |workers| {
         for worker in workers {
             worker.wait_for("it is ready", LONG, |event| *event == Event::Ready);
         }

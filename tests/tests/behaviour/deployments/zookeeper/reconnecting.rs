@@ -65,7 +65,7 @@ async fn a_shorter_session_is_over(flow: Flow) {
 /// Fails if a session counts for its first granted time instead of the time that the server grants
 /// at the reconnection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_became_shorter_is_over() {
+async fn a_session_with_a_shortened_time_is_over() {
     a_shorter_session_is_over(Flow::Pass).await;
 }
 
@@ -77,8 +77,8 @@ async fn no_lost_answer_shortens_a_session() {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_granted_time_that_is_read_once_is_found() {
-    let test = "deployments::zookeeper::reconnecting::a_session_that_became_shorter_is_over";
+fn a_session_time_read_only_once_is_detected() {
+    let test = "deployments::zookeeper::reconnecting::a_session_with_a_shortened_time_is_over";
     fails_with("GrantedTimeReadOnce", test);
 }
 
@@ -109,7 +109,7 @@ async fn hold_all(pool: &LockPool) -> Vec<leasehold::LockGuard> {
 
 /// Fails if waiting calls cost the session when its connection ends, or wait forever afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_waiting_calls_survive_a_cut() {
+async fn many_waiting_calls_survive_a_disconnect() {
     let _room = room::alone();
     let server = Settings::new().longest_session(LONG * 8).start();
     let pipe = Pipe::start(server.address());
@@ -167,7 +167,7 @@ fn watches(server: &Zookeeper) -> usize {
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn watches_that_are_forgotten_are_found() {
-    let test = "deployments::zookeeper::reconnecting::many_waiting_calls_survive_a_cut";
+fn forgotten_watches_are_detected() {
+    let test = "deployments::zookeeper::reconnecting::many_waiting_calls_survive_a_disconnect";
     fails_with("WatchesForgotten", test);
 }

@@ -34,7 +34,7 @@ fn lasts(server: &Zookeeper, session: i64) -> Option<Duration> {
 
 /// Fails if locks of one session end separately, or if the locks of another session end with them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_session_is_told_to_all() {
+async fn a_lost_session_is_reported_to_all_holders() {
     let server = Settings::new().longest_session(LONG * 2).start();
     let (through, direct) = (
         Pipe::start(server.address()),
@@ -129,7 +129,7 @@ async fn a_replaced_leader_confirms_nothing() {
 /// Fails if a heartbeat counts before the leader has received it. The client's server informs the
 /// leader up to half a tick later, so a heartbeat consists of three writes.
 #[tokio::test]
-async fn a_heartbeat_counts_when_the_leader_has_heard_of_it() {
+async fn a_heartbeat_counts_after_the_leader_has_received_it() {
     let server = Zookeeper::start();
     let pool = connect(&server.url("heard")).await;
     let probe = server.probe("heard", "lock:");
@@ -154,22 +154,22 @@ async fn a_heartbeat_counts_when_the_leader_has_heard_of_it() {
 /// Fails if a release removes the node of another holder.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_release_of_any_holder_is_found() {
+fn a_release_of_another_holder_is_detected() {
     let test = "bodies::exits::zookeeper::the_lock_is_stolen";
     fails_with("DeleteWithoutCompare", test);
 }
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_heartbeat_that_is_believed_is_found() {
+fn a_wrongly_accepted_heartbeat_is_detected() {
     let test =
-        "deployments::zookeeper::sessions::a_heartbeat_counts_when_the_leader_has_heard_of_it";
+        "deployments::zookeeper::sessions::a_heartbeat_counts_after_the_leader_has_received_it";
     fails_with("HeartbeatBelieved", test);
 }
 
 /// Fails if a lease lasts as long as its session.
 #[tokio::test]
-async fn a_lease_that_is_not_renewed_is_ended() {
+async fn an_unrenewed_lease_ends() {
     let server = Zookeeper::shared();
     let pool = connect_patiently(&server.url("ended")).await;
     let probe = server.probe("ended", "lock:");
@@ -186,7 +186,7 @@ async fn a_lease_that_is_not_renewed_is_ended() {
 /// Fails if a directory that contains a foreign name is treated as a free lock, or makes the pool
 /// unusable.
 #[tokio::test]
-async fn a_foreign_node_is_told() {
+async fn a_foreign_node_is_reported() {
     let server = Zookeeper::shared();
     let pool = connect(&server.url("foreign")).await;
     let probe = server.probe("foreign", "lock:");

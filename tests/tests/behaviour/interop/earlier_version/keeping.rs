@@ -13,7 +13,7 @@ const ROUNDED: Duration = Duration::from_millis(3);
 /// Fails if a process of either version takes a lock that the other version keeps for a while, or
 /// does not get it afterwards.
 #[test]
-fn a_lock_that_stays_is_had_when_its_time_is_over() {
+fn a_kept_lock_is_granted_after_its_time() {
     in_four_directions(|stage, holder, waiter| {
         let held = holder.take("k", As::Alone, LONG).expect("it is free");
         let before = held.fence();
@@ -36,7 +36,7 @@ fn a_lock_that_stays_is_had_when_its_time_is_over() {
 
 /// Fails if a single try of either version takes a lock that the other version keeps.
 #[test]
-fn a_lock_that_stays_refuses_single_tries() {
+fn a_kept_lock_refuses_single_tries() {
     in_four_directions(|stage, holder, other| {
         let held = holder.take("k", As::Alone, LONG).expect("it is free");
         holder.release(held, Some(LONG));

@@ -13,7 +13,7 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Fails if a holder, a shared holder or a waiting process of the earlier version is not shown, or
 /// is shown as another client.
 #[test]
-fn the_earlier_version_is_seen() {
+fn holders_of_the_earlier_version_are_shown() {
     let stage = Stage::new();
     let (pool, mut earlier, mut second) = (stage.present(), stage.earlier(), stage.earlier());
     let inspected = |key: &str| {
@@ -62,7 +62,7 @@ fn the_earlier_version_is_seen() {
 /// Fails if a holder of the earlier version keeps a lock that was taken away from it, or if a
 /// waiting process does not get that lock.
 #[test]
-fn the_earlier_version_loses_what_is_taken_away() {
+fn the_earlier_version_loses_a_revoked_lock() {
     let stage = Stage::new();
     let (pool, mut earlier) = (stage.present(), stage.earlier());
     let take_away = |key: &str| {

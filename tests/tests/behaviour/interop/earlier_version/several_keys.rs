@@ -8,7 +8,7 @@ use super::sides::{As, LONG, Stage, TTL, want};
 /// Fails if a call of one version takes some of its keys although the other version has one of
 /// them.
 #[test]
-fn several_keys_are_taken_all_or_none() {
+fn several_keys_are_taken_together_across_versions() {
     let stage = Stage::new();
     let (pool, mut earlier) = (stage.present(), stage.earlier());
     let tokens = [random_hex(), random_hex()];

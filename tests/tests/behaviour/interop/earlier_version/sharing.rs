@@ -12,7 +12,7 @@ const NOW: Duration = Duration::ZERO;
 /// Fails if readers of the two versions exclude each other, or if a writer of one version gets the
 /// lock beside a reader of the other.
 #[test]
-fn readers_of_both_versions_go_together_and_keep_writers_out() {
+fn readers_of_both_versions_share_and_exclude_writers() {
     in_four_directions(|stage, one, other| {
         let first = one.take("k", As::Reader, LONG).expect("it is free");
         let second = other.take("k", As::Reader, NOW).expect("beside a reader");
@@ -40,7 +40,7 @@ fn writes_after(stage: &Stage, side: &mut Side, give_back: impl FnOnce()) -> Hel
 
 /// Fails if a reader of one version overtakes a waiting writer of the other.
 #[test]
-fn a_reader_does_not_pass_a_writer_that_waits() {
+fn a_reader_does_not_overtake_a_waiting_writer() {
     in_four_directions(|stage, readers, other| {
         let first = readers.take("k", As::Reader, LONG).expect("it is free");
         let before = first.fence();
@@ -57,7 +57,7 @@ fn a_reader_does_not_pass_a_writer_that_waits() {
 
 /// Fails if each version counts only its own permits.
 #[test]
-fn places_are_counted_over_both_versions() {
+fn permits_are_counted_across_both_versions() {
     in_four_directions(|stage, one, other| {
         let places = As::OneOf(2);
         let first = one.take("k", places, LONG).expect("it is free");
@@ -103,7 +103,7 @@ fn a_writer_lets_readers_of_the_other_version_in() {
 
 /// Fails if one version does not learn the number of permits from the other.
 #[test]
-fn the_number_of_places_is_known_to_the_other_version() {
+fn the_other_version_reads_the_number_of_permits() {
     let stage = Stage::new();
     let (pool, mut earlier) = (stage.present(), stage.earlier());
     let ours = pool.lock("k").ttl(TTL).permits(3).acquire();

@@ -15,7 +15,7 @@ const CLAIM: Duration = Duration::from_secs(1);
 /// Fails if a release of one version leaves a process of the other waiting, or if fences do not
 /// grow.
 #[test]
-fn a_release_serves_the_next_of_either_version() {
+fn a_release_serves_the_next_process_of_either_version() {
     in_four_directions(|stage, first, second| {
         let mut last = 0;
         for _ in 0..5 {
@@ -48,7 +48,7 @@ fn hand_over(stage: &Stage, holder: &mut Side, waiter: &mut Side, last: u64) -> 
 /// Fails if this version reserves a key with a value that the earlier process does not recognise as
 /// its own. Fails also if the message to that process has another form.
 #[test]
-fn our_release_hands_the_key_to_an_earlier_process() {
+fn this_version_hands_over_to_the_earlier_version() {
     let stage = Stage::new();
     let (pool, mut earlier) = (stage.present(), stage.earlier());
     let want = want("k", As::Alone);
@@ -78,7 +78,7 @@ fn our_release_hands_the_key_to_an_earlier_process() {
 /// Fails if the earlier version ignores this version's place in the queue, or if the earlier holder
 /// is not notified of the waiting process.
 #[test]
-fn an_earlier_turn_hands_the_key_to_ours() {
+fn the_earlier_version_hands_over_to_this_version() {
     let stage = Stage::new();
     let (pool, mut earlier) = (stage.present(), stage.earlier());
     let want = want("k", As::Alone);
@@ -114,7 +114,7 @@ fn an_earlier_turn_hands_the_key_to_ours() {
 /// Fails if calls of this version pass a lock from one to the next forever while an earlier process
 /// waits.
 #[test]
-fn busy_calls_of_ours_let_an_earlier_process_in() {
+fn busy_calls_let_a_process_of_the_earlier_version_in() {
     let stage = Stage::new();
     let (pool, mut earlier) = (stage.present(), stage.earlier());
     let calls: Vec<_> = (0..4)
@@ -148,7 +148,7 @@ fn busy_calls_of_ours_let_an_earlier_process_in() {
 
 /// Fails if a process that gives up its place in the queue keeps the other version from the lock.
 #[test]
-fn a_place_that_is_given_up_keeps_nobody_waiting() {
+fn an_abandoned_place_blocks_no_process() {
     let stage = Stage::new();
     let (pool, mut earlier, mut last) = (stage.present(), stage.earlier(), stage.earlier());
     let want = want("k", As::Alone);
@@ -191,7 +191,7 @@ fn a_place_that_is_given_up_keeps_nobody_waiting() {
 /// Fails if a lock that the earlier version renews is given to this version, or if the earlier
 /// version renews a lock of this version.
 #[test]
-fn renewals_keep_a_waiting_process_of_the_other_version_out() {
+fn renewals_exclude_waiting_processes_of_the_other_version() {
     const SHORT: Duration = Duration::from_secs(6);
     let stage = Stage::new();
     let (pool, mut earlier) = (stage.present(), stage.earlier());

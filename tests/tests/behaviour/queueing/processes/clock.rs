@@ -24,7 +24,7 @@ fn start() -> (ServerClock, Server, RedisProbe) {
 /// Fails if a waiting process that was stopped counts as alive until the time that the clock showed
 /// before it was set back.
 #[tokio::test]
-async fn stopped_processes_in_the_future() {
+async fn stopped_processes_with_future_times_expire() {
     let (clock, server, probe) = start();
     let held = take(&connect(&server.url()).await, "dead").await;
     let mut workers = waiting(&server, &probe, 3).await;
@@ -44,7 +44,7 @@ async fn stopped_processes_in_the_future() {
 /// The same for readers that come while another reader is inside. A stopped writer is first in the
 /// queue.
 #[tokio::test]
-async fn readers_behind_a_stopped_writer_in_the_future() {
+async fn readers_pass_a_stopped_writer_with_a_future_time() {
     let (clock, server, probe) = start();
     let pool = connect(&server.url()).await;
     let reader = pool.lock("dead").ttl(TTL).shared().acquire().await;
@@ -66,7 +66,7 @@ async fn readers_behind_a_stopped_writer_in_the_future() {
 /// A lock is reserved for a process, and its key contains the end of this reservation. Then the
 /// clock is set back. Fails if the lock stays reserved until that time.
 #[tokio::test]
-async fn a_claim_from_the_future() {
+async fn a_claim_with_a_future_end_expires() {
     let (clock, server, probe) = start();
     let held = take(&connect(&server.url()).await, "dead").await;
     let mut workers = waiting(&server, &probe, 1).await;
@@ -98,7 +98,7 @@ async fn a_claim_from_the_future() {
 /// Fails if a call waits because of queue records with impossible times, of processes that never
 /// existed.
 #[tokio::test]
-async fn records_of_no_process() {
+async fn queue_records_without_a_process_are_ignored() {
     let (_clock, server, probe) = start();
     let pool = connect(&server.url()).await;
     let reader = pool.lock("junk").ttl(TTL).shared().acquire().await;
@@ -129,7 +129,7 @@ async fn records_of_no_process() {
 /// Fails if a dead reader keeps a writer out until the time that the clock showed before it was set
 /// back. The reader is inside when the clock is set, and dies later.
 #[tokio::test]
-async fn a_share_that_is_renewed_after_it() {
+async fn a_share_renewed_after_a_clock_change_expires() {
     let (clock, server, probe) = start();
     let proxy = Proxy::start(server.address());
     let short = Duration::from_secs(6);
@@ -151,7 +151,7 @@ async fn a_share_that_is_renewed_after_it() {
 /// Fails if a fence does not grow, or if a waiting process does not get the lock, when the clock
 /// moves back or forward by an hour.
 #[tokio::test]
-async fn fences_grow_and_those_that_wait_are_served() {
+async fn fences_grow_and_waiters_are_served_over_clock_changes() {
     let (clock, server, probe) = start();
     let pool = connect(&server.url()).await;
     let (mut last, mut before) = (None, 0);

@@ -67,7 +67,7 @@ async fn served_after(held: LockGuard, line: Line) -> Duration {
 
 /// Fails if the lock is reserved for a process that is known to be gone.
 #[tokio::test]
-async fn killed_processes_cost_nothing() {
+async fn killed_processes_delay_no_other_process() {
     let (server, probe, held) = held("dead").await;
     let mut workers = waiting(&server, &probe, 3).await;
     let clients = || -> usize {
@@ -86,7 +86,7 @@ async fn killed_processes_cost_nothing() {
 /// Fails if a lock stays reserved for a stopped process. Fails also if that process gets no lock
 /// after it resumes.
 #[tokio::test]
-async fn a_stopped_process_costs_a_claim() {
+async fn a_stopped_process_delays_others_by_one_claim() {
     let (server, probe, held) = held("dead").await;
     let mut workers = waiting(&server, &probe, 1).await;
     workers[0].process().pause();
@@ -100,7 +100,7 @@ async fn a_stopped_process_costs_a_claim() {
 
 /// Fails if readers behind a stopped writer wait longer than a writer in the same place.
 #[tokio::test]
-async fn a_stopped_writer_costs_readers_a_claim() {
+async fn a_stopped_writer_delays_readers_by_one_claim() {
     let server = Server::start();
     let probe = server.probe();
     let reads = |pool: LockPool| pool.lock("dead").ttl(TTL).shared().wait(LONG).acquire();
@@ -123,7 +123,7 @@ async fn a_stopped_writer_costs_readers_a_claim() {
 
 /// Requirement 24. Fails if each further dead process delays the others more than the one before.
 #[tokio::test]
-async fn five_stopped_processes_cost_six_seconds_at_most() {
+async fn five_stopped_processes_delay_others_by_six_seconds() {
     let (server, probe, held) = held("dead").await;
     let mut workers = waiting(&server, &probe, 5).await;
     for worker in &mut workers {
@@ -135,7 +135,7 @@ async fn five_stopped_processes_cost_six_seconds_at_most() {
 
 /// Fails if the lock is still reserved for a process that was stopped long ago.
 #[tokio::test]
-async fn long_dead_processes_cost_nothing() {
+async fn long_dead_processes_delay_no_other_process() {
     let (server, probe, held) = held("dead").await;
     let mut workers = waiting(&server, &probe, 3).await;
     for worker in &mut workers {

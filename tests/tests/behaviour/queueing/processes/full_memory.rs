@@ -29,7 +29,7 @@ fn max_memory(probe: &RedisProbe, bytes: u64) {
 
 /// Requirement 17. Fails if a release with a waiting process needs memory.
 #[tokio::test]
-async fn a_release_with_a_process_waiting() {
+async fn a_release_to_a_waiting_process_needs_no_memory() {
     let (server, probe, held) = held("full").await;
     let pool = connect(&server.url()).await;
     let request = pool.lock("full").ttl(TTL).wait(LONG);
@@ -65,7 +65,7 @@ async fn a_release_with_a_process_waiting() {
 /// before the first write of a script. Here this write is the removal of the lock, so the call gets
 /// the lock.
 #[tokio::test]
-async fn a_release_with_a_call_of_the_same_process_waiting() {
+async fn a_release_is_not_refused_with_the_next_call() {
     let server = Server::start();
     let probe = server.probe();
     let pool = connect(&server.url()).await;
@@ -86,7 +86,7 @@ async fn a_release_with_a_call_of_the_same_process_waiting() {
 /// Fails if such a release is refused, or if its next call is kept waiting, while another process
 /// queues as well.
 #[tokio::test]
-async fn a_release_with_a_call_of_the_same_process_and_another_waiting() {
+async fn a_release_with_two_waiters_is_not_refused() {
     let server = Server::start();
     let probe = server.probe();
     let (pool, other) = (connect(&server.url()).await, connect(&server.url()).await);
@@ -123,7 +123,7 @@ async fn a_release_with_a_call_of_the_same_process_and_another_waiting() {
 
 /// Fails if a call is refused because the release that is sent together with it is refused.
 #[tokio::test]
-async fn a_release_that_is_refused_with_a_call_of_the_same_process_waiting() {
+async fn a_refused_release_does_not_refuse_the_next_call() {
     let server = Server::start();
     let probe = server.probe();
     let replicas = |count: u32| {
@@ -148,7 +148,7 @@ async fn a_release_that_is_refused_with_a_call_of_the_same_process_waiting() {
 /// Fails if calls that need memory cause the refusal of calls that need none. Simultaneous calls
 /// are sent in one script.
 #[tokio::test]
-async fn calls_that_need_no_memory_are_told_the_truth() {
+async fn calls_without_memory_needs_are_not_refused() {
     let (server, probe, held) = held("taken").await;
     let pool = connect(&server.url()).await;
     max_memory(&probe, 1);
@@ -172,7 +172,7 @@ async fn calls_that_need_no_memory_are_told_the_truth() {
 
 /// Fails if other data under the key of the queue prevents the release of a lock.
 #[tokio::test]
-async fn other_data_in_the_place_of_the_queue() {
+async fn other_data_at_the_queue_key_does_not_block_a_release() {
     // The data are as long as a queue record. Some languages can read the part where the time
     // should be as a number.
     let number = format!("{}+12345e+173224", "0".repeat(32));

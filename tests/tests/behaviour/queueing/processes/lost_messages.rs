@@ -15,7 +15,7 @@ const SLACK: Duration = Duration::from_millis(500);
 /// Fails if a process only waits for a message, or asks again only after the lock was given to the
 /// next process.
 #[tokio::test]
-async fn a_turn_that_was_not_told() {
+async fn a_lost_turn_message_is_compensated_by_polling() {
     let (server, _probe, held) = held("lost").await;
     let proxy = Proxy::start(server.address());
     let mut line = Line::new("lost");
@@ -32,7 +32,7 @@ async fn a_turn_that_was_not_told() {
 /// Fails if a process whose connection breaks when the lock is reserved for it waits for a lease
 /// that no process has.
 #[tokio::test]
-async fn a_connection_that_breaks_at_the_moment() {
+async fn a_connection_lost_at_the_hand_over_delays_no_lock() {
     for all in [false, true] {
         let (server, probe, held) = held("broken").await;
         let proxy = Proxy::start(server.address());
@@ -59,7 +59,7 @@ async fn a_connection_that_breaks_at_the_moment() {
 /// Fails if a process that missed the message about a waiting process passes the lock from call to
 /// call for as long as it has any.
 #[tokio::test]
-async fn a_holder_that_was_not_told() {
+async fn a_holder_without_the_wait_message_ends_its_turn() {
     const CALLS: usize = 60;
     let server = Server::start();
     let proxy = Proxy::start(server.address());

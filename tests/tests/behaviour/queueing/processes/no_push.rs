@@ -60,7 +60,7 @@ async fn serves(url: &str) {
 }
 
 #[tokio::test]
-async fn a_server_without_hello() {
+async fn processes_without_hello_are_served_in_order() {
     let server = ServerOptions::new()
         .option("rename-command", &["HELLO", "OLDHELLO"])
         .start();
@@ -68,26 +68,26 @@ async fn a_server_without_hello() {
 }
 
 #[tokio::test]
-async fn no_permission_to_publish() {
+async fn processes_without_publish_are_served_in_order() {
     let (_server, url) = restricted("+subscribe &lock:*");
     serves(&url).await;
 }
 
 #[tokio::test]
-async fn no_permission_to_subscribe() {
+async fn processes_without_subscribe_are_served_in_order() {
     let (_server, url) = restricted("+publish &lock:*");
     serves(&url).await;
 }
 
 #[tokio::test]
-async fn no_permission_for_any_channel() {
+async fn processes_without_channels_are_served_in_order() {
     let (_server, url) = restricted("+publish +subscribe resetchannels");
     serves(&url).await;
 }
 
 /// The smallest sufficient set of permissions.
 #[tokio::test]
-async fn enough_permissions() {
+async fn the_smallest_permissions_suffice_for_turns() {
     let (_server, url) = restricted("+publish +subscribe &lock:*");
     serves(&url).await;
 }

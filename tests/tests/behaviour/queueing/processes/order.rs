@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use super::{LONG, Line, TTL, connect, connect_with, queued, settle, take};
 
 /// Fails if processes race for a free lock, or if the last process in the queue gets it first.
-async fn processes_are_served_in_the_order_in_which_they_began_to_wait(store: &Store) {
+async fn processes_are_served_in_order_of_their_waits(store: &Store) {
     const KEY: &str = "queue-of-processes";
     let held = take(&connect(&store.url).await, KEY).await;
     let mut line = Line::new(KEY);
@@ -28,13 +28,13 @@ async fn processes_are_served_in_the_order_in_which_they_began_to_wait(store: &S
 }
 
 on_stores!(memory redis sentinel cluster postgres: (
-    processes_are_served_in_the_order_in_which_they_began_to_wait,
+    processes_are_served_in_order_of_their_waits,
 ));
 
 /// Fails if a process that repeats its request, as it does from time to time, goes to the end of
 /// the queue.
 #[tokio::test]
-async fn who_asks_again_keeps_its_place() {
+async fn a_repeated_request_keeps_its_place() {
     let (server, _probe, held) = super::held("again").await;
     let mut line = Line::new("again");
     // This option lets the first process keep the lock for its own calls, even on a busy machine.
@@ -59,7 +59,7 @@ async fn who_asks_again_keeps_its_place() {
 /// Fails if the queue works only behind holders that use leasehold. When another client releases
 /// its lock, it notifies no process.
 #[tokio::test]
-async fn behind_a_holder_that_knows_no_queue() {
+async fn the_queue_works_behind_other_clients() {
     let server = Server::start();
     let probe = server.probe().namespace("lock:");
     let late = connect(&server.url()).await;

@@ -33,7 +33,7 @@ async fn nothing_is_left(server: &Server) {
 
 /// Fails if a call that gives up leaves the place of its process behind.
 #[tokio::test]
-async fn of_calls_that_give_up() {
+async fn calls_that_time_out_leave_nothing() {
     let (server, probe, held) = held("given-up").await;
     let mut calls = JoinSet::new();
     let mut dropped = Vec::new();
@@ -59,7 +59,7 @@ async fn of_calls_that_give_up() {
 
 /// Fails if a call that gives up exactly when it gets the lock keeps the lock from the next call.
 #[tokio::test]
-async fn of_calls_that_give_up_when_their_turn_comes() {
+async fn calls_dropped_at_their_turn_leave_nothing() {
     let server = Server::start();
     for url in [&*server.url(), "memory://queue-gives-up"] {
         let pools = [connect(url).await, connect(url).await];
@@ -94,7 +94,7 @@ async fn of_calls_that_give_up_when_their_turn_comes() {
 
 /// Fails if a pool keeps its places in queues after its shutdown.
 #[tokio::test]
-async fn of_a_shutdown() {
+async fn a_shutdown_leaves_no_place_in_a_queue() {
     let (server, probe, held) = held("shutdown").await;
     let pool = connect(&server.url()).await;
     let request = pool.lock("shutdown").ttl(TTL).wait(LONG);
@@ -110,7 +110,7 @@ async fn of_a_shutdown() {
 
 /// Fails if many calls in many processes leave anything behind.
 #[tokio::test]
-async fn of_contention() {
+async fn contention_leaves_nothing() {
     let server = Server::start();
     let mut calls = JoinSet::new();
     for _ in 0..4 {
@@ -141,7 +141,7 @@ async fn of_contention() {
 /// were dropped.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
-fn a_kept_place_is_found() {
-    let test = "queueing::processes::traces::of_calls_that_give_up";
+fn a_kept_place_is_detected() {
+    let test = "queueing::processes::traces::calls_that_time_out_leave_nothing";
     fails_with("DroppedCallKeepsItsPlace", test);
 }

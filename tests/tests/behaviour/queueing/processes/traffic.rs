@@ -8,7 +8,7 @@ use super::{LONG, TTL, connect};
 
 /// Fails if each of many calls of one process sends a request to the server.
 #[tokio::test]
-async fn calls_of_one_process_share_what_they_ask() {
+async fn calls_of_one_process_share_requests() {
     const TASKS: u64 = 16;
     const TIMES: u64 = 50;
     let server = Server::start();

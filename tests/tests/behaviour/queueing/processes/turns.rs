@@ -34,7 +34,7 @@ fn endless(fairness: Fairness) -> Fairness {
 
 /// Fails if a turn has no end, or ends after another number of calls than configured.
 #[tokio::test]
-async fn a_turn_ends_after_so_many_passes() {
+async fn a_turn_ends_after_the_configured_passes() {
     let server = Server::start();
     for url in [&*server.url(), "memory://queue-passes"] {
         let usual = connect_with(url, endless).await;
@@ -49,7 +49,7 @@ async fn a_turn_ends_after_so_many_passes() {
 
 /// Fails if long sections make a turn long.
 #[tokio::test]
-async fn a_turn_ends_after_so_long() {
+async fn a_turn_ends_after_a_time_limit() {
     let server = Server::start();
     for url in [&*server.url(), "memory://queue-long"] {
         let short = |fairness: Fairness| {
@@ -67,7 +67,7 @@ async fn a_turn_ends_after_so_long() {
 /// Fails if a process in its turn does not notice another process that comes, or counts the calls
 /// before that.
 #[tokio::test]
-async fn one_that_comes_in_the_middle_of_a_turn() {
+async fn a_process_arriving_during_a_turn_is_noticed() {
     let server = Server::start();
     for url in [&*server.url(), "memory://queue-middle"] {
         let many = connect_with(url, |fairness| fairness.max_passes(5)).await;

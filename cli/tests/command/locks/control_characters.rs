@@ -55,7 +55,7 @@ fn with_answer(command: &mut Command, answer: &str) -> Ended {
 /// Fails if a command prints such a key or owner unescaped. This includes a key given as an
 /// argument, because scripts may pass on a key that they have read.
 #[test]
-fn no_command_prints_them_as_they_are() {
+fn no_command_prints_control_characters_unescaped() {
     let server = Server::start();
     hold(&server);
     let mut watch = leasehold(&server.url());

@@ -93,7 +93,7 @@ fn the_holder_is_killed() {
 
 /// Fails if a command keeps running while `leasehold run` is suspended and renews nothing.
 #[test]
-fn the_holder_stands_still() {
+fn the_holder_is_suspended() {
     let _room = room::enter();
     let (_server, scene) = on_one_server();
     scene.first.pause();
@@ -140,7 +140,7 @@ fn the_guardian_is_killed() {
 
 /// Fails if `leasehold run` relies on a suspended guardian.
 #[test]
-fn the_guardian_stands_still_and_the_holder_is_cut_off() {
+fn the_guardian_is_suspended_and_the_holder_is_cut_off() {
     let _room = room::enter();
     let server = Server::start();
     let proxy = Proxy::start(server.address());
@@ -153,7 +153,7 @@ fn the_guardian_stands_still_and_the_holder_is_cut_off() {
 
 /// Fails if a suspended guardian does not wake up when `leasehold run` dies.
 #[test]
-fn the_guardian_stands_still_and_the_holder_is_killed() {
+fn the_guardian_is_suspended_and_the_holder_is_killed() {
     let _room = room::enter();
     let (_server, mut scene) = on_one_server();
     family::stop(guardian(scene.first.id()));
@@ -164,7 +164,7 @@ fn the_guardian_stands_still_and_the_holder_is_killed() {
 /// Like the previous test, but a process in the guardian's session adopts the orphaned guardian.
 /// The kernel wakes only an orphaned process group, and the guardian's group is not orphaned here.
 #[test]
-fn the_guardian_inside_another_run_stands_still_and_the_holder_is_killed() {
+fn a_nested_guardian_is_suspended_and_its_holder_is_killed() {
     let _room = room::enter();
     let (server, journal) = (Server::start(), Journal::new());
     fs::write(journal.file("script"), stubborn(&journal)).expect("the folder is writable");
@@ -191,7 +191,7 @@ fn the_guardian_inside_another_run_stands_still_and_the_holder_is_killed() {
 
 /// Fails if a suspended command continues its work long after the lock is lost.
 #[test]
-fn the_command_and_the_holder_stand_still() {
+fn the_command_and_the_holder_are_suspended() {
     let _room = room::enter();
     let (_server, scene) = on_one_server();
     family::stop(scene.command);
@@ -220,7 +220,7 @@ fn the_holder_and_the_guardian_are_killed() {
 
 /// Fails if processes left by a killed guardian survive while `leasehold run` is suspended.
 #[test]
-fn the_holder_stands_still_and_the_guardian_is_killed() {
+fn the_holder_is_suspended_and_the_guardian_is_killed() {
     let _room = room::enter();
     let (_server, scene) = on_one_server();
     let guardian = guardian(scene.first.id());

@@ -221,7 +221,7 @@ async fn detached(pool: LockPool, probe: Arc<RedisProbe>) -> Result<u32, LockErr
 /// Fails if the release of a guard succeeds after its lock was deleted, or taken by another client.
 /// Also fails if the other client's lock is changed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_guard_is_told() {
+async fn a_guard_reports_a_lost_lock_at_its_release() {
     let scene = Scene::new().await;
     let guard = scene.take("deleted").await;
     let fence = guard.fence().expect("a fence").get();
@@ -260,7 +260,7 @@ async fn releases_are_counted() {
 
 /// Fails if a function loses its result, or if the loss of its lock is not logged and counted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_function_keeps_its_result_and_the_loss_is_logged_and_counted() {
+async fn a_function_with_a_lost_lock_keeps_its_result() {
     let scene = Scene::new().await;
     assert_eq!(forgotten(&scene, "a").await, Ok(7));
     assert_eq!(kept(&scene, "b").await, Ok(7));
@@ -275,7 +275,7 @@ async fn a_function_keeps_its_result_and_the_loss_is_logged_and_counted() {
 
 /// Fails if the losses of shared locks, permits and downgraded locks go unnoticed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shares_places_and_downgraded_locks_are_missed_as_well() {
+async fn losses_of_shares_permits_and_downgrades_are_reported() {
     let scene = Scene::new().await;
     let request = |key: &str| scene.pool.lock(key).ttl(TTL);
     let share = request("share").shared().acquire().await.expect("free");
@@ -292,7 +292,7 @@ async fn shares_places_and_downgraded_locks_are_missed_as_well() {
 /// Fails if the release of several keys succeeds although one of them was gone, or if the other
 /// keys stay locked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_several_keys_any_that_is_gone_is_told() {
+async fn a_loss_of_one_of_several_keys_is_reported() {
     let scene = Scene::new().await;
     for gone in [&["b"][..], &["c", "b"], &["a"]] {
         let all = scene.pool.lock_all(["c", "a", "b"]).ttl(TTL);
@@ -310,7 +310,7 @@ async fn of_several_keys_any_that_is_gone_is_told() {
 
 /// Fails if a loss is counted and logged only for callers that wait for the release.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_guard_and_a_dropped_call_are_missed_in_the_background() {
+async fn losses_of_dropped_guards_and_calls_are_reported() {
     let scene = Scene::new().await;
     let guard = scene.take("guard").await;
     scene.forget();
@@ -332,7 +332,7 @@ async fn a_dropped_guard_and_a_dropped_call_are_missed_in_the_background() {
 
 /// Fails if a loss is counted both when it is noticed and again at the release.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_lost_before_is_counted_once() {
+async fn an_earlier_loss_is_counted_once() {
     let scene = Scene::new().await;
     assert_eq!(runs_on(&scene).await, Ok(7));
     let second = Duration::from_secs(1);
@@ -347,7 +347,7 @@ async fn what_was_lost_before_is_counted_once() {
 /// Fails if a release counts as a loss because its first try was executed but not answered. Also
 /// fails if any other release without a loss does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_that_was_carried_out_is_no_loss() {
+async fn an_executed_release_is_not_a_loss() {
     let scene = Scene::new().await;
     let proxy = Proxy::start(scene.server.address());
     let pool = LockPool::connect(&proxy.url()).await.expect("it answers");
@@ -399,7 +399,7 @@ async fn the_reason_of_a_loss_is_logged() {
 /// Fails if a mistake of the program, which a client sees only as a status of 500, is not logged.
 /// Also fails if a refused call is logged as a mistake.
 #[tokio::test]
-async fn a_mistake_that_an_answer_hides_is_logged() {
+async fn a_program_error_hidden_from_the_client_is_logged() {
     let _scene = Scene::new().await;
     for error in [LockError::contended("k", None), LockError::NotInstalled] {
         drop(axum::response::IntoResponse::into_response(error));
