@@ -17,7 +17,7 @@
 //! | `docs/notes/questions.md` | twenty questions about the code |
 //! | `docs/releasing.md` | how a version is released |
 //! | `docs/reliability/errors.md` | which errors leave the outcome of a request open |
-//! | `cli/tests/command/run/inherited_state.md` | the tests of what a command of `leasehold run` inherits |
+//! | `cli/tests/command/run/inherited_state.md` | what a command of `leasehold run` inherits |
 //! | `tests/harness.md` | how the fault harness tests the promises, and how it is tested itself |
 //! | `tests/promises.txt` | the tests of each promise on each store |
 //! | `examples/services` | nine services that use the attribute, small enough to copy |
