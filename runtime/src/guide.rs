@@ -17,7 +17,9 @@
 //! | `docs/notes/questions.md` | twenty questions about the code |
 //! | `docs/releasing.md` | how a version is released |
 //! | `docs/reliability/errors.md` | which errors leave the outcome of a request open |
-//! | `docs/reliability/harness.md` | how each promise is tested, and how to repeat it |
+//! | `cli/tests/command/run/inherited_state.md` | what a command of `leasehold run` inherits |
+//! | `tests/harness.md` | how the fault harness tests the promises, and how it is tested itself |
+//! | `tests/promises.txt` | the tests of each promise on each store |
 //! | `examples/services` | nine services that use the attribute, small enough to copy |
 
 // Each page ends with link definitions, whose addresses are relative to the page. Rustdoc has other

@@ -33,6 +33,8 @@ fn pages() -> Vec<PathBuf> {
         "SECURITY.md",
         "scripts/README.md",
         "tests/README.md",
+        "tests/harness.md",
+        "tests/seeded_bugs.md",
         "CHANGELOG.md",
         "macros/src/attribute.md",
     ]

@@ -203,7 +203,7 @@ fn pages_are_easy_to_read() {
             }
         }
     }
-    assert!(500 < counts.blocks, "{counts:?}");
+    assert!(400 < counts.blocks, "{counts:?}");
     // A paragraph of a page may open with "When …", so openers do not count.
     counts.openers = 0;
     let excesses = counts.excesses();

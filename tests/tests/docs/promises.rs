@@ -1,4 +1,5 @@
-//! Checks that `docs/reliability/promises.md` lists the tests of each promise on each store.
+//! Checks that each promise has tests or a reason on each store, and that
+//! `docs/reliability/promises.md` has their matrix.
 //!
 //! The part between its markers is generated from `tests/promises.txt`. After a change there, run
 //! `PROMISES=overwrite cargo test -p leasehold-tests --test docs promises`.
@@ -11,7 +12,7 @@ use std::sync::LazyLock;
 use leasehold_tests::chaos::REQUIREMENTS;
 
 use super::test_names::tests_of;
-use super::{anchor, read, root};
+use super::{read, root};
 
 const PAGE: &str = "docs/reliability/promises.md";
 const SOURCE: &str = "tests/promises.txt";
@@ -43,6 +44,9 @@ impl Cell {
         self.shown_by.is_empty() && self.not_promised.is_none()
     }
 }
+
+/// The reason for which these stores do not promise something.
+type Reason<'a> = (&'a str, Vec<&'a str>);
 
 struct Matrix {
     stores: Vec<Store>,
@@ -98,60 +102,59 @@ impl Matrix {
         Self { stores, promises }
     }
 
-    /// Returns the generated part of the page.
+    /// Returns the generated part of the page: the matrix, and the reason of each dash.
     fn page(&self) -> String {
-        let mut page = String::from("\n|");
+        let mut page = String::from("\n| promise |");
         for store in &self.stores {
-            write!(page, " | {}", store.name).expect("a string");
+            write!(page, "{}|", store.name).expect("a string");
         }
-        writeln!(page, " |\n|---{} |", "|---".repeat(self.stores.len())).expect("a string");
+        writeln!(page, "\n|---|{}", "---|".repeat(self.stores.len())).expect("a string");
         for promise in &self.promises {
-            let title = &promise.title;
-            write!(page, "| [{title}](#{})", anchor(title)).expect("a string");
+            let text = promise.text.join(" ");
+            write!(page, "| **{}.** {text} |", promise.title).expect("a string");
             for store in &self.stores {
                 let cell = promise.cells.get(&store.name);
                 let is_promised = cell.is_some_and(|cell| cell.not_promised.is_none());
-                page += if is_promised { " | yes" } else { " | –" };
+                page += if is_promised { "yes|" } else { "–|" };
             }
-            page += " |\n";
+            page.push('\n');
         }
-        for promise in &self.promises {
-            write!(page, "\n### {}\n\n", promise.title).expect("a string");
-            writeln!(page, "{}\n", promise.text.join("\n")).expect("a string");
-            page += "| store | shown by |\n|---|---|\n";
-            for (stores, text) in self.rows(promise) {
-                writeln!(page, "| {} | {text} |", stores.join(", ")).expect("a string");
-            }
+        page += "\n### The reasons\n\n| promise | not on | reason |\n|---|---|---|\n";
+        for ((reason, stores), titles) in self.reasons() {
+            let (titles, stores) = (titles.join("; "), stores.join(", "));
+            writeln!(page, "| {titles} | {stores} | {reason} |").expect("a string");
         }
         page.push('\n');
         page
     }
 
-    /// Returns the rows for a promise. Stores with the same text share one.
-    fn rows(&self, promise: &Promise) -> Vec<(Vec<&str>, String)> {
-        let mut rows: Vec<(Vec<&str>, String)> = Vec::new();
-        for store in &self.stores {
-            let text = promise.cells.get(&store.name).map(Cell::text);
-            let text = text.unwrap_or_default();
-            match rows.iter_mut().find(|(_, other)| *other == text) {
-                Some((stores, _)) => stores.push(&store.name),
-                None => rows.push((vec![&store.name], text)),
+    /// Returns each reason with its stores, and the titles of its promises.
+    fn reasons(&self) -> Vec<(Reason<'_>, Vec<&str>)> {
+        let mut rows: Vec<(Reason<'_>, Vec<&str>)> = Vec::new();
+        for promise in &self.promises {
+            for reason in self.reasons_of(promise) {
+                match rows.iter_mut().find(|(other, _)| *other == reason) {
+                    Some((_, titles)) => titles.push(&promise.title),
+                    None => rows.push((reason, vec![promise.title.as_str()])),
+                }
             }
         }
         rows
     }
-}
 
-impl Cell {
-    fn text(&self) -> String {
-        if let Some(reason) = &self.not_promised {
-            return format!("*not promised:* {reason}");
+    fn reasons_of<'a>(&'a self, promise: &'a Promise) -> Vec<Reason<'a>> {
+        let mut reasons: Vec<Reason<'a>> = Vec::new();
+        for store in &self.stores {
+            let cell = promise.cells.get(&store.name);
+            let Some(reason) = cell.and_then(|cell| cell.not_promised.as_deref()) else {
+                continue;
+            };
+            match reasons.iter_mut().find(|(other, _)| *other == reason) {
+                Some((_, stores)) => stores.push(&store.name),
+                None => reasons.push((reason, vec![store.name.as_str()])),
+            }
         }
-        let tests = self.shown_by.iter().map(|test| match test.split_once('/') {
-            Some(("chaos", number)) => format!("[requirement {number}][requirements]"),
-            _ => format!("`{test}`"),
-        });
-        tests.collect::<Vec<_>>().join(", ")
+        reasons
     }
 }
 
@@ -174,6 +177,25 @@ fn the_page_shows_the_matrix() {
         "{PAGE} is not what {SOURCE} says; run `PROMISES=overwrite cargo test -p leasehold-tests --test \
          docs promises`. The first difference: {differs:#?}"
     );
+}
+
+/// Fails if the page loses a dash or its reason, or shows the names of tests.
+#[test]
+fn a_dash_has_a_reason() {
+    let matrix = Matrix::parse(
+        "store memory: memory\nstore redis: redis\nstore etcd: etcd\n\
+         # One\nIt holds,\nalways.\n+ memory redis etcd: a::<store>\n\
+         # Two\nSome.\n- memory etcd: no answer\n+ redis: b::c\n\
+         # Three\nIt ends.\n- memory etcd: no answer\n- redis: it stays\n",
+    );
+    let page = "\n| promise |memory|redis|etcd|\n|---|---|---|---|\n\
+                | **One.** It holds, always. |yes|yes|yes|\n\
+                | **Two.** Some. |–|yes|–|\n\
+                | **Three.** It ends. |–|–|–|\n\
+                \n### The reasons\n\n| promise | not on | reason |\n|---|---|---|\n\
+                | Two; Three | memory, etcd | no answer |\n\
+                | Three | redis | it stays |\n\n";
+    assert_eq!(matrix.page(), page);
 }
 
 /// The programs that a cell may name, each with its tests.

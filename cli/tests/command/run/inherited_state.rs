@@ -12,17 +12,13 @@ use crate::harness::{Running, ended, leasehold, quoted};
 
 const IGNORE_PIPE: &str = "signal.signal(signal.SIGPIPE, signal.SIG_IGN)";
 
-/// Fails if a row of the table in `docs/command.md` names no test.
+/// Fails if a row of the table in `inherited_state.md` names no test.
 #[test]
 fn the_page_names_a_test_for_each_state() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |file: &Path| fs::read_to_string(file).expect("the file is there");
-    let page = read(&folder.join("../docs/command.md"));
-    let (_, table) = page
-        .split_once("### Inherited state\n")
-        .expect("the heading");
-    let (table, _) = table.split_once("\n### ").expect("another heading");
-    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with('|')).collect();
+    let page = read(&folder.join("tests/command/run/inherited_state.md"));
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with('|')).collect();
     assert!(rows.len() > 15, "{rows:?}");
     for row in &rows[2..] {
         let named = row

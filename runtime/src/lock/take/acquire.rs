@@ -346,10 +346,8 @@ impl Taking {
             return Ok(permit);
         }
         if budget.is_zero() {
-            return Err(LockError::contended(
-                want.key.name(),
-                self.retry_nested(holder),
-            ));
+            let retry_after = self.retry_nested(holder);
+            return Err(LockError::contended(want.key.name(), retry_after));
         }
         let permit = NestedPermit::wait(holder, self.end_of(budget)).await?;
         permit.ok_or_else(|| self.timed_out(want, self.retry_nested(holder)))

@@ -32,7 +32,7 @@ const NEW_LOGIN: &str = "the server no longer accepts the token of this client; 
 /// out, and advice.
 type Known = (&'static str, &'static str, Retry, bool, &'static str);
 
-/// Meaning of the server's errors. The page docs/stores/etcd.md has the reasons.
+/// Meaning of the server's errors. The page docs/reliability/errors.md has the reasons.
 const KNOWN: &[Known] = &[
     (
         "no leader",

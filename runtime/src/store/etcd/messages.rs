@@ -4,7 +4,9 @@
 //! message are not sent, and are skipped in answers.
 //!
 //! The messages are written by hand, because a generator needs `protoc` wherever a service is
-//! built, as the crate `etcd-client` does. `docs/stores/etcd.md` has the other reasons.
+//! built, as the crate `etcd-client` (0.21) does. That crate also spreads requests over all
+//! members, even one that does not answer. The pool must be able to leave such a member, and needs
+//! both answers to a heartbeat from one member.
 
 use prost::{Message, Oneof};
 
