@@ -4,11 +4,12 @@ use super::harness::double_submission::{CONFLICT, UNAVAILABLE};
 
 const PAGE: &str = include_str!("../../../../docs/recipes.md");
 const MONITORING: &str = include_str!("../../../../docs/monitoring/README.md");
-const PROGRAMS: [&str; 11] = [
+const PROGRAMS: [&str; 12] = [
     include_str!("../../src/bin/actix_orders.rs"),
     include_str!("../../src/bin/axum_orders.rs"),
     include_str!("../../src/bin/cron_job.rs"),
     include_str!("../../src/bin/operations.rs"),
+    include_str!("../../../leader.rs"),
     include_str!("../../../queued_job/handler.rs"),
     include_str!("../../../queued_job/worker.rs"),
     include_str!("../../src/bin/repositories.rs"),

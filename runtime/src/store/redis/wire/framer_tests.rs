@@ -86,7 +86,7 @@ fn invalid_replies_are_refused_immediately() {
         b"$9223372036854775807\r\n",
         "a text of 9223372036854775807 bytes",
     );
-    refused(b"$16777217\r\n", "16777216 are the most");
+    refused(b"$16777217\r\n", "the limit of 16777216");
     refused(b"*65537\r\n", "65537 values");
     refused(b"%99999999999999999999\r\n", "instead of a length");
     refused(b"$-2\r\n", "`-2` instead of a length");
