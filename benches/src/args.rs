@@ -26,7 +26,8 @@ pub(crate) enum Command {
     /// Writes measured tables and a plot into a page, from files written by --json. If several
     /// files contain a contestant's row, the last one counts
     Report {
-        /// Part of the page: `services` are the rows `open_…` and `closed_…`, `measured` the rest
+        /// Part of the page to replace: `services` has the rows `open_…` and `closed_…`, `measured` all
+        /// other rows
         #[arg(long)]
         section: Section,
         /// Files of an earlier --json

@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{is_contended, request, secs};
 
-/// Fails if the other holder's lock is not held, or is not free after a release, a drop or the time
-/// of `releases_after`.
+/// Fails if another holder does not exclude calls until it is released or dropped, or until the
+/// time of `releases_after` is over.
 #[tokio::test(start_paused = true)]
 async fn another_holder_excludes_calls_until_it_ends() {
     let kit = Kit::new();

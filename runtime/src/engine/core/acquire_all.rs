@@ -124,8 +124,8 @@ impl Core {
         }
     }
 
-    /// Signals the call to ask individually, because `op` took no lock: another ticket's key was
-    /// held, or the call queues.
+    /// Signals the call to request its locks individually, because `op` took no lock. Either the key
+    /// of another ticket was held, or the call is willing to queue, which needs individual requests.
     fn ask_individually(&mut self, op: OpId, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;

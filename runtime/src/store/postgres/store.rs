@@ -324,7 +324,7 @@ impl PostgresStore {
                     self.lost(generation, failure);
                 }
             }
-            // If this role may not sweep, another role does.
+            // Ignores other errors. If this role has no permission to sweep, another role sweeps.
             Content::Sweep(Err(error)) => {
                 if error.is_closed() {
                     self.lost(generation, failure::ended());

@@ -102,8 +102,8 @@ pub(crate) struct Wire {
     stream: Stream,
     /// True if a listener waits for incoming bytes, and not the engine's runtime.
     listener: AtomicBool,
-    /// True if unread bytes may have come. It changes only under the engine's mutex, as the stream
-    /// is read only there. So no memory ordering is needed.
+    /// True if unread bytes may have arrived. Only a thread with the engine's mutex changes this flag
+    /// or reads the stream, so no memory ordering is needed.
     heard: AtomicBool,
 }
 

@@ -22,7 +22,7 @@ impl ZooKeeper {
         let (sender, events) = unbounded_channel();
         let reached = Self::reach(address, options, sender.clone()).await;
         let ensemble = reached.map_err(|failure| failure.error)?;
-        // Without an answer there is nothing to log: the first call will report it.
+        // If the check fails, there is no report to log. The first call will return the error.
         if let Ok(report) = check::examine(&ensemble, options).await {
             report.log();
         }

@@ -19,7 +19,8 @@ use crate::deployments::session_servers::{
     LONG, connect, connect_patiently, on_one_thread, take, works,
 };
 
-/// The ttl of locks whose session lasts 607 s, so that its next heartbeat is due after 200 s.
+/// A ttl whose locks share a session of 607 s. The next heartbeat of that session is due after
+/// 200 s.
 const LASTING: Duration = Duration::from_secs(600);
 
 on_one_thread! { Etcd, sessions: a_removed_node_is_a_lost_lock }

@@ -11,8 +11,8 @@ use super::{LONG, Line, connect, connect_with, settle, take};
 const CALLS: u32 = 20;
 
 /// Lets one process make many calls, and another process wait behind them. Returns the number of
-/// calls that had the lock before the other process. Also returns true if the other process may
-/// have missed a reservation.
+/// calls that had the lock before the other process. The second value is true if the other process
+/// may have been woken too late to confirm a key that the store had handed to it.
 async fn before_the_other(url: &str, many: LockPool, stay: Duration) -> (usize, bool) {
     let held = take(&connect(url).await, "turns").await;
     let mut line = Line::new("turns");
