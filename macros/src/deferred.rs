@@ -92,6 +92,18 @@ impl Deferred {
         Some(Self::new(last, work))
     }
 
+    /// Returns the type if its name shows that it is a future, such as `Self::Future`. Only for
+    /// functions that are not async, because the body of such a function cannot await it.
+    pub(crate) fn alias(ty: &Type) -> Option<Self> {
+        let Type::Path(path) = ty else {
+            return None;
+        };
+        let segment = path.path.segments.last()?;
+        let name = segment.ident.to_string();
+        (name.ends_with("Future") || name.ends_with("Fut"))
+            .then(|| Self::new(segment, Work::Future))
+    }
+
     fn in_segment(segment: &PathSegment) -> Option<Self> {
         let PathArguments::AngleBracketed(arguments) = &segment.arguments else {
             return None;

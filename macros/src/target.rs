@@ -138,7 +138,11 @@ impl Item {
             ));
         }
         let (returns, deferred) = match &self.signature.output {
-            ReturnType::Type(_, ty) => (Returns::of(ty), Deferred::find(ty)),
+            ReturnType::Type(_, ty) => {
+                let blocks = self.signature.asyncness.is_none();
+                let alias = || blocks.then(|| Deferred::alias(ty)).flatten();
+                (Returns::of(ty), Deferred::find(ty).or_else(alias))
+            }
             ReturnType::Default => {
                 let span = self.signature.ident.span();
                 (Returns::Type(quote::quote_spanned!(span=> ())), None)

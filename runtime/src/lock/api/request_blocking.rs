@@ -10,7 +10,7 @@ use crate::lock::take::blocking::{Parks, park};
 
 impl LockRequest {
     /// Like [`acquire`](Self::acquire), but parks the calling thread until the lock is granted. For
-    /// code that is not async: `main`, a thread without a runtime, rayon, or
+    /// code that is not async: `main`, a thread without a runtime, a job of rayon, or
     /// [`spawn_blocking`](tokio::task::spawn_blocking).
     ///
     /// The engine's own thread renews the lease and wakes the caller. So the call also ends on a
@@ -42,8 +42,9 @@ impl LockRequest {
     /// [`LockError::Config`] also on a thread whose runtime runs the pool's engine
     /// ([`on_current_runtime`](crate::LockPoolBuilder::on_current_runtime)).
     pub fn acquire_blocking(mut self) -> Result<LockGuard, LockError> {
-        self.settings.parks = Some(Parks::here(At::Call(self.at)));
-        park(self.acquire())
+        let parks = Parks::here(At::Call(self.at));
+        self.settings.parks = Some(parks);
+        park(parks, self.acquire())
     }
 
     /// Like [`run`](Self::run), for a body that is not async. Parks the calling thread until the
@@ -108,8 +109,8 @@ impl LockGuard {
     /// runs the pool's engine. Even then, the lock is released.
     #[track_caller]
     pub fn release_blocking(self) -> Result<(), LockError> {
-        self.held
-            .can_park(Parks::here(At::Call(Location::caller())))?;
-        park(self.release())
+        let parks = Parks::here(At::Call(Location::caller()));
+        self.held.can_park(parks)?;
+        park(parks, self.release())
     }
 }

@@ -234,8 +234,8 @@ impl Call {
     /// Like [`run`](Self::run), for a body that blocks its thread. The thread is parked while the
     /// call waits for the lock.
     pub fn run_blocking<T>(&mut self, body: impl FnOnce() -> T) -> Result<T, LockError> {
-        self.parks();
-        park(self.run(pin!(Some(async { body() }))))
+        let parks = self.parks();
+        park(parks, self.run(pin!(Some(async { body() }))))
     }
 
     /// Like [`run_blocking`](Self::run_blocking), but keeps the lock for a while after `Ok`.
@@ -247,13 +247,15 @@ impl Call {
     where
         T: Outcome<Hint>,
     {
-        self.parks();
-        park(self.run_with_cooldown(pin!(Some(async { body() })), hint))
+        let parks = self.parks();
+        let body = pin!(Some(async { body() }));
+        park(parks, self.run_with_cooldown(body, hint))
     }
 
-    fn parks(&mut self) {
-        let at = self.0.section().at();
-        self.settings().parks = Some(Parks::here(at));
+    fn parks(&mut self) -> Parks {
+        let parks = Parks::here(self.0.section().at());
+        self.settings().parks = Some(parks);
+        parks
     }
 
     /// Takes the lock, runs the body inside it, and releases it. Keeps the lock for a while if
@@ -330,8 +332,11 @@ impl Call {
     where
         T: Replayable<Hint>,
     {
-        self.parks();
-        park(self.run_replaying(pin!(Some(async { body() })), hint))
+        let parks = self.parks();
+        park(
+            parks,
+            self.run_replaying(pin!(Some(async { body() })), hint),
+        )
     }
 
     /// Like [`run_detached`](Self::run_detached), but keeps the value of `Ok`. If a value is

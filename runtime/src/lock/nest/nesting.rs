@@ -3,10 +3,13 @@
 //! The path follows the future, not the thread. A gate puts its locks on the path while it polls
 //! its body, and then takes them off again. So the path is correct across awaits, in `join!` and
 //! `select!`, and through boxes and trait objects. A task that the body spawns is polled outside of
-//! the gate, and is not on the path.
+//! the gate, and is not on the path. Neither is a task that runs on the thread of a waiting body,
+//! such as in a `block_on` of a blocking body: each part of the path belongs to one task.
 
 use std::cell::RefCell;
 use std::future::Future;
+
+use tokio::task;
 
 use super::call_site::At;
 use super::leases::{LeaseRef, Lock, Locks};
@@ -16,8 +19,8 @@ use crate::error::LockError;
 use crate::pool::PoolId;
 
 thread_local! {
-    /// Outermost first.
-    static PATH: RefCell<Vec<Locks>> = const { RefCell::new(Vec::new()) };
+    /// Outermost first, each with the task that polls the body. None outside of tokio's tasks.
+    static PATH: RefCell<Vec<(Option<task::Id>, Locks)>> = const { RefCell::new(Vec::new()) };
 }
 
 tokio::task_local! {
@@ -37,7 +40,7 @@ pub(crate) fn inside<T>(locks: &Locks, poll: impl FnOnce() -> T) -> T {
         }
     }
     // A thread in its teardown no longer has a path. Code that it still polls is inside no lock.
-    let entered = PATH.try_with(|path| path.borrow_mut().push(locks.clone()));
+    let entered = PATH.try_with(|path| path.borrow_mut().push((task::try_id(), locks.clone())));
     let _leave = entered.is_ok().then_some(Leave);
     poll()
 }
@@ -54,8 +57,20 @@ pub(crate) enum Standing {
 
 /// Looks the key up on the path of the running code.
 pub(crate) fn standing(pool: PoolId, key: &FullKey) -> Standing {
-    let found = PATH.try_with(|path| look(&path.borrow(), pool, key));
-    found.unwrap_or(Standing::Outside)
+    on_path(|path| look(path, pool, key)).unwrap_or(Standing::Outside)
+}
+
+/// Passes the locks around the running code to `read`. None for a thread in its teardown.
+fn on_path<T>(read: impl FnOnce(&[&Locks]) -> T) -> Option<T> {
+    let mine = |path: &[(Option<task::Id>, Locks)]| {
+        if path.is_empty() {
+            return read(&[]);
+        }
+        let task = task::try_id();
+        let own = path.iter().filter(|(of, _)| *of == task);
+        read(&own.map(|(_, locks)| locks).collect::<Vec<_>>())
+    };
+    PATH.try_with(|path| mine(&path.borrow())).ok()
 }
 
 /// Records that the running code waits at `at` for keys that the spawner of its task holds. If the
@@ -71,9 +86,9 @@ pub(crate) fn waits_in_task<'a>(pool: PoolId, keys: impl Iterator<Item = &'a Ful
     });
 }
 
-fn look(path: &[Locks], pool: PoolId, key: &FullKey) -> Standing {
+fn look(path: &[&Locks], pool: PoolId, key: &FullKey) -> Standing {
     let same = |lease: &&LeaseRef| lease.is_of(pool, key);
-    let inwards = path.iter().rev().flat_map(Locks::iter);
+    let inwards = path.iter().rev().flat_map(|locks| locks.iter());
     let mut lost = None;
     for lease in inwards.filter_map(Lock::lease).filter(same) {
         match lease.cell.check() {
@@ -124,16 +139,16 @@ pub(crate) fn is_inside(pool: PoolId, key: &FullKey) -> bool {
 /// True if `meant` accepts one of the locks around the running code, from the outermost to the
 /// innermost.
 fn any_lock(mut meant: impl FnMut(&Lock) -> bool) -> bool {
-    let mut in_path = |path: &[Locks]| path.iter().flat_map(Locks::iter).any(&mut meant);
-    SPAWNED_ON.try_with(|path| in_path(path)).unwrap_or(false)
-        || PATH
-            .try_with(|path| in_path(&path.borrow()))
+    SPAWNED_ON
+        .try_with(|path| path.iter().flat_map(Locks::iter).any(&mut meant))
+        .unwrap_or(false)
+        || on_path(|path| path.iter().flat_map(|locks| locks.iter()).any(&mut meant))
             .unwrap_or(false)
 }
 
 /// Wraps the future of a task, so that it keeps the path of the running code.
 pub(crate) fn spawned_here<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let mut path = SPAWNED_ON.try_with(Vec::clone).unwrap_or_default();
-    let _ = PATH.try_with(|here| path.extend(here.borrow().iter().cloned()));
+    on_path(|here| path.extend(here.iter().copied().cloned()));
     SPAWNED_ON.scope(path, future)
 }

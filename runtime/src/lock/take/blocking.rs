@@ -4,6 +4,7 @@
 //! release a lock. Whoever reads the store's answer wakes the thread: a listener, or the keeper on
 //! its own thread. No part of the future needs a timer or a task of the caller's runtime.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,11 @@ use crate::base::{codes, reporter};
 use crate::error::LockError;
 use crate::lock::nest::call_site::At;
 use crate::pool::LockPool;
+
+thread_local! {
+    /// True while a call parks this thread, and the thread belongs to a runtime.
+    static PARKED_WORKER: Cell<bool> = const { Cell::new(false) };
+}
 
 /// A call that parks its thread.
 #[derive(Debug, Clone, Copy)]
@@ -74,11 +80,19 @@ fn is_worker() -> bool {
         }
         Poll::Pending => true,
     };
-    Handle::try_current().is_ok() && (0..=u8::MAX).any(|_| is_limited())
+    // The body of a parked call has no limit.
+    PARKED_WORKER.get() || Handle::try_current().is_ok() && (0..=u8::MAX).any(|_| is_limited())
 }
 
 /// Polls `future` to its end, and parks this thread between the polls.
-pub(crate) fn park<F: Future>(future: F) -> F::Output {
+pub(crate) fn park<F: Future>(parks: Parks, future: F) -> F::Output {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            PARKED_WORKER.set(self.0);
+        }
+    }
+    let _restore = Restore(PARKED_WORKER.replace(parks.on_worker));
     if seeded!(ParkedOnBudget) {
         return polled(future);
     }
@@ -133,6 +147,20 @@ mod tests {
 
     use super::*;
 
+    const ELSEWHERE: Parks = Parks { on_worker: false };
+
+    /// Fails if a call inside a parked call of a worker does not count as one of a worker.
+    #[test]
+    fn a_nested_parked_call_belongs_to_its_worker() {
+        let [one, _] = runtimes();
+        one.block_on(async {
+            let parks = Parks { on_worker: true };
+            assert!(park(parks, async { is_worker() }));
+            assert!(park(parks, async { park(parks, async { is_worker() }) }));
+        });
+        assert!(!is_worker(), "the call has ended");
+    }
+
     fn runtimes() -> [Runtime; 2] {
         let (mut one, mut several) = (Builder::new_current_thread(), Builder::new_multi_thread());
         [one.build(), several.worker_threads(2).build()].map(|runtime| runtime.expect("it starts"))
@@ -165,17 +193,19 @@ mod tests {
         let [one, _] = runtimes();
         let spends = || {
             assert!(is_worker(), "the limit is used up");
-            park(async { (0..3).for_each(|_| assert!(!is_worker())) });
+            park(ELSEWHERE, async {
+                (0..3).for_each(|_| assert!(!is_worker()));
+            });
         };
         one.block_on(async { spends() });
-        one.block_on(unconstrained(async { park(async {}) }));
+        one.block_on(unconstrained(async { park(ELSEWHERE, async {}) }));
     }
 
     /// Fails if a wake-up before the thread is parked is lost.
     #[test]
     fn an_early_wake_up_counts() {
         let mut polls = 0;
-        park(std::future::poll_fn(|cx| {
+        let early = std::future::poll_fn(|cx| {
             polls += 1;
             cx.waker().wake_by_ref();
             if polls < 3 {
@@ -183,7 +213,8 @@ mod tests {
             } else {
                 Poll::Ready(())
             }
-        }));
+        });
+        park(ELSEWHERE, early);
         assert_eq!(polls, 3);
     }
 }

@@ -5,6 +5,7 @@ use std::thread;
 use leasehold::{Fence, LockError, LockPool, distributed_lock, is_held};
 use leasehold_tests::on_every_store;
 use leasehold_tests::stores::Store;
+use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
 use super::{LONG, Result, TTL, on_a_thread};
@@ -13,6 +14,7 @@ on_every_store!(
     a_nested_call_enters_or_is_refused,
     an_async_body_has_blocking_calls,
     a_branch_that_has_the_permit_is_not_waited_for,
+    another_task_on_the_thread_is_outside,
 );
 
 #[distributed_lock(key = "k", ttl = "20s", wait = "50s", reentrant, guard = lock, pool = pool)]
@@ -94,4 +96,33 @@ async fn a_branch_that_has_the_permit_is_not_waited_for(store: &Store) {
         matches!(second, Err(LockError::WouldDeadlock { .. })),
         "{second:?}"
     );
+}
+
+/// Fails if a task that runs while a blocking body waits enters the lock of that body.
+async fn another_task_on_the_thread_is_outside(store: &Store) {
+    let pool = store.pool().await;
+    on_a_thread(move || {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime starts");
+        let (begin, begun) = oneshot::channel::<()>();
+        let same = pool.clone();
+        let task = runtime.spawn(async move {
+            begun.await.expect("the body begins");
+            let request = same.lock("k").ttl(TTL).reentrant();
+            (is_held("k"), request.run(async {}).await)
+        });
+        let request = pool.lock("k").ttl(TTL).wait(LONG);
+        let ended = request.run_blocking(|| {
+            begin.send(()).expect("the task waits");
+            let ended = runtime.block_on(task).expect("no panic");
+            // The body itself is inside, also in its own `block_on`.
+            assert!(runtime.block_on(async { is_held("k") }));
+            ended
+        });
+        let (inside, entered) = ended.expect("free");
+        assert!(!inside);
+        let refused = entered.expect_err("held by the body");
+        assert!(refused.is_contention(), "{refused}");
+    })
+    .await;
 }
