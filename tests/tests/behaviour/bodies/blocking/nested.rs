@@ -104,16 +104,16 @@ async fn another_task_on_the_thread_is_outside(store: &Store) {
     on_a_thread(move || {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("a runtime starts");
-        let (begin, begun) = oneshot::channel::<()>();
+        let (start, started) = oneshot::channel::<()>();
         let same = pool.clone();
         let task = runtime.spawn(async move {
-            begun.await.expect("the body begins");
+            started.await.expect("the body begins");
             let request = same.lock("k").ttl(TTL).reentrant();
             (is_held("k"), request.run(async {}).await)
         });
         let request = pool.lock("k").ttl(TTL).wait(LONG);
         let ended = request.run_blocking(|| {
-            begin.send(()).expect("the task waits");
+            start.send(()).expect("the task waits");
             let ended = runtime.block_on(task).expect("no panic");
             // The body itself is inside, also in its own `block_on`.
             assert!(runtime.block_on(async { is_held("k") }));
