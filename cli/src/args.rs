@@ -2,6 +2,7 @@
 
 use std::env::VarError;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -42,6 +43,15 @@ pub(crate) struct Store {
     /// The lock store, such as `redis://127.0.0.1/`. The variable keeps a password out of `ps`.
     #[arg(long, env = "LEASEHOLD_URL", hide_env_values = true, global = true)]
     url: Option<String>,
+
+    /// The file with the password of the URL's user.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "LEASEHOLD_PASSWORD_FILE",
+        global = true
+    )]
+    password_file: Option<PathBuf>,
 
     /// What the keys begin with on the server; an empty text is for none. Else
     /// `LEASEHOLD_NAMESPACE` counts [default: lock]
@@ -193,7 +203,15 @@ impl Store {
                  such as redis://127.0.0.1/",
             ));
         }
-        let builder = LockPool::builder().url(url).io_timeout(self.io_timeout);
+        let mut builder = LockPool::builder().url(url).io_timeout(self.io_timeout);
+        // An empty variable counts as unset, as in `init_from_env`.
+        if let Some(file) = self
+            .password_file
+            .as_ref()
+            .filter(|file| !file.as_os_str().is_empty())
+        {
+            builder = builder.password_file(file);
+        }
         Ok(match self.namespace()? {
             Some(namespace) => builder.namespace(namespace),
             None => builder,

@@ -66,6 +66,7 @@ pub use lock::spawn::spawn;
 pub use owner::Owner;
 pub use pool::LockPool;
 pub use pool::builder::LockPoolBuilder;
-pub use pool::installed::{init, init_from_env, pool, shutdown};
+pub use pool::installed::{init, init_from_env, init_lazy, pool, shutdown};
 pub use pool::look::locks::Locks;
 pub use replicas::Replicas;
+pub use store::credentials::Credentials;

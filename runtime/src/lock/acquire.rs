@@ -222,7 +222,7 @@ impl Want {
     }
 }
 
-fn acquire(
+pub(super) fn acquire(
     key: FullKey,
     pool: &LockPool,
     plan: &Plan,

@@ -20,6 +20,7 @@ pub(crate) mod nesting;
 pub(crate) mod observe;
 pub(crate) mod observed;
 pub(crate) mod pending;
+mod ready;
 #[cfg(feature = "replay")]
 pub(crate) mod replay;
 pub(crate) mod request;

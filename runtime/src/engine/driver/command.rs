@@ -68,6 +68,10 @@ pub(crate) enum Command {
         key: FullKey,
         reply: oneshot::Sender<Result<bool, LockError>>,
     },
+    /// Asks for the error of any part of the store that is known to be away.
+    Absence {
+        reply: oneshot::Sender<Option<LockError>>,
+    },
     /// Wakes a caller at this time.
     Wake {
         at: Instant,

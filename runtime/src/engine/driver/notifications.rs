@@ -26,6 +26,8 @@ pub(super) struct Notifications {
     pub(super) reports: Vec<(oneshot::Sender<ShutdownReport>, ShutdownReport)>,
     /// Shutdowns without a report. Dropping the sender notifies the caller.
     pub(super) unanswered: Vec<oneshot::Sender<ShutdownReport>>,
+    /// Callers that asked if the store is away, each with the error if it is.
+    pub(super) absences: Vec<(oneshot::Sender<Option<LockError>>, Option<LockError>)>,
     /// Callers that asked to forget a result, each with the outcome.
     pub(super) forgotten: Vec<(Forgetting, Result<bool, LockError>)>,
     /// Callers that wait in vain for a result to be forgotten.
@@ -43,6 +45,7 @@ impl Notifications {
             && self.alarms.is_empty()
             && self.reports.is_empty()
             && self.unanswered.is_empty()
+            && self.absences.is_empty()
             && self.forgotten.is_empty()
             && self.forgetting.is_empty()
             && self.left.is_none();
@@ -77,6 +80,12 @@ impl Notifications {
             // The caller may have stopped waiting.
             guarded(|| {
                 let _ = reply.send(report);
+            });
+        }
+        for (caller, absence) in self.absences {
+            // The caller may have stopped waiting.
+            guarded(|| {
+                let _ = caller.send(absence);
             });
         }
         for (caller, forgotten) in self.forgotten {

@@ -1,5 +1,9 @@
 //! The place where an engine runs.
 
+use std::pin::pin;
+use std::sync::mpsc;
+use std::task::{Context, Poll, Waker};
+
 use tokio::sync::oneshot;
 
 use super::handle::Engine;
@@ -38,17 +42,52 @@ pub(crate) async fn start(
             tokio::spawn(keeper.run());
             Ok(engine)
         }
-        Place::Thread => start_thread(name, limits, clock, connecting).await,
+        Place::Thread => {
+            let (started, result) = oneshot::channel();
+            // The caller may have stopped waiting.
+            let started = move |engine| drop(started.send(engine));
+            start_thread(name, limits, clock, connecting, started)?;
+            result.await.unwrap_or_else(|_| Err(ended()))
+        }
     }
 }
 
-async fn start_thread(
+/// Like [`start`], but for a store that is connected at once. Blocks until the engine's thread has
+/// begun.
+pub(crate) fn start_at_once(
+    place: Place,
     name: String,
     limits: Limits,
     clock: Clock,
     connecting: Connecting,
 ) -> Result<Engine, LockError> {
-    let (started, result) = oneshot::channel();
+    match place {
+        Place::CurrentRuntime => {
+            let polled = pin!(connecting).poll(&mut Context::from_waker(Waker::noop()));
+            let Poll::Ready(store) = polled else {
+                return Err(ended());
+            };
+            let (keeper, engine) = Keeper::new(store?, name, limits, clock, false, false);
+            tokio::spawn(keeper.run());
+            Ok(engine)
+        }
+        Place::Thread => {
+            let (started, result) = mpsc::sync_channel(1);
+            // The receiver waits below.
+            let started = move |engine| drop(started.send(engine));
+            start_thread(name, limits, clock, connecting, started)?;
+            result.recv().unwrap_or_else(|_| Err(ended()))
+        }
+    }
+}
+
+fn start_thread(
+    name: String,
+    limits: Limits,
+    clock: Clock,
+    connecting: Connecting,
+    started: impl FnOnce(Result<Engine, LockError>) + Send + 'static,
+) -> Result<(), LockError> {
     let body = move || {
         reporter::begin();
         // The runtime is made on this thread. Outside, an error would drop the runtime in async
@@ -59,18 +98,13 @@ async fn start_thread(
         let runtime = match runtime {
             Ok(runtime) => runtime,
             Err(error) => {
-                // The caller may have stopped waiting.
-                let _ = started.send(Err(no_thread(&error)));
-                return;
+                return started(Err(no_thread(&error)));
             }
         };
         runtime.block_on(async move {
             let store = match connecting.await {
                 Ok(store) => store,
-                Err(error) => {
-                    let _ = started.send(Err(error));
-                    return;
-                }
+                Err(error) => return started(Err(error)),
             };
             // A runtime without an I/O driver reports that by a panic, which only unwinding can
             // catch.
@@ -78,7 +112,7 @@ async fn start_thread(
             let (keeper, engine) = Keeper::new(store, name, limits, clock, listeners, true);
             // If the caller has stopped waiting, the engine is dropped here, and the keeper ends at
             // once.
-            let _ = started.send(Ok(engine));
+            started(Ok(engine));
             keeper.run().await;
         });
     };
@@ -86,11 +120,11 @@ async fn start_thread(
         .name("leasehold".to_owned())
         .spawn(body)
         .map_err(|error| no_thread(&error))?;
-    result.await.unwrap_or_else(|_| {
-        Err(LockError::config(
-            "the engine's thread ended while it connected",
-        ))
-    })
+    Ok(())
+}
+
+fn ended() -> LockError {
+    LockError::config("the engine's thread ended while it connected")
 }
 
 fn no_thread(error: &std::io::Error) -> LockError {

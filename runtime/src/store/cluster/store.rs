@@ -15,10 +15,12 @@ use super::nodes::{Access, Nodes};
 use super::router::Router;
 use super::topology::Topology;
 use crate::base::clock::Clock;
+use crate::base::full_key::FullKey;
 use crate::base::reporter;
 use crate::check_report::CheckReport;
 use crate::error::LockError;
 use crate::store::options::Options;
+use crate::store::redis::commands::hash_slot;
 use crate::store::redis::commands::key_names::KeyNames;
 use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::server::Server;
@@ -295,6 +297,15 @@ impl LockStore for ClusterStore {
     /// True if a master cannot be reached, so that the locks of its slots cannot be taken.
     fn is_away(&self) -> bool {
         self.nodes.are_away(self.router.map())
+    }
+
+    /// With a key, only the master of its slot counts.
+    fn absence(&self, key: Option<&FullKey>) -> Option<LockError> {
+        let map = self.router.map();
+        match key {
+            Some(key) => self.nodes.absence(map.owner(hash_slot::of(key))?),
+            None => self.nodes.any_absence(map),
+        }
     }
 
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
