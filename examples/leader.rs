@@ -1,7 +1,7 @@
 //! One of several instances does the billing. When it stops, another instance follows.
 //!
-//! Each instance calls `lead`, which waits until the instance has the lock. The body then works in a
-//! loop. It is dropped if the lease is lost, or if the pool shuts down.
+//! Each instance calls `lead`, which waits until the instance has the lock. The body then works in
+//! a loop. It is dropped if the lease is lost, or if the pool shuts down.
 //!
 //! ```sh
 //! cargo run --example leader

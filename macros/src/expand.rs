@@ -330,8 +330,8 @@ fn body(spec: &LockSpec) -> TokenStream {
     }
 }
 
-/// Specifies the return type of the async block or closure, so that types are inferred for `?` and `into()` in
-/// the body as in the original function.
+/// Specifies the return type of the async block or closure, so that types are inferred for `?` and
+/// `into()` in the body as in the original function.
 fn edge(returns: &Returns) -> TokenStream {
     match returns {
         Returns::Never(_) => TokenStream::new(),

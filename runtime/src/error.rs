@@ -76,7 +76,8 @@ pub enum LockError {
     },
 
     /// The lock was held, but its lease ended before the work did. The body was dropped, unless
-    /// `on_lost = "continue"`. A body that is not async ran to its end. Requests that the body had already sent may still take effect.
+    /// `on_lost = "continue"`. A body that is not async ran to its end. Requests that the body had
+    /// already sent may still take effect.
     #[error(
         "the lease on `{}` was lost before the work was done; see the log for the reason; without \
          `watchdog` the `ttl` must be longer than the work takes; check the fence where the result \
