@@ -152,6 +152,16 @@ impl Take {
     }
 }
 
+impl TakeKind {
+    /// Returns the number of fences that the store reserves after the first.
+    pub(crate) fn reserved_fences(self) -> u32 {
+        match self {
+            Self::Lock { reserved_fences } => reserved_fences,
+            Self::Share { .. } | Self::Recall => 0,
+        }
+    }
+}
+
 impl Give {
     /// Returns a request that gives up a lock now, regardless of other requests.
     pub(crate) fn now(key: FullKey, token: Token, kind: GiveKind) -> Self {

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::Duration;
 
-use super::entry::{Entry, Limit, Params, PoolId, State, Waiting};
+use super::entry::{Entry, Limit, PoolId, State, Taken, Waiting};
 use super::fences::next_fence;
 use super::results::Results;
 use crate::base::clock::Instant;
 use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::id_map::IdMap;
 use crate::base::token::Token;
-use crate::store::{CLAIM, Renewal, Reply, StoreEvent};
+use crate::store::{CLAIM, Renewal, Reply, StoreEvent, Take};
 
 /// Minimum number of acquisitions between sweeps of expired entries.
 const SWEEP_EVERY: usize = 1024;
@@ -53,14 +53,14 @@ impl Entries {
             || self.results.are_kept(now)
     }
 
-    pub(super) fn acquire(&mut self, pool: PoolId, params: &Params<'_>, now: Instant) -> Reply {
+    pub(super) fn acquire(&mut self, pool: PoolId, take: &Take, now: Instant) -> Reply {
         self.sweep(now);
-        let key = params.key;
+        let key = &take.key;
         if self.live(key, now).is_none() {
             self.hand_to_first(key, now);
         }
         let wanted = Some(self.queues.contains_key(key));
-        let (token, reserved_fences) = (params.token, params.reserved_fences);
+        let (token, reserved_fences) = (take.token, take.kind.reserved_fences());
         if let Some(entry) = self.live(key, now) {
             match entry.state {
                 State::Held {
@@ -68,7 +68,7 @@ impl Entries {
                     taken: tenure,
                     reserved_fences,
                 } if held == token => {
-                    entry.expires = now + params.ttl;
+                    entry.expires = now + take.ttl;
                     let fence = Some(tenure.fence);
                     return Reply::Acquired {
                         fence,
@@ -77,10 +77,10 @@ impl Entries {
                     };
                 }
                 State::Handed if entry.pool == pool => {}
-                _ => return self.refuse(pool, params, Limit(0), now),
+                _ => return self.refuse(pool, take, Limit(0), now),
             }
         }
-        let grant = params.taken(next_fence(reserved_fences), now);
+        let grant = Taken::of(take, next_fence(reserved_fences), now);
         let entry = Entry {
             state: State::Held {
                 token,
@@ -88,7 +88,7 @@ impl Entries {
                 reserved_fences,
             },
             pool,
-            expires: now + params.ttl,
+            expires: now + take.ttl,
         };
         self.by_key.insert(key.clone(), entry);
         let fence = Some(grant.fence);
@@ -100,20 +100,20 @@ impl Entries {
     }
 
     /// Takes all keys or none.
-    pub(super) fn acquire_all(&mut self, pool: PoolId, all: &[Params<'_>], now: Instant) -> Reply {
-        for (at, params) in all.iter().enumerate() {
-            if self.live(params.key, now).is_none() {
-                self.hand_to_first(params.key, now);
+    pub(super) fn acquire_all(&mut self, pool: PoolId, all: &[Take], now: Instant) -> Reply {
+        for (at, take) in all.iter().enumerate() {
+            if self.live(&take.key, now).is_none() {
+                self.hand_to_first(&take.key, now);
             }
-            if let Some(entry) = self.live(params.key, now)
-                && !entry.is_held_by(params.token)
+            if let Some(entry) = self.live(&take.key, now)
+                && !entry.is_held_by(take.token)
             {
                 let left = Some(entry.next_end(Limit(0)).since(now));
                 let owner = entry.owner();
                 return Reply::HeldAmong { at, left, owner };
             }
         }
-        let taken = all.iter().map(|params| self.acquire(pool, params, now));
+        let taken = all.iter().map(|take| self.acquire(pool, take, now));
         Reply::AcquiredAll(taken.collect())
     }
 
@@ -133,25 +133,25 @@ impl Entries {
     pub(super) fn refuse(
         &mut self,
         pool: PoolId,
-        params: &Params<'_>,
+        take: &Take,
         limit: Limit,
         now: Instant,
     ) -> Reply {
-        let Some(entry) = self.by_key.get(params.key) else {
+        let Some(entry) = self.by_key.get(&take.key) else {
             return Reply::Left;
         };
         let left = Some(entry.next_end(limit).since(now));
         let (holder, owner) = (entry.pool, entry.owner());
-        if params.queue {
-            let queue = self.queues.entry(params.key.clone()).or_default();
+        if take.queue {
+            let queue = self.queues.entry(take.key.clone()).or_default();
             if queue.iter().all(|waiting| waiting.pool != pool) {
-                queue.push_back(params.waiting(pool, now));
-                self.tell(holder, StoreEvent::Wanted(params.key.clone()));
+                queue.push_back(Waiting::of(take, pool, now));
+                self.tell(holder, StoreEvent::Wanted(take.key.clone()));
             }
         }
         Reply::Held {
             left,
-            queued: params.queue,
+            queued: take.queue,
             owner,
         }
     }
@@ -295,15 +295,9 @@ mod tests {
         for number in 0..5_000_u32 {
             let key: FullKey = number.to_string().into();
             let now = start + Duration::from_millis(number.into());
-            let params = Params {
-                key: &key,
-                token: Token::random(Nonce::new()),
-                ttl: Duration::from_millis(100),
-                function: "",
-                queue: false,
-                reserved_fences: 0,
-            };
-            entries.acquire(PoolId(1), &params, now);
+            let (token, ttl) = (Token::random(Nonce::new()), Duration::from_millis(100));
+            let take = Take::lock(key, token, ttl, "");
+            entries.acquire(PoolId(1), &take, now);
         }
         assert!(
             entries.by_key.len() <= 2 * SWEEP_EVERY,

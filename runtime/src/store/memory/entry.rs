@@ -1,14 +1,13 @@
-//! One key of a [`Space`](super::space::Space), and the parameters of a pool's request for it.
+//! One key of a [`Space`](super::space::Space).
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::base::clock::Instant;
-use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::fence::Fence;
 use crate::owner::Owner;
+use crate::store::Take;
 
 /// Identifies a pool in a [`Space`](super::space::Space).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,6 +31,16 @@ pub(super) struct Taken {
     pub(super) since: Instant,
 }
 
+impl Taken {
+    pub(super) fn of(take: &Take, fence: Fence, since: Instant) -> Self {
+        Self {
+            fence,
+            function: take.function,
+            since,
+        }
+    }
+}
+
 /// A share of a lock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Share {
@@ -49,6 +58,16 @@ pub(super) struct Waiting {
     /// Function of the call that queued first.
     pub(super) function: &'static str,
     pub(super) since: Instant,
+}
+
+impl Waiting {
+    pub(super) fn of(take: &Take, pool: PoolId, since: Instant) -> Self {
+        Self {
+            pool,
+            function: take.function,
+            since,
+        }
+    }
 }
 
 /// The state of a key that is not free.
@@ -111,58 +130,6 @@ impl Entry {
 
     pub(super) fn is_held_by(&self, with: Token) -> bool {
         matches!(self.state, State::Held { token, .. } if token == with)
-    }
-}
-
-/// The parameters of an acquire or a join.
-pub(super) struct Params<'a> {
-    pub(super) key: &'a FullKey,
-    pub(super) token: Token,
-    pub(super) ttl: Duration,
-    pub(super) function: &'static str,
-    pub(super) queue: bool,
-    pub(super) reserved_fences: u32,
-}
-
-impl<'a> Params<'a> {
-    /// Returns the parameters of a call that tries once and reserves no fences.
-    pub(super) fn of(
-        key: &'a FullKey,
-        token: Token,
-        ttl: Duration,
-        function: &'static str,
-    ) -> Self {
-        Self {
-            key,
-            token,
-            ttl,
-            function,
-            queue: false,
-            reserved_fences: 0,
-        }
-    }
-
-    /// Sets `queue`: true if the call takes a place in the queue when the lock is held.
-    pub(super) fn queueing(self, queue: bool) -> Self {
-        Self { queue, ..self }
-    }
-
-    /// Returns the acquisition that these parameters request.
-    pub(super) fn taken(&self, fence: Fence, since: Instant) -> Taken {
-        Taken {
-            fence,
-            function: self.function,
-            since,
-        }
-    }
-
-    /// Returns the place in a queue that these parameters request.
-    pub(super) fn waiting(&self, pool: PoolId, since: Instant) -> Waiting {
-        Waiting {
-            pool,
-            function: self.function,
-            since,
-        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use self::entries::Entries;
-use self::entry::{Limit, Params, PoolId};
+use self::entry::{Limit, PoolId};
 use self::space::Space;
 use super::{Give, GiveKind, LockStore, Op, Reply, Request, StoreEvent, Take, TakeKind};
 use crate::base::clock::{Clock, Instant};
@@ -76,9 +76,8 @@ impl MemoryStore {
                 ttl,
                 function,
             } => {
-                let all = keys
-                    .iter()
-                    .map(|(key, token)| Params::of(key, *token, ttl, function));
+                let keys = keys.into_iter();
+                let all = keys.map(|(key, token)| Take::lock(key, token, ttl, function));
                 let all: Vec<_> = all.collect();
                 entries.acquire_all(pool, &all, now)
             }
@@ -105,25 +104,18 @@ impl MemoryStore {
                 ttl,
                 function,
             } => {
-                let params = Params::of(&key, token, ttl, function);
-                entries.adopt(pool, &params, from, now)
+                let take = Take::lock(key, token, ttl, function);
+                entries.adopt(pool, &take, from, now)
             }
         }
     }
 }
 
 fn serve_take(pool: PoolId, entries: &mut Entries, take: &Take, now: Instant) -> Reply {
-    let params = Params::of(&take.key, take.token, take.ttl, take.function).queueing(take.queue);
     match take.kind {
-        TakeKind::Lock { reserved_fences } => {
-            let params = Params {
-                reserved_fences,
-                ..params
-            };
-            entries.acquire(pool, &params, now)
-        }
-        TakeKind::Share { limit } => entries.join(pool, &params, Limit(limit), now),
-        TakeKind::Recall => entries.recall(pool, &params, now),
+        TakeKind::Lock { .. } => entries.acquire(pool, take, now),
+        TakeKind::Share { limit } => entries.join(pool, take, Limit(limit), now),
+        TakeKind::Recall => entries.recall(pool, take, now),
     }
 }
 

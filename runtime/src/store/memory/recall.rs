@@ -3,21 +3,21 @@
 use std::time::Duration;
 
 use super::entries::Entries;
-use super::entry::{Params, PoolId, State};
+use super::entry::{PoolId, State};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 use crate::base::token::Token;
-use crate::store::Reply;
 use crate::store::kept::Record;
+use crate::store::{Reply, Take};
 
 impl Entries {
     /// Returns the result kept for the key and the function. If there is none, works like
     /// [`acquire`](Self::acquire).
-    pub(super) fn recall(&mut self, pool: PoolId, params: &Params<'_>, now: Instant) -> Reply {
-        match self.results.of(params.key, params.function, now) {
+    pub(super) fn recall(&mut self, pool: PoolId, take: &Take, now: Instant) -> Reply {
+        match self.results.of(&take.key, take.function, now) {
             Some(kept) => Reply::Recalled(kept),
-            None => self.acquire(pool, params, now),
+            None => self.acquire(pool, take, now),
         }
     }
 
@@ -41,15 +41,9 @@ impl Entries {
         self.results.forget(key, now)
     }
 
-    /// Gives the key the token of `params` instead of `from`.
-    pub(super) fn adopt(
-        &mut self,
-        pool: PoolId,
-        params: &Params<'_>,
-        from: Token,
-        now: Instant,
-    ) -> Reply {
-        let (key, token) = (params.key, params.token);
+    /// Gives the key the token of `take` instead of `from`.
+    pub(super) fn adopt(&mut self, pool: PoolId, take: &Take, from: Token, now: Instant) -> Reply {
+        let (key, token) = (&take.key, take.token);
         let wanted = Some(self.queues.contains_key(key));
         let Some(entry) = self.live(key, now) else {
             return Reply::Gone;
@@ -66,14 +60,14 @@ impl Entries {
             return Reply::Gone;
         }
         *held = token;
-        taken.function = params.function;
+        taken.function = take.function;
         let reply = Reply::Acquired {
             fence: Some(taken.fence),
             reserved_fences: *reserved_fences,
             wanted,
         };
         entry.pool = pool;
-        entry.expires = now + params.ttl;
+        entry.expires = now + take.ttl;
         reply
     }
 }

@@ -4,29 +4,24 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::entries::Entries;
-use super::entry::{Entry, Limit, Params, PoolId, Share, State};
+use super::entry::{Entry, Limit, PoolId, Share, State, Taken};
 use super::fences::next_fence;
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
-use crate::store::{Renewal, Reply};
+use crate::store::{Renewal, Reply, Take};
 
 /// Adds the requested share. Returns the fence of this request.
-fn add(
-    shares: &mut HashMap<Token, Share>,
-    pool: PoolId,
-    params: &Params<'_>,
-    now: Instant,
-) -> Fence {
+fn add(shares: &mut HashMap<Token, Share>, pool: PoolId, take: &Take, now: Instant) -> Fence {
     let fence = next_fence(0);
-    let ends = now + params.ttl;
+    let ends = now + take.ttl;
     shares
-        .entry(params.token)
+        .entry(take.token)
         .and_modify(|share| share.ends = ends)
         .or_insert(Share {
-            taken: params.taken(fence, now),
+            taken: Taken::of(take, fence, now),
             pool,
             ends,
             revoked: false,
@@ -35,16 +30,10 @@ fn add(
 }
 
 impl Entries {
-    pub(super) fn join(
-        &mut self,
-        pool: PoolId,
-        params: &Params<'_>,
-        limit: Limit,
-        now: Instant,
-    ) -> Reply {
+    pub(super) fn join(&mut self, pool: PoolId, take: &Take, limit: Limit, now: Instant) -> Reply {
         self.sweep(now);
         let Limit(most) = limit;
-        let key = params.key;
+        let key = &take.key;
         if self.live(key, now).is_none() {
             self.hand_to_first(key, now);
         }
@@ -52,14 +41,14 @@ impl Entries {
         let is_first = first.is_none_or(|first| first == pool);
         let mut shares = HashMap::new();
         let mut limit = most;
-        let mut ends = now + params.ttl;
+        let mut ends = now + take.ttl;
         if let Some(entry) = self.live(key, now) {
             match &mut entry.state {
                 State::Shared {
                     limit: known,
                     shares: others,
                 } => {
-                    let again = others.contains_key(&params.token);
+                    let again = others.contains_key(&take.token);
                     let same_kind = (most == 0) == (*known == 0);
                     limit = most.max(*known);
                     let bound = if seeded!(GreatestNumberCounts) {
@@ -69,16 +58,16 @@ impl Entries {
                     };
                     let room = most == 0 || others.len() < bound as usize;
                     if !(again || same_kind && room && is_first) {
-                        return self.refuse(pool, params, Limit(most), now);
+                        return self.refuse(pool, take, Limit(most), now);
                     }
                     shares = std::mem::take(others);
                     ends = ends.max(entry.expires);
                 }
                 State::Handed if entry.pool == pool => {}
-                _ => return self.refuse(pool, params, Limit(most), now),
+                _ => return self.refuse(pool, take, Limit(most), now),
             }
         }
-        let fence = add(&mut shares, pool, params, now);
+        let fence = add(&mut shares, pool, take, now);
         if first == Some(pool) {
             self.unqueue(pool, key);
         }

@@ -108,7 +108,7 @@ fn acquire(ops: &[&Op], names: &KeyNames, listening: bool, out: &mut Outgoing) {
                 command
                     .arg(names.owner(take.function))
                     .arg(place(take.queue, listening))
-                    .arg(reserved_fences(take));
+                    .arg(take.kind.reserved_fences());
             } else {
                 command.arg(names.record(take.function));
             }
@@ -124,7 +124,7 @@ fn acquire_one(take: &Take, names: &KeyNames, listening: bool, out: &mut Outgoin
         .arg(names.queue(&take.key))
         .arg(&take.token.digits())
         .arg(millis(take.ttl))
-        .arg(reserved_fences(take))
+        .arg(take.kind.reserved_fences())
         .arg(names.signature(take.function))
         .arg(place(take.queue, listening))
         .arg(names.channels());
@@ -207,18 +207,10 @@ fn place(queue: bool, listening: bool) -> &'static str {
     }
 }
 
-/// Returns the number of fences that a request needs beside its first.
-fn reserved_fences(take: &Take) -> u32 {
-    match take.kind {
-        TakeKind::Lock { reserved_fences } => reserved_fences,
-        TakeKind::Share { .. } | TakeKind::Recall => 0,
-    }
-}
-
 /// Returns the largest number of fences that a lock needs beside its first.
 fn fences(ops: &[&Op]) -> u32 {
     let each = ops.iter().map(|op| match op {
-        Op::Take(take) => reserved_fences(take),
+        Op::Take(take) => take.kind.reserved_fences(),
         _ => 0,
     });
     each.max().unwrap_or_default()
@@ -273,7 +265,7 @@ fn turn(released: Token, next: &Take, names: &KeyNames, listening: bool, out: &m
         .arg(names.queue(&next.key))
         .arg(names.process())
         .arg(names.channels())
-        .arg(reserved_fences(next))
+        .arg(next.kind.reserved_fences())
         .arg(&released.digits())
         .arg(&next.token.digits())
         .arg(millis(next.ttl))
