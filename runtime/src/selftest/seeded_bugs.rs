@@ -61,6 +61,8 @@ bugs! {
     LeaderGivesUp,
     /// A parked thread polls within the limit of operations that its task has left.
     ParkedOnBudget,
+    /// A task that runs on the thread of a waiting body is inside that body's lock.
+    PathOfThread,
     /// The lock is released before the body is dropped.
     ReleasedBeforeDrop,
     /// A release deletes the key of any holder.

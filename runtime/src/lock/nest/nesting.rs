@@ -67,7 +67,9 @@ fn on_path<T>(read: impl FnOnce(&[&Locks]) -> T) -> Option<T> {
             return read(&[]);
         }
         let task = task::try_id();
-        let own = path.iter().filter(|(of, _)| *of == task);
+        let own = path
+            .iter()
+            .filter(|(of, _)| *of == task || seeded!(PathOfThread));
         read(&own.map(|(_, locks)| locks).collect::<Vec<_>>())
     };
     PATH.try_with(|path| mine(&path.borrow())).ok()

@@ -47,6 +47,36 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a function with `min_hold` ends in each way, and other calls come",
     },
     Elsewhere {
+        bug: "ParkedOnBudget",
+        program: "behaviour",
+        test: "bodies::blocking::callers::redis::the_only_thread_of_a_runtime",
+        what: "a blocking call parks the only thread of a runtime",
+    },
+    Elsewhere {
+        bug: "PathOfThread",
+        program: "behaviour",
+        test: "bodies::blocking::nested::redis::another_task_on_the_thread_is_outside",
+        what: "a blocking body runs another task on its thread",
+    },
+    Elsewhere {
+        bug: "LateValueReturned",
+        program: "behaviour",
+        test: "bodies::blocking::losses::memory::a_lost_lease_drops_the_value",
+        what: "a blocking body returns after the loss of its lease",
+    },
+    Elsewhere {
+        bug: "LeaderGivesUp",
+        program: "behaviour",
+        test: "leases::leadership::a_refusing_server_is_asked_again",
+        what: "a server refuses requests while a call wants to lead",
+    },
+    Elsewhere {
+        bug: "TwoLeaders",
+        program: "behaviour",
+        test: "leases::leadership::postgres::there_are_never_two_leaders",
+        what: "leaders return, lose their leases and are dropped",
+    },
+    Elsewhere {
         bug: "RepeatShortened",
         program: "behaviour",
         test: "store::conformance::redis",

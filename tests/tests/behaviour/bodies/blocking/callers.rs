@@ -161,10 +161,6 @@ async fn threads_lose_no_update(store: &Store) {
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn threads_that_hang_are_found() {
-    for (bug, scene) in [
-        ("ParkedOnBudget", "memory::the_only_thread_of_a_runtime"),
-        ("ParkedOnBudget", "redis::the_only_thread_of_a_runtime"),
-    ] {
-        fails_with(bug, &format!("bodies::blocking::callers::{scene}"));
-    }
+    let test = "bodies::blocking::callers::redis::the_only_thread_of_a_runtime";
+    fails_with("ParkedOnBudget", test);
 }

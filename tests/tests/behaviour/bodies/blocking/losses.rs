@@ -108,13 +108,10 @@ async fn a_body_that_outlasts_its_lease_has_lost_it(store: &Store) {
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn late_values_are_found() {
-    for scene in [
-        "a_lost_lease_drops_the_value",
-        "a_body_that_outlasts_its_lease_has_lost_it",
+    for test in [
+        "bodies::blocking::losses::memory::a_lost_lease_drops_the_value",
+        "bodies::blocking::losses::memory::a_body_that_outlasts_its_lease_has_lost_it",
     ] {
-        fails_with(
-            "LateValueReturned",
-            &format!("bodies::blocking::losses::memory::{scene}"),
-        );
+        fails_with("LateValueReturned", test);
     }
 }

@@ -388,8 +388,10 @@ async fn is_the_same_both_ways(
 #[tokio::test]
 async fn a_batch_reads_only_the_rows_of_its_keys() {
     const OTHERS: i32 = 5_000;
-    // Without a pool, no idle rows are swept away.
-    let database = Postgres::shared().migrated();
+    // Other sessions of a server can make this one plan again, with the large table. Without a pool,
+    // no idle rows are swept away.
+    let server = Postgres::start();
+    let database = server.migrated();
     let mut client = database.client().await;
     let settings = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
         SET enable_hashjoin = off; SET enable_mergejoin = off;
