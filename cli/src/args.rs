@@ -44,6 +44,15 @@ pub(crate) struct Store {
     #[arg(long, env = "LEASEHOLD_URL", hide_env_values = true, global = true)]
     url: Option<String>,
 
+    /// File with the password of the URL's user, read before each connection
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "LEASEHOLD_PASSWORD_FILE",
+        global = true
+    )]
+    password_file: Option<OsString>,
+
     /// Prefix of the keys on the server; empty for none. If absent, `LEASEHOLD_NAMESPACE` is used
     /// [default: lock]
     #[arg(long, global = true)]
@@ -194,7 +203,11 @@ impl Store {
                  share, such as redis://127.0.0.1/",
             ));
         }
-        let builder = LockPool::builder().url(url).io_timeout(self.io_timeout);
+        let mut builder = LockPool::builder().url(url).io_timeout(self.io_timeout);
+        // An empty variable counts as unset, as in `init_from_env`.
+        if let Some(file) = self.password_file.as_ref().filter(|file| !file.is_empty()) {
+            builder = builder.password_file(file);
+        }
         Ok(match self.namespace()? {
             Some(namespace) => builder.namespace(namespace),
             None => builder,

@@ -20,6 +20,7 @@ use crate::base::reporter;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "a check changes nothing; read its findings"]
 #[non_exhaustive]
 pub struct CheckReport {
     /// The store, without its password.
@@ -75,8 +76,8 @@ impl CheckReport {
         Self { store, findings }
     }
 
-    /// Returns true if locks can be taken now: no finding is an error. Use it for a readiness
-    /// probe.
+    /// Returns true if locks can be taken now: no finding is an error. A probe should call
+    /// [`LockPool::ready`](crate::LockPool::ready), which costs less.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -50,6 +50,7 @@ pages! {
     etcd: "stores/etcd.md",
     postgres: "stores/postgres.md",
     command: "command.md",
+    connecting: "connecting.md",
     production: "production.md",
     monitoring: "monitoring/README.md",
     seeing: "seeing.md",

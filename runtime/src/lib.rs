@@ -67,6 +67,7 @@ pub use owner::Owner;
 pub use pool::LockPool;
 pub use pool::builder::LockPoolBuilder;
 pub use pool::fairness::Fairness;
-pub use pool::installed::{init, init_from_env, pool, shutdown};
+pub use pool::installed::{init, init_from_env, init_lazy, pool, shutdown};
 pub use pool::look::lock_list::LockList;
 pub use replicas::Replicas;
+pub use store::credentials::Credentials;

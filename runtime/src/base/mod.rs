@@ -11,6 +11,7 @@ pub(crate) mod label;
 pub(crate) mod lease_terms;
 pub(crate) mod one_or_many;
 pub(crate) mod outcome;
+pub(crate) mod parking;
 pub(crate) mod reporter;
 pub(crate) mod seeded;
 pub(crate) mod sync;

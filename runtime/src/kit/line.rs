@@ -16,6 +16,7 @@ use crate::engine::core::signal::Signal;
 use crate::engine::core::ticket::{Acquire, Removal, Share, TicketId};
 use crate::engine::driver::command::Command;
 use crate::engine::driver::observer::Watch;
+use crate::key::RESERVED;
 
 /// The line between one pool and the store of a kit. A test changes the line, and the pool's
 /// [`KitStore`](super::store::KitStore) obeys it. The pool's engine reports each call to the line.
@@ -285,6 +286,10 @@ impl Watch for Line {
 
 impl State {
     fn asks(&mut self, id: TicketId, acquire: &Acquire, is_final: bool) {
+        // The lock of `LockPool::ready` belongs to no call of the test.
+        if acquire.key.name().starts_with(RESERVED) {
+            return;
+        }
         let call = Call {
             key: acquire.key.clone(),
             mode: match acquire.share {

@@ -123,6 +123,9 @@ impl KitStore {
             let failed = unanswered.into_iter().map(|id| failed(id, true));
             self.ready.extend(failed);
         }
+        if self.line.is_down() && orders.cut {
+            self.ready.push_back(StoreEvent::Away);
+        }
         if orders.back {
             self.ready.push_back(StoreEvent::Connected);
         }
@@ -223,6 +226,13 @@ impl LockStore for KitStore {
         self.line.is_down() || self.inner.is_away()
     }
 
+    fn absence(&self, key: &FullKey) -> Option<LockError> {
+        if self.line.is_down() {
+            return Some(cut());
+        }
+        self.inner.absence(key)
+    }
+
     fn verifies(&self) -> bool {
         self.inner.verifies()
     }
@@ -240,9 +250,13 @@ impl LockStore for KitStore {
 /// store may have carried the request out.
 fn failed(id: OpId, executed: bool) -> StoreEvent {
     let failure = Failure {
-        error: LockError::unavailable("io", "the test kit has cut the connection to the store"),
+        error: cut(),
         retry: Retry::Later,
         executed,
     };
     StoreEvent::Reply(id, Err(failure))
+}
+
+fn cut() -> LockError {
+    LockError::unavailable("io", "the test kit has cut the connection to the store")
 }

@@ -10,9 +10,12 @@ use crate::engine::driver::observer::Watch;
 use crate::engine::driver::thread::Place;
 use crate::error::LockError;
 use crate::replicas::Replicas;
+use crate::store::credentials::Provider;
 use crate::store::tls::Tls;
 
 mod connect;
+mod credentials;
+mod lazy;
 
 const DEFAULT_NAMESPACE: &str = "lock";
 const DEFAULT_IO_TIMEOUT: Duration = Duration::from_secs(1);
@@ -76,6 +79,7 @@ pub struct LockPoolBuilder {
     #[cfg(feature = "replay")]
     pub(super) replay_limit: usize,
     tls: Tls,
+    credentials: Option<Provider>,
     place: Place,
     pub(super) log_keys: bool,
     watch: Option<Arc<dyn Watch>>,
@@ -93,6 +97,7 @@ impl Default for LockPoolBuilder {
             #[cfg(feature = "replay")]
             replay_limit: DEFAULT_REPLAY_LIMIT,
             tls: Tls::default(),
+            credentials: None,
             place: Place::Thread,
             log_keys: false,
             watch: None,

@@ -89,9 +89,28 @@ pub async fn init(url: &str) -> Result<(), LockError> {
     LockPool::builder().url(url).connect().await?.install()
 }
 
+/// Like [`init`], but returns at once and connects in the background; see
+/// [`LockPoolBuilder::connect_lazy`](crate::LockPoolBuilder::connect_lazy).
+///
+/// ```
+/// # fn main() -> Result<(), leasehold::LockError> {
+/// leasehold::init_lazy("redis://127.0.0.1/")?; // even if no server runs
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+///
+/// [`LockError::Config`] for an invalid URL, and if an installed pool has not
+/// [ended](LockPool::install).
+pub fn init_lazy(url: &str) -> Result<(), LockError> {
+    refuse_second()?;
+    LockPool::builder().url(url).connect_lazy()?.install()
+}
+
 /// Like [`init`], but configured by the environment: `LEASEHOLD_URL` (required),
 /// `LEASEHOLD_NAMESPACE` (default `lock`), `LEASEHOLD_WAIT` (a duration such as `2s`; default `0s`,
-/// one try).
+/// one try), `LEASEHOLD_PASSWORD_FILE` (see
+/// [`LockPoolBuilder::password_file`](crate::LockPoolBuilder::password_file)).
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), leasehold::LockError> {
@@ -121,6 +140,9 @@ pub async fn init_from_env() -> Result<(), LockError> {
             ))
         })?;
         builder = builder.wait(wait);
+    }
+    if let Some(file) = variable("LEASEHOLD_PASSWORD_FILE")? {
+        builder = builder.password_file(file);
     }
     builder.connect().await?.install()
 }

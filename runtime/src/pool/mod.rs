@@ -91,6 +91,7 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// | `lock:%leasehold:shares:lock:order:42` | the calls that share the lock, while there are any |
 /// | `lock:%leasehold:owner:…:lock:order:42` | the owner of such a call, and of a process that queues |
 /// | `lock:%leasehold:result:lock:order:42` | the results that calls with `replay` kept; it expires |
+/// | `lock:%leasehold:ready:…` | the lock that [`ready`](LockPool::ready) takes and releases |
 /// | `lock:%leasehold:check:…` | a key on which a pool tries its scripts when it connects; it expires soon |
 ///
 /// In a cluster, the keys with `%leasehold` have a hash tag that puts each key beside its lock.
@@ -181,7 +182,7 @@ impl LockPool {
     /// A pool logs the same findings when it connects. The check needs no permission that locks do
     /// not need. Anything that it could not check is a warning with the code `unchecked`.
     ///
-    /// A readiness probe can return [`CheckReport::is_ready`]. The check takes at most about three
+    /// A readiness probe should call [`ready`](Self::ready), which costs less. The check takes at most about three
     /// times the pool's `io_timeout`, and works under every executor. If the future is dropped, the
     /// check ends in the background.
     ///

@@ -86,6 +86,7 @@ impl Model {
                     return Err(format!("request {}: {}", id.0, failure.error));
                 }
                 StoreEvent::Connected
+                | StoreEvent::Away
                 | StoreEvent::Turn(_)
                 | StoreEvent::Wanted(_)
                 | StoreEvent::Revoked { .. } => {}

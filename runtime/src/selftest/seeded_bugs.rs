@@ -211,6 +211,10 @@ bugs! {
     DeferredOvertaken,
     /// The keeper is not woken for a deferred command.
     DeferredUnheard,
+    /// A call that tries once waits for a store that is known to be away.
+    AbsenceIgnored,
+    /// The login on an open connection is not renewed before its credentials end.
+    LoginNotRenewed,
     /// A grant does not wake its caller.
     GrantUnheard,
     /// A loss does not wake the body.

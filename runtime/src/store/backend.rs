@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -49,6 +50,22 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
         own
     }
 
+    /// Refuses the options that [`connect`](Self::connect) refuses without a server.
+    fn accepts(&self, _options: &Options) -> Result<(), LockError> {
+        Ok(())
+    }
+
+    /// True if the store is in this process, so that connecting it takes no time.
+    fn is_local(&self) -> bool {
+        false
+    }
+
+    /// Returns the value of [`LockStore::verifies`](super::LockStore::verifies) before the store is
+    /// connected.
+    fn verifies(&self) -> bool {
+        false
+    }
+
     /// Connects the store. Refuses options that it does not support.
     fn connect(&self, options: Options) -> Connecting;
 
@@ -67,7 +84,11 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
 
 /// A store, not yet connected.
 #[derive(Clone)]
-pub(crate) struct Target(Arc<dyn Backend>);
+pub(crate) struct Target {
+    backend: Arc<dyn Backend>,
+    /// The `password_file` of the URL.
+    password_file: Option<PathBuf>,
+}
 
 /// A panic cannot leave a backend half changed, because its mutable state is behind mutexes.
 impl UnwindSafe for Target {}
@@ -75,7 +96,22 @@ impl RefUnwindSafe for Target {}
 
 impl Target {
     pub(crate) fn new(backend: impl Backend + 'static) -> Self {
-        Self(Arc::new(backend))
+        Self {
+            backend: Arc::new(backend),
+            password_file: None,
+        }
+    }
+
+    /// Returns the same store, with the password in this file.
+    pub(super) fn with_password_file(self, password_file: Option<PathBuf>) -> Self {
+        Self {
+            password_file,
+            ..self
+        }
+    }
+
+    pub(crate) fn password_file(&self) -> Option<&Path> {
+        self.password_file.as_deref()
     }
 }
 
@@ -83,6 +119,6 @@ impl Deref for Target {
     type Target = dyn Backend;
 
     fn deref(&self) -> &Self::Target {
-        &*self.0
+        &*self.backend
     }
 }

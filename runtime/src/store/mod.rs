@@ -9,8 +9,10 @@
 //! - `redlock` asks several independent masters and counts their votes, over `redis`.
 //! - `postgres` keeps locks in a table of a PostgreSQL database.
 //! - `session` keeps locks at servers with sessions: `etcd` and `zookeeper`.
-//! - `link` replaces a broken connection. `socket` is a socket that any thread may read. [`source`]
-//!   inspects locks without the engine. [`kept`] is a result that a store keeps beside a lock.
+//! - `link` replaces a broken connection, and `lazy` connects in the background. `socket` is a
+//!   socket that any thread may read. [`source`] inspects locks without the engine. [`kept`] is a
+//!   result that a store keeps beside a lock.
+//! - [`credentials`] may change, and [`login`] gets those of the next connection.
 //! - [`options`] apply to each store, and `url_options` reads a URL's. `background` runs a check.
 
 use std::future::Future;
@@ -20,6 +22,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+pub(crate) use self::failure::{Failure, NO_CREDENTIALS, Retry};
 use self::kept::Kept;
 pub(crate) use self::request::{Give, GiveKind, Op, OpId, Renewal, Request, Take, TakeKind};
 use crate::base::full_key::FullKey;
@@ -34,11 +37,16 @@ pub(crate) mod backend;
 mod background;
 #[cfg(feature = "redis")]
 pub(crate) mod cluster;
+pub(crate) mod credentials;
 #[cfg(feature = "etcd")]
 pub(crate) mod etcd;
+mod failure;
 pub(crate) mod kept;
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(feature = "__remote")]
+pub(crate) mod lazy;
+#[cfg(feature = "__remote")]
 mod link;
+pub(crate) mod login;
 pub(crate) mod memory;
 pub(crate) mod options;
 #[cfg(feature = "postgres")]
@@ -98,6 +106,13 @@ pub(crate) trait LockStore: Send {
     /// poll.
     fn is_away(&self) -> bool {
         false
+    }
+
+    /// Returns the error of a call that needs `key` now, while the store knows that it cannot serve
+    /// the key: an attempt to connect has failed since the last answer. One lost connection is not
+    /// an absence, because the next attempt usually succeeds within milliseconds.
+    fn absence(&self, _key: &FullKey) -> Option<LockError> {
+        None
     }
 
     /// Returns the sockets that answers arrive on, if they have changed since the last call. A
@@ -216,58 +231,6 @@ pub(crate) enum Reply {
     Gone,
 }
 
-/// The failure of a request, instead of a [`Reply`].
-#[derive(Debug, Clone)]
-pub(crate) struct Failure {
-    pub(crate) error: LockError,
-    pub(crate) retry: Retry,
-    /// True if the server may have carried the request out, or may still do so.
-    pub(crate) executed: bool,
-}
-
-impl Failure {
-    /// Returns the failure of a store that cannot serve the request.
-    pub(crate) fn unavailable(
-        code: &'static str,
-        message: String,
-        retry: Retry,
-        executed: bool,
-    ) -> Self {
-        Self {
-            error: LockError::unavailable(code, message),
-            retry,
-            executed,
-        }
-    }
-
-    /// Returns the code of the store's error.
-    pub(crate) fn code(&self) -> &'static str {
-        match &self.error {
-            LockError::Unavailable { source } => source.code(),
-            _ => "",
-        }
-    }
-
-    /// Returns the store's error, without the text that [`LockError::Unavailable`] puts before it.
-    pub(crate) fn text(&self) -> String {
-        match &self.error {
-            LockError::Unavailable { source } => source.to_string(),
-            error => error.to_string(),
-        }
-    }
-}
-
-/// The time to retry a failed request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Retry {
-    /// At once: the cause of the failure is gone.
-    Now,
-    /// After a pause: the store is away, loading, or failing over.
-    Later,
-    /// Only after an operator has changed something.
-    Never,
-}
-
 /// An event at a store.
 #[derive(Debug)]
 pub(crate) enum StoreEvent {
@@ -275,6 +238,9 @@ pub(crate) enum StoreEvent {
     Reply(OpId, Result<Reply, Failure>),
     /// The store can be reached again. Requests that wait for a retry can go out at once.
     Connected,
+    /// The store is away, or a part of it: [`LockStore::absence`] returns an error that it did not
+    /// return before.
+    Away,
     /// The key was handed to this process for [`CLAIM`]. Or the key's state has changed, and this
     /// process, the first in the queue, must repeat its request.
     Turn(FullKey),

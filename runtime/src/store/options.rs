@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::base::clock::Clock;
 use crate::error::LockError;
 use crate::replicas::Replicas;
+use crate::store::login::Logins;
 use crate::store::tls::Tls;
 
 /// The options that a store is connected with.
@@ -23,6 +24,8 @@ pub(crate) struct Options {
     /// The most replicas that the store has ever seen at once.
     pub(crate) replicas_seen: Arc<AtomicU32>,
     pub(crate) tls: Tls,
+    /// The source of credentials, if those of the URL do not count.
+    pub(crate) logins: Option<Logins>,
 }
 
 impl Options {
@@ -36,6 +39,7 @@ impl Options {
             replicas: None,
             replicas_seen: Arc::default(),
             tls: Tls::default(),
+            logins: None,
         }
     }
 

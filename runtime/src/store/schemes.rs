@@ -12,6 +12,7 @@ use super::postgres;
 use super::redis;
 #[cfg(feature = "redis")]
 use super::redlock;
+use super::url_options;
 #[cfg(feature = "zookeeper")]
 use super::zookeeper;
 use crate::error::LockError;
@@ -70,17 +71,21 @@ impl Target {
                 format!("the lock store's URL does not begin with `scheme://`; write {KNOWN}")
             }));
         };
+        let (url, password_file) = url_options::password_file(url)?;
+        let rest = url.split_once("://").map_or(rest, |(_, rest)| rest);
         if scheme == "memory" {
-            return Memory::parse(rest).map(Self::new);
+            let memory = Memory::parse(rest).map(Self::new)?;
+            return Ok(memory.with_password_file(password_file));
         }
         if cfg!(not(feature = "tls")) && ENCRYPTED.contains(&scheme) {
             return Err(needs_tls(scheme));
         }
-        backend(scheme, url).unwrap_or_else(|| {
+        let target = backend(scheme, &url).unwrap_or_else(|| {
             Err(LockError::config(format!(
                 "the lock store's URL has the unknown scheme `{scheme}`; write {KNOWN}"
             )))
-        })
+        });
+        Ok(target?.with_password_file(password_file))
     }
 }
 

@@ -1,5 +1,9 @@
 //! The options at the end of a URL, `?name=value&…`.
 
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use crate::base::digits::percent_decoded;
 use crate::error::LockError;
 
 /// The options of a URL that `take` has not removed yet. Values are percent-encoded, as in the URL.
@@ -17,6 +21,23 @@ pub(crate) fn split(url: &str) -> (&str, UrlOptions<'_>) {
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let pairs = pairs.collect();
     (base, UrlOptions { pairs })
+}
+
+/// Takes the option `password_file` out of `url`. Returns the rest of the URL, and the file.
+pub(crate) fn password_file(url: &str) -> Result<(Cow<'_, str>, Option<PathBuf>), LockError> {
+    let (base, mut options) = split(url);
+    let Some(path) = options.take("password_file") else {
+        return Ok((Cow::Borrowed(url), None));
+    };
+    match percent_decoded(path).filter(|path| !path.is_empty()) {
+        Some(path) => {
+            let url = format!("{base}{}", options.rest());
+            Ok((Cow::Owned(url), Some(path.into())))
+        }
+        None => Err(LockError::config(
+            "the `password_file` of the lock store's URL is no path; write a percent-encoded path, such as `password_file=/run/secrets/redis`",
+        )),
+    }
 }
 
 /// Returns `host:port` as in a URL, where an IPv6 address stands in brackets.

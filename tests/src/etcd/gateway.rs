@@ -257,6 +257,16 @@ impl Gateway {
             .is_some()
     }
 
+    /// Changes the password of a user.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the server does not answer.
+    pub fn set_password(&self, name: &str, password: &str) {
+        let user = json!({ "name": name, "password": password });
+        self.answer("/v3/auth/user/changepw", &user);
+    }
+
     /// Switches on authentication: clients must log in after this.
     ///
     /// # Panics

@@ -12,6 +12,7 @@ mod grpc;
 mod interop;
 mod kinds;
 mod leases;
+mod outages;
 mod pools;
 mod queueing;
 mod scopes;

@@ -33,13 +33,12 @@ async fn create_order(Path(id): Path<String>) -> Result<(StatusCode, String), Lo
 /// Reports if locks can be taken now. A load balancer sends no requests to an instance that is not
 /// ready. Do not use this as a liveness probe: a restart of the service does not repair Redis.
 async fn ready() -> (StatusCode, String) {
-    let report = match leasehold::pool() {
-        Ok(pool) => pool.check().await,
+    let ready = match leasehold::pool() {
+        Ok(pool) => pool.ready().await,
         Err(error) => Err(error),
     };
-    match report {
-        Ok(report) if report.is_ready() => (StatusCode::OK, "ready\n".to_owned()),
-        Ok(report) => (StatusCode::SERVICE_UNAVAILABLE, format!("{report}\n")),
+    match ready {
+        Ok(()) => (StatusCode::OK, "ready\n".to_owned()),
         Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
     }
 }

@@ -50,7 +50,7 @@ impl Core {
     }
 
     /// Returns the error of a call that can be refused without asking the store.
-    fn refusal(&self, acquire: &Acquire, now: Instant) -> Option<LockError> {
+    pub(super) fn refusal(&self, acquire: &Acquire, now: Instant) -> Option<LockError> {
         let queue = self.queues.get(&acquire.key)?;
         if acquire.waits() {
             let limit = self.limits.max_waiters;

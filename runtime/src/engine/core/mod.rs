@@ -17,9 +17,10 @@
 //!
 //! [`Core`] coordinates: it reads a command or an answer, queries the parts, and passes the result
 //! of one part to the next. Each of its tasks has a separate file, with the command that begins it:
-//! `acquire`, `acquire_all`, `ask`, `recall`, `hand_over`, `renew`, `downgrade`, `release`,
+//! `absence`, `acquire`, `acquire_all`, `ask`, `recall`, `hand_over`, `renew`, `downgrade`, `release`,
 //! `adopt`, `revoke` and `shut_down`.
 
+mod absence;
 pub(crate) mod acquire;
 mod acquire_all;
 mod adopt;

@@ -166,7 +166,7 @@ impl Acquire {
     }
 
     /// True if the caller queues for a held lock.
-    pub(super) fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         !self.wait.is_zero()
     }
 

@@ -32,6 +32,7 @@ use crate::engine::core::ticket::TicketId;
 use crate::engine::lease_cell::LeaseCell;
 use crate::store::{LockStore, StoreEvent};
 
+mod absence;
 mod commands;
 mod signals;
 
@@ -342,6 +343,7 @@ impl EngineState {
                     self.core.reply(op, result, now);
                 }
                 StoreEvent::Connected => self.core.connected(now),
+                StoreEvent::Away => self.gone_away(now),
                 StoreEvent::Turn(key) => self.core.called(&key, now),
                 StoreEvent::Wanted(key) => self.core.key_wanted(&key, now),
                 StoreEvent::Revoked { key, lease } => self.core.revoked(&key, lease, now),

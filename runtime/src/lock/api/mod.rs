@@ -3,6 +3,7 @@
 mod adopt;
 pub(crate) mod handover;
 mod lead;
+mod ready;
 pub(crate) mod request;
 mod request_blocking;
 #[cfg(feature = "replay")]

@@ -220,7 +220,7 @@ impl Want {
     }
 }
 
-fn acquire(
+pub(crate) fn acquire(
     key: FullKey,
     pool: &LockPool,
     plan: &Plan,

@@ -6,14 +6,13 @@
 
 use std::cell::Cell;
 use std::future::Future;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
 use tokio::runtime::Handle;
 use tokio::task::coop;
 
+use crate::base::parking::polled;
 use crate::base::seeded::seeded;
 use crate::base::{codes, reporter};
 use crate::error::LockError;
@@ -101,45 +100,6 @@ pub(crate) fn park<F: Future>(parks: Parks, future: F) -> F::Output {
     polled(coop::unconstrained(future))
 }
 
-fn polled<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let alarm = Arc::new(Alarm::default());
-    let waker = Waker::from(Arc::clone(&alarm));
-    let mut cx = Context::from_waker(&waker);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
-            return output;
-        }
-        alarm.wait();
-    }
-}
-
-/// Wakes a parked thread. Uses no `thread::park`, because its token may belong to the program.
-#[derive(Default)]
-struct Alarm {
-    rings: Mutex<bool>,
-    rung: Condvar,
-}
-
-impl Alarm {
-    fn wait(&self) {
-        let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
-        let rings = self.rung.wait_while(rings, |rings| !*rings);
-        *rings.unwrap_or_else(PoisonError::into_inner) = false;
-    }
-}
-
-impl Wake for Alarm {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        *self.rings.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.rung.notify_one();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tokio::runtime::{Builder, Runtime};
@@ -199,22 +159,5 @@ mod tests {
         };
         one.block_on(async { spends() });
         one.block_on(unconstrained(async { park(ELSEWHERE, async {}) }));
-    }
-
-    /// Fails if a wake-up before the thread is parked is lost.
-    #[test]
-    fn an_early_wake_up_counts() {
-        let mut polls = 0;
-        let early = std::future::poll_fn(|cx| {
-            polls += 1;
-            cx.waker().wake_by_ref();
-            if polls < 3 {
-                Poll::Pending
-            } else {
-                Poll::Ready(())
-            }
-        });
-        park(ELSEWHERE, early);
-        assert_eq!(polls, 3);
     }
 }

@@ -10,6 +10,7 @@ use super::LockPoolBuilder;
 use crate::base::clock::Clock;
 use crate::base::token::Nonce;
 use crate::engine::core::signal::Limits;
+use crate::engine::driver::handle::Engine;
 #[cfg(feature = "testing")]
 use crate::engine::driver::observer::Watch;
 use crate::engine::driver::thread::{self, Place};
@@ -19,6 +20,8 @@ use crate::pool::look::observer::Observer;
 use crate::pool::{Inner, LockPool, PoolId};
 use crate::store::Connecting;
 use crate::store::backend::Target;
+use crate::store::credentials::Provider;
+use crate::store::login::Logins;
 use crate::store::memory::space::Space;
 use crate::store::options::Options;
 
@@ -44,50 +47,13 @@ impl LockPoolBuilder {
     }
 
     pub(crate) async fn connect_to(self, target: Target) -> Result<LockPool, LockError> {
-        let clock = target.clock(match self.place {
-            Place::Thread => Clock::System,
-            Place::CurrentRuntime => Clock::tokio(),
-        });
-        let place = target.to_string();
-        let mut limits = self.limits();
-        if !target.has_other_clients() {
-            limits.make_way_after = Duration::ZERO;
-        }
-        let options = Options {
-            clock,
-            namespace: self.namespace.clone(),
-            replicas: self.replicas,
-            make_way_after: self.fairness.make_way_after,
-            tls: self.tls,
-            ..Options::new(self.io_timeout)
-        };
-        let local = Arc::new(OnceLock::new());
-        let connecting = noting(target.connect(options.clone()), Arc::clone(&local));
-        let engine = thread::start(self.place, place.clone(), limits, clock, connecting).await?;
-        if let Some(watch) = &self.watch {
-            engine.watched_by(Arc::clone(watch));
-        }
-        let local = local.get().cloned().flatten();
-        Ok(LockPool {
-            inner: Arc::new(Inner {
-                id: PoolId::next(),
-                engine,
-                watch: self.watch,
-                shut_down: watch::Sender::new(false),
-                nonce: Nonce::new(),
-                namespace: self.namespace,
-                wait: self.wait,
-                retry_hint: self.fairness.retry_hint,
-                log_keys: self.log_keys,
-                #[cfg(feature = "replay")]
-                replay_limit: self.replay_limit,
-                own_thread: self.place == Place::Thread,
-                place,
-                observer: Observer::new(target.clone(), options.clone(), local),
-                target,
-                options,
-            }),
-        })
+        let connection = Connection::new(self, target);
+        let connecting = connection.target.connect(connection.options.clone());
+        let connecting = connection.noting(connecting);
+        let (place, name) = (connection.builder.place, connection.name());
+        let (limits, clock) = (connection.limits, connection.options.clock);
+        let engine = thread::start(place, name, limits, clock, connecting).await?;
+        Ok(connection.pool(engine))
     }
 
     pub(crate) fn check(&self) -> Result<(), LockError> {
@@ -114,11 +80,98 @@ impl LockPoolBuilder {
     }
 }
 
-/// Wraps `connecting`. Records the locks of the store in `local`, if they are in this process.
-fn noting(connecting: Connecting, local: Arc<OnceLock<Option<Arc<Space>>>>) -> Connecting {
-    Box::pin(async move {
-        let store = connecting.await?;
-        local.get_or_init(|| store.local());
-        Ok(store)
-    })
+/// Returns the source of credentials: the builder's, or else the file of the URL.
+fn logins(builder: &LockPoolBuilder, target: &Target) -> Option<Logins> {
+    let file = || Some(Provider::file(target.password_file()?.to_owned()));
+    let provider = builder.credentials.clone().or_else(file);
+    provider.map(Logins::new)
+}
+
+/// A pool whose engine has not started.
+pub(super) struct Connection {
+    pub(super) builder: LockPoolBuilder,
+    pub(super) target: Target,
+    pub(super) options: Options,
+    pub(super) limits: Limits,
+    /// The locks of the store, if they are in this process. Set once the store is connected.
+    local: Arc<OnceLock<Option<Arc<Space>>>>,
+}
+
+impl Connection {
+    pub(super) fn new(builder: LockPoolBuilder, target: Target) -> Self {
+        let clock = target.clock(match builder.place {
+            Place::Thread => Clock::System,
+            Place::CurrentRuntime => Clock::tokio(),
+        });
+        let mut limits = builder.limits();
+        let options = Options {
+            clock,
+            namespace: builder.namespace.clone(),
+            replicas: builder.replicas,
+            make_way_after: builder.fairness.make_way_after,
+            tls: builder.tls.clone(),
+            logins: logins(&builder, &target),
+            ..Options::new(builder.io_timeout)
+        };
+        if !target.has_other_clients() {
+            limits.make_way_after = Duration::ZERO;
+        }
+        Self {
+            builder,
+            target,
+            options,
+            limits,
+            local: Arc::default(),
+        }
+    }
+
+    /// Returns the store's URL without its password.
+    pub(super) fn name(&self) -> String {
+        self.target.to_string()
+    }
+
+    /// Wraps `connecting`. Notes the locks of the store, if they are in this process.
+    pub(super) fn noting(&self, connecting: Connecting) -> Connecting {
+        let local = Arc::clone(&self.local);
+        Box::pin(async move {
+            let store = connecting.await?;
+            local.get_or_init(|| store.local());
+            Ok(store)
+        })
+    }
+
+    pub(super) fn pool(self, engine: Engine) -> LockPool {
+        let place = self.name();
+        let Self {
+            builder,
+            target,
+            options,
+            local,
+            ..
+        } = self;
+        if let Some(watch) = &builder.watch {
+            engine.watched_by(Arc::clone(watch));
+        }
+        let local = local.get().cloned().flatten();
+        LockPool {
+            inner: Arc::new(Inner {
+                id: PoolId::next(),
+                engine,
+                watch: builder.watch,
+                shut_down: watch::Sender::new(false),
+                nonce: Nonce::new(),
+                namespace: builder.namespace,
+                wait: builder.wait,
+                retry_hint: builder.fairness.retry_hint,
+                log_keys: builder.log_keys,
+                #[cfg(feature = "replay")]
+                replay_limit: builder.replay_limit,
+                own_thread: builder.place == Place::Thread,
+                place,
+                observer: Observer::new(target.clone(), options.clone(), local),
+                target,
+                options,
+            }),
+        }
+    }
 }

@@ -156,7 +156,7 @@ impl Client {
             StoreEvent::Turn(key) => drop(self.turns.insert(key)),
             StoreEvent::Wanted(key) => drop(self.wanted.insert(key)),
             StoreEvent::Revoked { key, lease } => self.revoked.push((key, lease)),
-            StoreEvent::Connected => {}
+            StoreEvent::Connected | StoreEvent::Away => {}
             #[cfg(feature = "__session")]
             StoreEvent::Lost(locks) => panic!("{locks:?} are lost"),
         }

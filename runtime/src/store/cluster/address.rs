@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::error::LockError;
 use crate::replicas::Replicas;
+use crate::store::login::Logins;
 use crate::store::redis::wire::server::Server;
 use crate::store::tls::Tls;
 use crate::store::url_options;
@@ -68,6 +69,16 @@ impl Address {
             seeds: seeds?,
             ..self
         })
+    }
+
+    /// Returns the same address, with this source of credentials.
+    pub(crate) fn with_logins(self, logins: Option<&Logins>) -> Self {
+        let seeds = self.seeds.into_iter();
+        Self {
+            like: self.like.with_logins(logins),
+            seeds: seeds.map(|seed| seed.with_logins(logins)).collect(),
+            ..self
+        }
     }
 }
 

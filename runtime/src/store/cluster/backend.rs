@@ -14,13 +14,20 @@ impl Address {
     /// Applies the pool's certificates to the address, and the replicas in the URL to `options`.
     fn with(self, options: Options) -> Result<(Self, Options), LockError> {
         let options = options.or_replicas(self.replicas);
-        Ok((self.with_tls(&options.tls)?, options))
+        let address = self
+            .with_tls(&options.tls)?
+            .with_logins(options.logins.as_ref());
+        Ok((address, options))
     }
 }
 
 impl Backend for Address {
     fn has_other_clients(&self) -> bool {
         true
+    }
+
+    fn accepts(&self, options: &Options) -> Result<(), LockError> {
+        self.clone().with(options.clone()).map(drop)
     }
 
     fn connect(&self, options: Options) -> Connecting {

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::map::{Map, NodeId};
 use super::router::{Directed, Hint};
+use crate::error::LockError;
 use crate::store::options::Options;
 use crate::store::redis::commands::key_names::KeyNames;
 use crate::store::redis::commands::redirect::{Endpoint, Redirect, RequestFlags};
@@ -221,6 +222,18 @@ impl Nodes {
         let away = |node: &Node| node.store.as_ref().is_some_and(LockStore::is_away);
         let mut away = self.known.iter().filter(|(_, node)| away(node));
         away.any(|(id, _)| map.names(*id))
+    }
+
+    /// Returns the error of a call that needs the node now, while the node is known to be away.
+    pub(super) fn absence(&self, node: NodeId) -> Option<LockError> {
+        let away = self.known.get(&node)?.store.as_ref()?.away()?;
+        Some(away.error.clone())
+    }
+
+    /// Like [`absence`](Self::absence), for any node with slots.
+    pub(super) fn any_absence(&self, map: &Map) -> Option<LockError> {
+        let mut nodes = self.known.keys().filter(|node| map.names(**node));
+        nodes.find_map(|node| self.absence(*node))
     }
 
     /// Returns the nodes with a connection, which can be asked about the cluster.

@@ -346,7 +346,7 @@ impl Router {
             }
             // The engine renews all leases on this event. A node that reconnects but has no slot
             // must not cause that.
-            StoreEvent::Connected => self.map.names(node),
+            StoreEvent::Connected | StoreEvent::Away => self.map.names(node),
             StoreEvent::Reply(..) => true,
             // A node has no sessions.
             #[cfg(feature = "__session")]

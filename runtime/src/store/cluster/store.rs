@@ -15,10 +15,13 @@ use super::nodes::{Access, Nodes};
 use super::router::Router;
 use super::topology::Topology;
 use crate::base::clock::Clock;
+use crate::base::full_key::FullKey;
 use crate::base::reporter;
 use crate::check_report::CheckReport;
 use crate::error::LockError;
+use crate::key::RESERVED;
 use crate::store::options::Options;
+use crate::store::redis::commands::hash_slot;
 use crate::store::redis::commands::key_names::KeyNames;
 use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::server::Server;
@@ -298,6 +301,16 @@ impl LockStore for ClusterStore {
     /// True if a master cannot be reached, so that the locks of its slots cannot be taken.
     fn is_away(&self) -> bool {
         self.nodes.are_away(self.router.map())
+    }
+
+    /// Only the master of the key's slot counts. For the lock of a readiness probe, each master
+    /// does.
+    fn absence(&self, key: &FullKey) -> Option<LockError> {
+        let map = self.router.map();
+        if key.name().starts_with(RESERVED) {
+            return self.nodes.any_absence(map);
+        }
+        self.nodes.absence(map.owner(hash_slot::of(key))?)
     }
 
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {

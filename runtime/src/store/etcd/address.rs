@@ -1,15 +1,18 @@
 //! The address of a cluster, parsed from its URL.
 
 use std::fmt;
+use std::time::Duration;
 
 #[cfg(feature = "tls")]
 use tonic::transport::{ClientTlsConfig, Endpoint, Identity};
 
 use crate::error::LockError;
-use crate::store::session::members::Members;
+use crate::store::Failure;
+use crate::store::login::Logins;
+use crate::store::session::members::{Access, Members};
 use crate::store::tls::Tls;
 #[cfg(feature = "tls")]
-use crate::store::tls::misread;
+use crate::store::tls::misread as misread_pem;
 use crate::store::url_options;
 
 const FORM: &str =
@@ -26,6 +29,8 @@ const PREFIX: &str = "leasehold";
 pub(crate) struct Address {
     scheme: String,
     members: Members,
+    /// The source of credentials, if those of the URL do not count.
+    logins: Option<Logins>,
     /// TLS settings for `etcds://`. None for `etcd://`.
     #[cfg(feature = "tls")]
     tls: Option<ClientTlsConfig>,
@@ -33,8 +38,6 @@ pub(crate) struct Address {
 
 impl Address {
     pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
-        let misread =
-            || LockError::config(format!("the lock store's URL is invalid; write {FORM}"));
         let (base, options) = url_options::split(url);
         if !options.rest().is_empty() {
             return Err(LockError::config(
@@ -50,6 +53,7 @@ impl Address {
         Ok(Self {
             scheme: scheme.to_owned(),
             members,
+            logins: None,
             #[cfg(feature = "tls")]
             tls: None,
         })
@@ -94,9 +98,21 @@ impl Address {
         format!("{scheme}://{}", self.member(at))
     }
 
-    pub(super) fn user(&self) -> Option<(&str, &str)> {
-        let (name, password) = self.members.user.as_ref()?;
-        Some((name, password))
+    /// Returns the same address, with this source of credentials. Refuses a user without a password
+    /// if there is none.
+    pub(crate) fn with_logins(self, logins: Option<&Logins>) -> Result<Self, LockError> {
+        if logins.is_none() && self.members.lacks_password() {
+            return Err(misread());
+        }
+        Ok(Self {
+            logins: logins.cloned(),
+            ..self
+        })
+    }
+
+    /// Returns the user and the password for the next connection.
+    pub(super) async fn access(&self, limit: Duration) -> Result<Option<Access>, Failure> {
+        self.members.access(self.logins.as_ref(), limit).await
     }
 
     /// Returns the prefix of the keys of locks.
@@ -119,6 +135,10 @@ impl fmt::Display for Address {
     }
 }
 
+fn misread() -> LockError {
+    LockError::config(format!("the lock store's URL is invalid; write {FORM}"))
+}
+
 /// Reads the certificates for all members.
 #[cfg(feature = "tls")]
 fn client_config(tls: &Tls) -> Result<ClientTlsConfig, LockError> {
@@ -133,7 +153,7 @@ fn client_config(tls: &Tls) -> Result<ClientTlsConfig, LockError> {
     if let Some((certificate, key)) = &tls.client {
         config = config.identity(Identity::from_pem(certificate, key));
         let tried = Endpoint::from_static("https://localhost").tls_config(config.clone());
-        tried.map_err(|_| misread("tls_client"))?;
+        tried.map_err(|_| misread_pem("tls_client"))?;
     }
     Ok(config)
 }
@@ -166,7 +186,8 @@ mod tests {
         );
         assert_eq!(shown("etcd://[::1]/a/b/"), "etcd://[::1]:2379/a/b");
         let address = Address::parse("etcd://u%40x:p%3Aw@h").expect("it is well-formed");
-        assert_eq!(address.user(), Some(("u@x", "p:w")));
+        let user = ("u@x".to_owned(), Some("p:w".to_owned()));
+        assert_eq!(address.members.user, Some(user));
         assert_eq!(address.uri(0), "http://h:2379");
         let address = Address::parse("etcds://h").expect("it is well-formed");
         assert_eq!(address.uri(0), "https://h:2379");
@@ -179,7 +200,6 @@ mod tests {
             ("etcd://u:hunter2@h:port", "etcd://user"),
             ("etcd://u:hunter2@", "etcd://user"),
             ("etcd://u:hunter2@h,,i", "etcd://user"),
-            ("etcd://hunter2@h", "etcd://user"),
             ("etcd://u:hunter2%zz@h", "etcd://user"),
             ("etcd://u:hunter2@h/p?replicas=1", "no options"),
         ] {
@@ -187,5 +207,8 @@ mod tests {
             assert!(text.contains(says), "{url}: {text}");
             assert!(!text.contains("hunter2"), "{text}");
         }
+        let alone = Address::parse("etcd://hunter2@h").expect("a user");
+        let refused = alone.with_logins(None).err().expect("no password");
+        assert!(!refused.to_string().contains("hunter2"), "{refused}");
     }
 }

@@ -47,7 +47,8 @@ impl Address {
         options.refuse_replicas(
             "`replicas` is for Redis; a lock at `etcd://` is on most members of the cluster before it counts, so leave it out",
         )?;
-        self.with_tls(&options.tls)
+        self.with_tls(&options.tls)?
+            .with_logins(options.logins.as_ref())
     }
 }
 
@@ -58,6 +59,10 @@ impl Backend for Address {
 
     fn waits_for_holders(&self) -> bool {
         true
+    }
+
+    fn accepts(&self, options: &Options) -> Result<(), LockError> {
+        self.clone().with(options).map(drop)
     }
 
     fn connect(&self, options: Options) -> Connecting {

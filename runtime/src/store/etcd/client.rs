@@ -1,7 +1,7 @@
 //! The connection in use: to one member at a time, and to the next one if that member does not
 //! serve.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -13,12 +13,17 @@ use super::connection::Connection;
 use super::failure::{self, Problem};
 use super::messages::{TxnRequest, TxnResponse};
 use crate::base::reporter;
+use crate::base::seeded::seeded;
+use crate::store::session::outage::Outage;
 use crate::store::session::service::{Answer, Trouble};
 use crate::store::{Failure, StoreEvent};
 
 /// Least time between two attempts to connect. A cluster without a leader accepts connections, and
 /// must not be flooded with them.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Least time between two attempts after a refused login, because a server may lock a user out.
+const LOGIN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Bounds of the time for one attempt to connect to a member.
 const LEAST_ATTEMPT: Duration = Duration::from_millis(500);
@@ -31,8 +36,7 @@ pub(super) struct Client {
     events: UnboundedSender<StoreEvent>,
     /// Locked while a connection is made, so that there is only one.
     line: Mutex<Line>,
-    /// True if requests have failed because there was no working connection.
-    out: std::sync::Mutex<bool>,
+    pub(super) outage: Outage,
 }
 
 #[derive(Default)]
@@ -43,6 +47,10 @@ struct Line {
     /// End of the last attempt to connect, and its error.
     tried: Option<Instant>,
     reason: Option<Failure>,
+    /// True if the last attempt was refused.
+    refused: bool,
+    /// Time at which the connection is replaced, with new credentials.
+    renew_at: Option<Instant>,
 }
 
 impl Client {
@@ -56,17 +64,8 @@ impl Client {
             io_timeout,
             events,
             line: Mutex::default(),
-            out: std::sync::Mutex::default(),
+            outage: Outage::default(),
         }
-    }
-
-    /// True if requests have failed because there was no working connection, and there is none yet.
-    pub(super) fn is_away(&self) -> bool {
-        *self.out()
-    }
-
-    fn out(&self) -> std::sync::MutexGuard<'_, bool> {
-        self.out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the time limit for one attempt to connect.
@@ -76,12 +75,17 @@ impl Client {
     }
 
     /// Returns the connection in use, or a new one to the first member that can be reached.
-    pub(super) async fn connection(&self) -> Result<Arc<Connection>, Failure> {
+    pub(super) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, Failure> {
         let mut line = self.line.lock().await;
         if let Some(connection) = &line.connection {
-            return Ok(Arc::clone(connection));
+            let connection = Arc::clone(connection);
+            if line.renew_at.take_if(|at| *at <= Instant::now()).is_some() {
+                tokio::spawn(renew(Arc::downgrade(self), Arc::clone(&connection)));
+            }
+            return Ok(connection);
         }
-        if line.tried.is_some_and(|tried| tried.elapsed() < PAUSE) {
+        let pause = if line.refused { LOGIN_PAUSE } else { PAUSE };
+        if line.tried.is_some_and(|tried| tried.elapsed() < pause) {
             let reason = line.reason.clone().unwrap_or_else(failure::silent);
             return Err(failure::not_sent(reason));
         }
@@ -94,12 +98,21 @@ impl Client {
             line.tried = Some(Instant::now());
             match opened {
                 Ok(connection) => return Ok(self.adopt(&mut line, connection)),
-                Err(failure) => reason = failure,
+                Err(failure) => {
+                    line.refused = failure.is_refusal();
+                    reason = failure;
+                }
+            }
+            // The other members have the same users.
+            if line.refused {
+                break;
             }
         }
-        if !std::mem::replace(&mut *self.out(), true) {
+        if self.outage.failed(reason.error.clone()) {
             let (server, error) = (self.address.to_string(), reason.error.clone());
             reporter::log(move || tracing::warn!(server, %error, "cannot connect; trying again"));
+            // Without a store there is no engine to notify.
+            let _ = self.events.send(StoreEvent::Away);
         }
         line.reason = Some(reason.clone());
         Err(failure::not_sent(reason))
@@ -108,7 +121,9 @@ impl Client {
     fn adopt(&self, line: &mut Line, connection: Connection) -> Arc<Connection> {
         let connection = Arc::new(connection);
         line.connection = Some(Arc::clone(&connection));
-        if std::mem::take(&mut *self.out()) {
+        line.renew_at = renew_at(&connection);
+        line.refused = false;
+        if self.outage.back() {
             let server = self.address.member(connection.at).to_owned();
             reporter::log(move || tracing::info!(server, "connected again"));
             // Without a store there is no engine to notify.
@@ -118,7 +133,10 @@ impl Client {
     }
 
     /// Sends a request over the connection in use.
-    pub(super) async fn ask<T, F>(&self, asks: impl FnOnce(Arc<Connection>) -> F) -> Answer<T>
+    pub(super) async fn ask<T, F>(
+        self: &Arc<Self>,
+        asks: impl FnOnce(Arc<Connection>) -> F,
+    ) -> Answer<T>
     where
         F: Future<Output = Result<T, Problem>>,
     {
@@ -131,7 +149,11 @@ impl Client {
     }
 
     /// Sends a transaction.
-    pub(super) async fn txn(&self, request: TxnRequest, patience: Duration) -> Answer<TxnResponse> {
+    pub(super) async fn txn(
+        self: &Arc<Self>,
+        request: TxnRequest,
+        patience: Duration,
+    ) -> Answer<TxnResponse> {
         self.ask(|connection| async move { connection.txn(request, patience).await })
             .await
     }
@@ -146,10 +168,40 @@ impl Client {
             let current = line.connection.as_ref();
             if current.is_some_and(|current| Arc::ptr_eq(current, connection)) {
                 line.connection = None;
-                *self.out() |= failure::is_of_the_connection(problem);
+                if failure::is_of_the_connection(problem) {
+                    self.outage.lost();
+                }
                 line.reason = Some(failure.clone());
             }
         }
         Trouble::Failed(failure)
+    }
+}
+
+/// Returns the time at which the connection is replaced.
+fn renew_at(connection: &Connection) -> Option<Instant> {
+    connection.renew_at.filter(|_| !seeded!(LoginNotRenewed))
+}
+
+/// Replaces the connection `old` before its credentials end. Requests under way end on `old`.
+async fn renew(client: Weak<Client>, old: Arc<Connection>) {
+    let Some(client) = client.upgrade() else {
+        return;
+    };
+    let opened = Connection::open(&client.address, old.at, client.attempt()).await;
+    let mut line = client.line.lock().await;
+    let current = line.connection.as_ref();
+    if current.is_none_or(|current| !Arc::ptr_eq(current, &old)) {
+        return;
+    }
+    match opened {
+        Ok(connection) => drop(client.adopt(&mut line, connection)),
+        Err(failure) => {
+            line.renew_at = Some(Instant::now() + LOGIN_PAUSE);
+            let server = client.address.to_string();
+            reporter::log(move || {
+                tracing::warn!(server, error = %failure.error, "the login is not renewed; trying again");
+            });
+        }
     }
 }

@@ -25,7 +25,8 @@ use super::messages::{
     WatchRequest, WatchResponse,
 };
 use crate::base::seeded::seeded;
-use crate::store::Failure;
+use crate::store::session::members::Access;
+use crate::store::{Failure, login};
 
 /// Least time for an answer, even if a request has less patience. The server writes to its disk,
 /// and a busy disk takes long.
@@ -46,6 +47,8 @@ pub(super) struct Connection {
     pub(super) at: usize,
     channel: Channel,
     token: Option<MetadataValue<Ascii>>,
+    /// Time at which the connection is replaced, with new credentials.
+    pub(super) renew_at: Option<Instant>,
     unanswered: Mutex<Unanswered>,
 }
 
@@ -108,6 +111,14 @@ pub(super) enum Shown<'a> {
     Changed(&'a Event),
 }
 
+/// Adds the user to the failure of a refused login.
+fn refused(failure: Failure, access: &Access) -> Failure {
+    if !failure.text().contains(failure::REFUSED) {
+        return failure;
+    }
+    login::refused(failure, &access.user, access.changes)
+}
+
 impl Connection {
     /// Connects to the member at `at` of the URL, and logs in if the URL names a user.
     pub(super) async fn open(
@@ -136,20 +147,27 @@ impl Connection {
                 at,
                 channel: channel.map_err(|error| failure::of_transport(&error))?,
                 token: None,
+                renew_at: None,
                 unanswered: Mutex::default(),
             };
-            if address.is_encrypted() {
-                let asked = connection.status(limit).await;
-                if let Err(problem) = asked
-                    && failure::is_of_the_connection(&problem)
-                {
+            // A stopped member accepts connections, so it must answer a question.
+            match connection.status(limit).await {
+                Err(problem) if address.is_encrypted() && failure::is_broken_by(&problem) => {
                     return Err(failure::of_first_question(&problem));
                 }
+                Err(problem) if failure::is_broken_by(&problem) => {
+                    return Err(failure::of(&problem));
+                }
+                Ok(_) | Err(_) => {}
             }
-            if let Some((name, password)) = address.user() {
-                let (name, password) = (name.to_owned(), password.to_owned());
-                let request = AuthenticateRequest { name, password };
-                connection.token = Some(connection.introduce(request, limit).await?);
+            if let Some(access) = address.access(limit).await? {
+                let request = AuthenticateRequest {
+                    name: access.user.clone(),
+                    password: access.password.clone(),
+                };
+                let token = connection.introduce(request, limit).await;
+                connection.token = Some(token.map_err(|failure| refused(failure, &access))?);
+                connection.renew_at = access.renew_at;
             }
             Ok(connection)
         };

@@ -23,6 +23,9 @@ const SERVER: [&str; 2] = ["etcdserver:", "auth:"];
 /// Code of a refusal that a new login resolves.
 const LOGIN: &str = "login";
 
+/// Text of a refused login.
+pub(super) const REFUSED: &str = "authentication failed";
+
 /// Code of a full database.
 const FULL: &str = "no-space";
 
@@ -80,7 +83,7 @@ const KNOWN: &[Known] = &[
          required role",
     ),
     (
-        "authentication failed",
+        REFUSED,
         "permission",
         Retry::Never,
         false,
@@ -155,6 +158,14 @@ pub(super) fn ends_the_connection(problem: &Problem) -> bool {
 pub(super) fn is_of_the_connection(problem: &Problem) -> bool {
     match problem {
         Problem::Silent { dead } => *dead,
+        Problem::Status(status) => is_broken(status),
+    }
+}
+
+/// True if a new connection has broken, or has stayed without an answer.
+pub(super) fn is_broken_by(problem: &Problem) -> bool {
+    match problem {
+        Problem::Silent { .. } => true,
         Problem::Status(status) => is_broken(status),
     }
 }

@@ -151,7 +151,7 @@ pub(super) async fn together(client: Arc<Client>, epoch: Arc<Epoch>, requests: V
 /// A given-up request is not sent with an epoch that was read later. By then the request may have
 /// been sealed, and the name of its node may belong to another node.
 async fn unsealed(
-    client: &Client,
+    client: &Arc<Client>,
     epoch: &Epoch,
     mut requests: Vec<Asked>,
 ) -> Option<(Vec<Asked>, Answer<Vec<Response>>)> {

@@ -23,6 +23,7 @@ use crate::base::token::Token;
 use crate::fence::Fence;
 use crate::owner::Owner;
 use crate::store::options::Options;
+use crate::store::session::outage::Outage;
 use crate::store::session::service::{
     Answer, Entered, EnteredAll, Node, Service, Timeout, Trouble, Turn,
 };
@@ -93,8 +94,13 @@ impl Service for Etcd {
         classes::all()
     }
 
-    fn is_away(&self) -> bool {
-        self.client.is_away()
+    fn outage(&self) -> &Outage {
+        &self.client.outage
+    }
+
+    async fn reach_again(&self) {
+        // The client records the outcome.
+        let _ = self.client.connection().await;
     }
 
     async fn open(

@@ -50,7 +50,13 @@ pub(crate) struct Supervisor<T> {
     /// Attempts since the server last carried out a request.
     attempts: u32,
     out: bool,
+    /// True if an attempt has failed since the server went out, and the server has not answered
+    /// since.
+    away: bool,
     reason: Failure,
+    /// True if the last attempt was refused. The next ones begin at most once in [`LONG_RETRY`],
+    /// because a server may lock a user out after many refused logins.
+    refused: bool,
     jitter: Jitter,
 }
 
@@ -65,7 +71,9 @@ impl<T> Supervisor<T> {
             last: Instant::now(),
             attempts: 0,
             out: false,
+            away: false,
             reason,
+            refused: false,
             jitter: Jitter::new(rand::random()),
         }
     }
@@ -80,6 +88,11 @@ impl<T> Supervisor<T> {
         self.out
     }
 
+    /// Returns the reason of the outage, while the server is known to be away.
+    pub(crate) fn absence(&self) -> Option<&Failure> {
+        self.away.then_some(&self.reason)
+    }
+
     /// Returns the reason for the missing connection.
     pub(crate) fn reason(&self) -> &Failure {
         &self.reason
@@ -88,6 +101,13 @@ impl<T> Supervisor<T> {
     /// Records that the server has carried out a request.
     pub(crate) fn served(&mut self) {
         self.attempts = 0;
+        self.away = false;
+    }
+
+    /// Counts the server as away until the first connection, and schedules that connection at once.
+    pub(crate) fn begins_away(&mut self) {
+        self.goes_out();
+        self.away = true;
     }
 
     /// Records that the server is away, and schedules a new connection.
@@ -124,9 +144,10 @@ impl<T> Supervisor<T> {
         if self.next.is_none_or(|at| now < at) {
             return false;
         }
-        let next = self.last + (self.limit / 4).clamp(OVERLAP.0, OVERLAP.1);
-        if !self.connecting.is_empty() && now < next {
-            self.next = Some(next);
+        let overlap = (self.limit / 4).clamp(OVERLAP.0, OVERLAP.1);
+        let begins = self.last + if self.refused { LONG_RETRY } else { overlap };
+        if (self.refused || !self.connecting.is_empty()) && now < begins {
+            self.next = Some(begins);
             return true;
         }
         let pause = self.pause();
@@ -152,6 +173,7 @@ impl<T> Supervisor<T> {
     pub(crate) fn adopted(&mut self) -> bool {
         self.next = None;
         self.connecting = FuturesUnordered::new();
+        (self.away, self.refused) = (false, false);
         let was_out = mem::take(&mut self.out);
         if was_out {
             let server = self.server.clone();
@@ -161,19 +183,24 @@ impl<T> Supervisor<T> {
     }
 
     /// Records that an attempt has failed. While there is no connection, requests are refused with
-    /// `reason`.
-    pub(crate) fn failed(&mut self, reason: Failure) {
-        if self.attempts == 1 {
+    /// `reason`. Returns true if the server is known to be away from now on.
+    pub(crate) fn failed(&mut self, reason: Failure) -> bool {
+        if self.attempts == 1 || (reason.is_refusal() && !self.refused) {
             let (server, error) = (self.server.clone(), reason.error.clone());
             reporter::log(move || tracing::warn!(%server, %error, "cannot connect; trying again"));
         }
+        self.refused = reason.is_refusal();
         self.reason = reason;
+        let begins = self.out && !self.away;
+        self.away |= begins;
+        begins
     }
 
     /// Records that the first attempt, which the caller made, has failed.
     pub(crate) fn first_failed(&mut self, reason: Failure) {
         self.attempts = 1;
         self.lost(reason);
+        self.away = true;
     }
 
     fn pause(&mut self) -> Duration {

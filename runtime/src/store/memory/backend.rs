@@ -9,6 +9,7 @@ use crate::check_report::{CheckReport, Finding};
 use crate::error::LockError;
 use crate::store::Connecting;
 use crate::store::backend::{Backend, Checking};
+use crate::store::credentials;
 use crate::store::options::Options;
 use crate::store::source::{Source, no_server};
 
@@ -36,6 +37,7 @@ impl Memory {
 
     fn open(self, options: &Options) -> Result<MemoryStore, LockError> {
         options.tls.refuse()?;
+        credentials::refuse(options.logins.is_some())?;
         options.refuse_replicas(
             "`memory://` has no replicas; leave `replicas` out, or use `redis://…`",
         )?;
@@ -69,6 +71,10 @@ impl Memory {
 }
 
 impl Backend for Memory {
+    fn is_local(&self) -> bool {
+        true
+    }
+
     fn connect(&self, options: Options) -> Connecting {
         let memory = self.clone();
         Box::pin(async move { Ok(Box::new(memory.open(&options)?) as _) })

@@ -16,11 +16,21 @@ impl Address {
         options.refuse_replicas(
             "`replicas` is for Redis; for `postgres://` set `synchronous_standby_names` on the server, and every lock waits for its standbys",
         )?;
-        self.with_tls(&options.tls)
+        Ok(self
+            .with_tls(&options.tls)?
+            .with_logins(options.logins.as_ref()))
     }
 }
 
 impl Backend for Address {
+    fn accepts(&self, options: &Options) -> Result<(), LockError> {
+        self.clone().with(options).map(drop)
+    }
+
+    fn verifies(&self) -> bool {
+        true
+    }
+
     fn connect(&self, options: Options) -> Connecting {
         let address = self.clone();
         Box::pin(async move {

@@ -18,6 +18,7 @@ use super::calls::Call;
 use super::dial::{Boxed, IoDriver, dial};
 use super::functions::{Functions, Typed};
 use super::{failure, schema, turns};
+use crate::base::seeded::seeded;
 use crate::base::token::Token;
 use crate::store::socket::Wire;
 use crate::store::{Failure, StoreEvent};
@@ -46,6 +47,8 @@ pub(super) struct Opened {
     io_driver: IoDriver,
     functions: Functions,
     listens: bool,
+    /// Time at which the connection is replaced, with new credentials.
+    renew_at: Option<Instant>,
 }
 
 /// The connection in use.
@@ -56,6 +59,7 @@ pub(super) struct Connection {
     functions: Functions,
     /// True if the server notifies this session of turns.
     pub(super) listens: bool,
+    renew_at: Option<Instant>,
     /// Deadlines for the answers to the calls under way, in the order of the calls.
     deadlines: VecDeque<Instant>,
     last_answer: Instant,
@@ -76,7 +80,7 @@ pub(super) enum Content {
 /// Makes the tables over a separate connection, which it opens within `limit`.
 pub(super) async fn migrate(address: &Address, limit: Duration) -> Result<(), Failure> {
     let limit = limit.max(LEAST_PATIENCE);
-    let (client, mut io_driver) = within(limit, dial(address.hosts(), limit)).await?;
+    let (client, mut io_driver, _) = within(limit, dial(address.hosts(), limit)).await?;
     let migrating = io_driver.drive(schema::migrate(&client));
     within(MIGRATION, migrating).await
 }
@@ -99,7 +103,7 @@ pub(super) async fn open(
     // The server starts a process for each connection, which takes time.
     let limit = limit.max(LEAST_PATIENCE);
     let opening = async {
-        let (client, mut io_driver) = dial(address.hosts(), limit).await?;
+        let (client, mut io_driver, renew_at) = dial(address.hosts(), limit).await?;
         let setting_up = Box::pin(set_up(&client, &address, process, limit));
         let (functions, listens) = io_driver.drive(setting_up).await?;
         Ok(Opened {
@@ -107,6 +111,7 @@ pub(super) async fn open(
             io_driver,
             functions,
             listens,
+            renew_at,
         })
     };
     within(limit, opening).await
@@ -206,6 +211,7 @@ impl Connection {
             io_driver: opened.io_driver,
             functions: opened.functions,
             listens: opened.listens,
+            renew_at: opened.renew_at,
             deadlines: VecDeque::new(),
             last_answer: Instant::now(),
         }
@@ -259,6 +265,16 @@ impl Connection {
             *earlier = deadline;
         }
         deadline
+    }
+
+    /// Returns the time at which this connection must be replaced, with new credentials.
+    pub(super) fn renew_at(&self) -> Option<Instant> {
+        self.renew_at.filter(|_| !seeded!(LoginNotRenewed))
+    }
+
+    /// Forgets that time, because a successor is being connected.
+    pub(super) fn is_renewed(&mut self) {
+        self.renew_at = None;
     }
 
     pub(super) fn answered(&mut self) {

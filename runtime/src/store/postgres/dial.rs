@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::{AsyncMessage, Client, Config};
 
@@ -29,6 +29,9 @@ const READ_ONLY: &str = "SELECT pg_catalog.current_setting('transaction_read_onl
 /// Pause before an attempt for the next address of one host begins. The attempts for the addresses
 /// before it go on meanwhile ("Connection Attempt Delay", RFC 8305, section 5).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
+
+/// A new connection, and the time at which its credentials are renewed.
+pub(super) type Dialed = (Client, IoDriver, Option<Instant>);
 
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -79,8 +82,9 @@ impl IoDriver {
 }
 
 /// Connects to all hosts at once, so that a hanging host delays nothing. Returns the first
-/// connection to a host that takes writes. The caller gives up after `limit`.
-pub(super) async fn dial(hosts: &Hosts, limit: Duration) -> Result<(Client, IoDriver), Failure> {
+/// connection to a host that takes writes, and the time at which its credentials are renewed. The
+/// caller gives up after `limit`.
+pub(super) async fn dial(hosts: &Hosts, limit: Duration) -> Result<Dialed, Failure> {
     #[cfg(feature = "tls")]
     let connector = Connector::new(hosts).map_err(|error| {
         failure::unfit(format!("the certificates for TLS cannot be used ({error}); `tls_ca` and `tls_client` take the content of PEM files"))
@@ -89,9 +93,12 @@ pub(super) async fn dial(hosts: &Hosts, limit: Duration) -> Result<(Client, IoDr
     let handshake = |host: &str| connector.with(host);
     #[cfg(not(feature = "tls"))]
     let handshake = |_: &str| NoTls;
-    let hosts = hosts.configs().iter();
-    let attempts = hosts.map(|config| connect(config, &handshake, limit));
-    first(attempts, Duration::ZERO).await
+    let access = hosts.access(limit).await?;
+    let configs = access.configs.iter();
+    let attempts = configs.map(|config| connect(config, &handshake, limit));
+    let dialed = first(attempts, Duration::ZERO).await;
+    let (client, io_driver) = dialed.map_err(|failure| access.refused(failure))?;
+    Ok((client, io_driver, access.renew_at))
 }
 
 /// Returns the first success. An attempt begins when one before it has failed, or after a `pause`.

@@ -2,13 +2,17 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use crate::base::seeded::seeded;
 use crate::error::LockError;
 use crate::host::host;
+use crate::store::Failure;
+use crate::store::login::{self, Logins};
 use crate::store::tls::Tls;
 use crate::store::url_options::{UrlOptions, authority};
 
@@ -46,6 +50,25 @@ pub(super) struct Hosts {
     configs: Vec<Config>,
     security: Security,
     pub(super) tls: Tls,
+    /// The source of credentials, if those of `configs` do not count.
+    logins: Option<Logins>,
+}
+
+/// The servers with the credentials for one connection.
+pub(super) struct Access {
+    pub(super) configs: Vec<Config>,
+    /// Time at which the connection is replaced.
+    pub(super) renew_at: Option<Instant>,
+    /// True if the next attempt may get other credentials.
+    changes: bool,
+}
+
+impl Access {
+    /// Adds the user to the failure of a refused login.
+    pub(super) fn refused(&self, failure: Failure) -> Failure {
+        let user = self.configs.first().and_then(Config::get_user);
+        login::refused(failure, user.unwrap_or_default(), self.changes)
+    }
 }
 
 impl Hosts {
@@ -92,6 +115,7 @@ impl Hosts {
             configs: configs.collect(),
             security,
             tls: Tls::default(),
+            logins: None,
         })
     }
 
@@ -106,13 +130,35 @@ impl Hosts {
         Ok(self)
     }
 
+    /// Returns the same servers, with this source of credentials.
+    pub(super) fn with_logins(mut self, logins: Option<&Logins>) -> Self {
+        self.logins = logins.cloned();
+        self
+    }
+
+    /// Returns the servers with the user and the password for the next connection.
+    pub(super) async fn access(&self, limit: Duration) -> Result<Access, Failure> {
+        let mut access = Access {
+            configs: self.configs.clone(),
+            renew_at: None,
+            changes: false,
+        };
+        if let Some(logins) = &self.logins {
+            let login = logins.next(limit).await?;
+            for config in &mut access.configs {
+                if let Some(user) = login.credentials.user() {
+                    config.user(user);
+                }
+                config.password(login.credentials.password());
+            }
+            (access.renew_at, access.changes) = (login.renew_at, true);
+        }
+        Ok(access)
+    }
+
     /// True if any server can pose as one of these, because none is certified.
     pub(super) fn is_unproven(&self) -> bool {
         self.security == Security::Encrypted && self.tls.ca.is_none()
-    }
-
-    pub(super) fn configs(&self) -> &[Config] {
-        &self.configs
     }
 
     pub(super) fn security(&self) -> Security {

@@ -6,7 +6,6 @@
 //! server slow.
 
 use std::collections::{HashSet, VecDeque};
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -30,7 +29,9 @@ use crate::error::LockError;
 use crate::store::link::{self, supervisor::Supervisor};
 use crate::store::options::Options;
 use crate::store::socket::Told;
-use crate::store::{Failure, LockStore, Op, OpId, Reply, Request, Retry, Socket, StoreEvent};
+use crate::store::{Failure, Op, OpId, Reply, Request, Retry, Socket as _, StoreEvent};
+
+mod interface;
 
 /// Mean interval between removals of idle rows. A removal also shows that the connection works.
 const SWEEP: Duration = Duration::from_secs(20);
@@ -61,6 +62,8 @@ pub(crate) struct PostgresStore {
     process: Token,
     io_timeout: Duration,
     connection: Option<Connection>,
+    /// The next connection, until the calls on the present one have ended.
+    successor: Option<Opened>,
     supervisor: Supervisor<Opened>,
     /// The separate connection for turns, if there is one.
     listener: Option<Listener>,
@@ -105,6 +108,7 @@ impl PostgresStore {
             listener,
             io_timeout: options.io_timeout,
             connection: None,
+            successor: None,
             sweep_at: Instant::now(),
             timer: Box::pin(sleep(Duration::ZERO)),
             looked: Box::pin(sleep(Duration::ZERO)),
@@ -143,7 +147,8 @@ impl PostgresStore {
 
     /// True if requests are sent now, or are refused for lack of a connection.
     fn may_send(&self) -> bool {
-        self.connection.is_none() || self.running.len() < ENOUGH || seeded!(CallsPileUp)
+        let is_free = self.running.len() < ENOUGH || seeded!(CallsPileUp);
+        self.connection.is_none() || (is_free && self.successor.is_none())
     }
 
     /// Takes a request. The next [`advance`](Self::advance) that may send it does so.
@@ -204,6 +209,7 @@ impl PostgresStore {
         let mut moved = self.poll_running(cx);
         moved |= self.poll_connection(cx);
         moved |= self.poll_running(cx);
+        moved |= self.succeed();
         while let Some(result) = self.supervisor.poll(cx) {
             self.connected(result);
             moved = true;
@@ -224,6 +230,18 @@ impl PostgresStore {
         }
     }
 
+    /// Uses the successor once no call needs the present connection. Returns true if it did.
+    fn succeed(&mut self) -> bool {
+        let successor = self.successor.take_if(|_| self.running.is_empty());
+        let succeeds = successor.is_some();
+        if let Some(opened) = successor {
+            let waiting = |id: &OpId| self.gathered.iter().any(|waits| waits.request.id == *id);
+            self.acquires.retain(waiting);
+            self.adopt(opened);
+        }
+        succeeds
+    }
+
     /// Drops a connection that has ended, or is given up. The calls on it fail at the next poll.
     fn lost(&mut self, generation: Generation, failure: Failure) {
         let current = self.connection.as_ref();
@@ -237,8 +255,17 @@ impl PostgresStore {
 
     fn connected(&mut self, result: Result<Opened, Failure>) {
         match result {
+            // Calls on a connection that still works end there, so that each has its answer.
+            Ok(opened) if self.connection.is_some() && !self.supervisor.is_out() => {
+                self.supervisor.adopted();
+                self.successor = Some(opened);
+            }
             Ok(opened) => self.adopt(opened),
-            Err(failure) => self.supervisor.failed(failure::not_sent(failure)),
+            Err(failure) => {
+                if self.supervisor.failed(failure::not_sent(failure)) {
+                    self.events.push_back(StoreEvent::Away);
+                }
+            }
         }
     }
 
@@ -379,6 +406,13 @@ impl PostgresStore {
             self.lost(connection.generation, failure::silent());
             return true;
         }
+        if let Some(connection) = &mut self.connection
+            && connection.renew_at().is_some_and(|at| at <= now)
+        {
+            connection.is_renewed();
+            self.supervisor.replace();
+            return true;
+        }
         if self.sweep_at <= now {
             self.sweep_later();
             if let Some(connection) = &mut self.connection {
@@ -390,6 +424,7 @@ impl PostgresStore {
             self.supervisor.next_attempt(),
             silent_at,
             Some(self.sweep_at),
+            self.connection.as_ref().and_then(Connection::renew_at),
             listener_due,
         ];
         if let Some(next) = next.into_iter().flatten().min() {
@@ -405,41 +440,5 @@ fn leaves_out(result: &Result<Reply, Failure>) -> bool {
         Ok(Reply::RenewedInPart(_)) => true,
         Ok(_) => false,
         Err(failure) => failure.code() == failure::LOCKED,
-    }
-}
-
-impl LockStore for PostgresStore {
-    fn verifies(&self) -> bool {
-        !seeded!(PinsUnminded)
-    }
-
-    fn is_away(&self) -> bool {
-        self.supervisor.is_out() || self.connection.is_none()
-    }
-
-    fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
-        let connection = self.connection.iter();
-        self.told.news(connection.map(Connection::wire))
-    }
-
-    fn submit(&mut self, batch: &mut Vec<Request>) {
-        self.unsent = true;
-        for request in batch.drain(..) {
-            self.gather(request);
-        }
-    }
-
-    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
-        loop {
-            // Ready events do not prevent requests from being sent.
-            if !mem::take(&mut self.unsent)
-                && let Some(event) = self.events.pop_front()
-            {
-                return Poll::Ready(event);
-            }
-            if !self.advance(cx) {
-                return self.events.pop_front().map_or(Poll::Pending, Poll::Ready);
-            }
-        }
     }
 }

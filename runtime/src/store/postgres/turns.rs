@@ -14,7 +14,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Error};
 
 use super::address::{Address, Turns};
-use super::dial::{Boxed, IoDriver, dial};
+use super::dial::{Boxed, Dialed, IoDriver, dial};
 use super::failure;
 use super::hosts::Hosts;
 use crate::base::digits::hexadecimal;
@@ -25,6 +25,9 @@ use crate::store::{Failure, StoreEvent};
 
 /// Mean pause before another attempt to connect.
 const RETRY: Duration = Duration::from_millis(500);
+
+/// Pause after a failed attempt to replace a session that still works.
+const RENEW: Duration = Duration::from_secs(1);
 
 /// Mean interval between checks that the connection works.
 const LOOK: Duration = Duration::from_secs(20);
@@ -90,7 +93,7 @@ pub(super) struct Listener {
 }
 
 enum State {
-    Connecting(Boxed<Result<(Client, IoDriver), Failure>>),
+    Connecting(Boxed<Result<Dialed, Failure>>),
     Listening(Box<Session>),
     Waiting(Instant),
 }
@@ -102,6 +105,10 @@ struct Session {
     look_at: Instant,
     /// The check under way, and its deadline.
     look: Option<(Boxed<Result<(), Error>>, Instant)>,
+    /// Time at which the session is replaced, with new credentials.
+    renew_at: Option<Instant>,
+    /// The session after this one. This one listens until the next does, so its beacon stays lit.
+    successor: Option<Boxed<Result<Dialed, Failure>>>,
 }
 
 impl Listener {
@@ -157,16 +164,17 @@ impl Listener {
             State::Waiting(_) => None,
             State::Connecting(connecting) => match connecting.as_mut().poll(cx) {
                 Poll::Pending => None,
-                Poll::Ready(Ok((client, io_driver))) => Some(State::Listening(Box::new(Session {
-                    client: Arc::new(client),
-                    io_driver,
-                    look_at: now + self.jitter.around(LOOK),
-                    look: None,
-                }))),
+                Poll::Ready(Ok(dialed)) => {
+                    let look_at = now + self.jitter.around(LOOK);
+                    Some(State::Listening(Box::new(Session::new(dialed, look_at))))
+                }
                 Poll::Ready(Err(_)) => Some(State::Waiting(now + self.jitter.around(RETRY))),
             },
             State::Listening(session) => {
                 let pause = self.jitter.around(LOOK);
+                session.renew(now, || {
+                    connect(Arc::clone(&self.hosts), self.process, self.limit)
+                });
                 let lives = session.is_alive(cx, events, now, (self.limit, pause));
                 (!lives).then(|| State::Waiting(now + self.jitter.around(RETRY)))
             }
@@ -180,7 +188,8 @@ impl Listener {
             State::Connecting(_) => None,
             State::Listening(session) => {
                 let look = session.look.as_ref();
-                Some(look.map_or(session.look_at, |(_, limit)| *limit))
+                let look = look.map_or(session.look_at, |(_, limit)| *limit);
+                Some(session.renew_at.map_or(look, |at| at.min(look)))
             }
         };
         *next = next.iter().copied().chain(due).min();
@@ -189,6 +198,39 @@ impl Listener {
 }
 
 impl Session {
+    fn new((client, io_driver, renew_at): Dialed, look_at: Instant) -> Self {
+        Self {
+            client: Arc::new(client),
+            io_driver,
+            look_at,
+            look: None,
+            renew_at,
+            successor: None,
+        }
+    }
+
+    /// Begins to connect the next session, if the credentials of this one must be renewed.
+    fn renew(&mut self, now: Instant, connect: impl FnOnce() -> Boxed<Result<Dialed, Failure>>) {
+        if self.renew_at.is_some_and(|at| at <= now) {
+            self.renew_at = None;
+            self.successor = Some(connect());
+        }
+    }
+
+    /// Continues as the next session, once that is connected. After a failure, tries again later.
+    fn succeed(&mut self, cx: &mut Context<'_>, now: Instant) {
+        let Some(successor) = &mut self.successor else {
+            return;
+        };
+        match successor.as_mut().poll(cx) {
+            Poll::Pending => {}
+            Poll::Ready(Ok(dialed)) => *self = Self::new(dialed, self.look_at),
+            Poll::Ready(Err(_)) => {
+                (self.successor, self.renew_at) = (None, Some(now + RENEW));
+            }
+        }
+    }
+
     /// Moves bytes and reads messages. Returns false once the connection is useless. A check takes
     /// at most `limit`, and the next one follows after `pause`.
     fn is_alive(
@@ -198,6 +240,7 @@ impl Session {
         now: Instant,
         (limit, pause): (Duration, Duration),
     ) -> bool {
+        self.succeed(cx, now);
         if self.look.is_none() && self.look_at <= now {
             let client = Arc::clone(&self.client);
             let asking = Box::pin(async move { client.batch_execute("").await });
@@ -235,20 +278,16 @@ impl Session {
     }
 }
 
-fn connect(
-    hosts: Arc<Hosts>,
-    process: Token,
-    limit: Duration,
-) -> Boxed<Result<(Client, IoDriver), Failure>> {
+fn connect(hosts: Arc<Hosts>, process: Token, limit: Duration) -> Boxed<Result<Dialed, Failure>> {
     Box::pin(async move {
         let connecting = async {
-            let (client, mut io_driver) = dial(&hosts, limit).await?;
+            let (client, mut io_driver, renew_at) = dial(&hosts, limit).await?;
             let listening = async {
                 expect_session(&client).await?;
                 listen(&client, process).await
             };
             if io_driver.drive(listening).await? {
-                Ok((client, io_driver))
+                Ok((client, io_driver, renew_at))
             } else {
                 Err(failure::deaf())
             }

@@ -30,6 +30,7 @@ impl Redis {
     /// Applies the pool's certificates to the address, and the replicas in the URL to `options`.
     fn with(self, options: Options) -> Result<(MasterAddress, Options), LockError> {
         let master = self.master.with_tls(&options.tls)?;
+        let master = master.with_logins(options.logins.as_ref());
         Ok((master, options.or_replicas(self.replicas)))
     }
 }
@@ -37,6 +38,10 @@ impl Redis {
 impl Backend for Redis {
     fn has_other_clients(&self) -> bool {
         true
+    }
+
+    fn accepts(&self, options: &Options) -> Result<(), LockError> {
+        self.clone().with(options.clone()).map(drop)
     }
 
     fn connect(&self, options: Options) -> Connecting {

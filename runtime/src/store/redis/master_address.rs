@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use super::sentinel::Sentinels;
 use super::wire::connect::OpenedConnection;
+use super::wire::login::Access;
 use super::wire::server::Server;
 use crate::error::LockError;
 use crate::replicas::Replicas;
 use crate::store::Failure;
+use crate::store::login::Logins;
 use crate::store::tls::Tls;
 use crate::store::url_options;
 
@@ -38,6 +40,23 @@ impl MasterAddress {
             Self::Server(server) => server.with_tls(tls).map(Self::Server),
             Self::Sentinels(sentinels) => sentinels.with_tls(tls).map(Self::Sentinels),
         }
+    }
+
+    /// Returns the same address, with this source of credentials for the master.
+    pub(crate) fn with_logins(self, logins: Option<&Logins>) -> Self {
+        match self {
+            Self::Server(server) => server.with_logins(logins).into(),
+            Self::Sentinels(sentinels) => sentinels.with_logins(logins).into(),
+        }
+    }
+
+    /// Returns the user and the password for a log-in on an open connection.
+    pub(super) async fn access(self, limit: Duration) -> Result<Access, Failure> {
+        let server = match &self {
+            Self::Server(server) => server,
+            Self::Sentinels(sentinels) => sentinels.like(),
+        };
+        server.access(limit).await
     }
 
     /// Connects within about `limit`.

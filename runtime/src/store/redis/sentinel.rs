@@ -11,7 +11,7 @@ use std::fmt;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redis::{Pipeline, ProtocolVersion, Value, cmd};
+use redis::{Pipeline, ProtocolVersion, RedisError, Value, cmd};
 use tokio::time::{Instant, timeout_at};
 
 use super::commands::failure;
@@ -21,6 +21,7 @@ use super::wire::open;
 use super::wire::server::Server;
 use crate::base::seeded::seeded;
 use crate::error::LockError;
+use crate::store::login::Logins;
 use crate::store::tls::Tls;
 use crate::store::url_options::{self, UrlOptions};
 use crate::store::{Failure, Retry};
@@ -110,6 +111,17 @@ impl Sentinels {
         })
     }
 
+    /// Returns the same Sentinels, with this source of credentials for the master.
+    pub(super) fn with_logins(mut self, logins: Option<&Logins>) -> Self {
+        self.like = self.like.with_logins(logins);
+        self
+    }
+
+    /// Returns the settings for the master at any address.
+    pub(super) fn like(&self) -> &Server {
+        &self.like
+    }
+
     /// Connects to the master within `limit`. The server that the Sentinels name must itself report
     /// that it is a master.
     pub(super) async fn connect(&self, limit: Duration) -> Result<OpenedConnection, Failure> {
@@ -153,7 +165,9 @@ impl Sentinels {
     /// Asks all Sentinels at once and returns the newest answer that arrives in time. The returned
     /// number of replicas is the largest in any answer.
     async fn find(&self, mut until: Instant) -> Result<Named, Failure> {
-        let mut asked: FuturesUnordered<_> = self.nodes.iter().map(|node| self.ask(node)).collect();
+        let limit = until.saturating_duration_since(Instant::now());
+        let nodes = self.nodes.iter();
+        let mut asked: FuturesUnordered<_> = nodes.map(|node| self.ask(node, limit)).collect();
         let mut newest: Option<Named> = None;
         let (mut answers, mut replicas) = (0, 0);
         let mut failed = Vec::new();
@@ -182,12 +196,15 @@ impl Sentinels {
         }
     }
 
-    async fn ask(&self, node: &Server) -> Result<Answer, Failure> {
+    async fn ask(&self, node: &Server, limit: Duration) -> Result<Answer, Failure> {
         let asked = async {
-            let mut line = Box::pin(open::open(node, ProtocolVersion::RESP2)).await?;
-            line.ask(&questions(&self.master)).await
+            let access = node.access(limit).await?;
+            let failed = |error: RedisError| access.refused(failure::broken(&error));
+            let opening = Box::pin(open::open(node, &access, ProtocolVersion::RESP2));
+            let mut line = opening.await.map_err(failed)?;
+            line.ask(&questions(&self.master)).await.map_err(failed)
         };
-        read(asked.await.map_err(|error| failure::broken(&error))?)
+        read(asked.await?)
     }
 
     /// Returns the failure if no Sentinel named a master. The error of a Sentinel that answered

@@ -18,6 +18,18 @@ fn refuse(options: &Options) -> Result<(), LockError> {
     )
 }
 
+impl Address {
+    /// Applies the pool's source of credentials to each node. Refuses options of other stores.
+    fn with(mut self, options: &Options) -> Result<Self, LockError> {
+        refuse(options)?;
+        let nodes = self.nodes.into_iter();
+        self.nodes = nodes
+            .map(|node| node.with_logins(options.logins.as_ref()))
+            .collect();
+        Ok(self)
+    }
+}
+
 impl Backend for Address {
     fn can_hand_over(&self) -> Result<(), LockError> {
         Err(LockError::config(
@@ -30,10 +42,14 @@ impl Backend for Address {
         true
     }
 
+    fn accepts(&self, options: &Options) -> Result<(), LockError> {
+        self.clone().with(options).map(drop)
+    }
+
     fn connect(&self, options: Options) -> Connecting {
         let address = self.clone();
         Box::pin(async move {
-            refuse(&options)?;
+            let address = address.with(&options)?;
             Ok(Box::new(RedlockStore::connect(address, &options).await?) as _)
         })
     }
@@ -41,12 +57,13 @@ impl Backend for Address {
     fn check(&self, options: Options) -> Checking {
         let address = self.clone();
         background::check(async move {
-            refuse(&options)?;
+            let address = address.with(&options)?;
             RedlockStore::check(address, &options).await
         })
     }
 
     fn source(&self, options: Options) -> Result<Box<dyn Source>, LockError> {
-        Ok(Box::new(RedlockSource::new(self.clone(), &options)))
+        let address = self.clone().with(&options)?;
+        Ok(Box::new(RedlockSource::new(address, &options)))
     }
 }

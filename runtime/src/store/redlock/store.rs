@@ -1,5 +1,6 @@
 //! Carries out the core's decisions over a connection to each node.
 
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,6 +15,7 @@ use super::eligibility::Met;
 use super::identity::Identity;
 use super::quorum::majority;
 use crate::base::clock::{Clock, Instant};
+use crate::base::full_key::FullKey;
 use crate::base::reporter;
 use crate::check_report::{CheckReport, Finding};
 use crate::error::LockError;
@@ -33,6 +35,8 @@ pub(crate) struct RedlockStore {
     told: Told,
     /// True if requests were submitted, or given to the nodes, since the nodes were last polled.
     unsent: bool,
+    /// True if the quorum has gone away, and the engine is not notified yet.
+    gone: bool,
 }
 
 struct Node {
@@ -76,6 +80,7 @@ impl RedlockStore {
             timer: Box::pin(sleep(Duration::ZERO)),
             told: Told::default(),
             unsent: false,
+            gone: false,
         };
         for node in 0..store.nodes.len() {
             store.meet(node);
@@ -163,6 +168,17 @@ impl RedlockStore {
         }
     }
 
+    /// Returns the error of a call, if so many nodes are known to be away that the rest is no
+    /// quorum.
+    fn no_quorum(&self) -> Option<LockError> {
+        let nodes = self.nodes.iter();
+        let why: Vec<_> = nodes
+            .filter_map(|node| Some(node.store.away()?.text()))
+            .collect();
+        let quorum = majority(self.nodes.len()) + why.len() <= self.nodes.len();
+        (!quorum).then(|| lacking(&why, self.nodes.len()))
+    }
+
     /// Gives the core's requests to the connections. Returns true if there were any.
     fn flush(&mut self) -> bool {
         let mut sent = false;
@@ -188,6 +204,7 @@ impl RedlockStore {
                 match event {
                     StoreEvent::Reply(id, result) => self.core.answer(node, id, &result, now),
                     StoreEvent::Connected => self.core.connected(node, now),
+                    StoreEvent::Away => self.gone |= self.no_quorum().is_some(),
                     StoreEvent::Revoked { key, lease } => self.core.revoked(node, &key, lease),
                     // The core never asks a node to queue.
                     StoreEvent::Turn(_) | StoreEvent::Wanted(_) => {}
@@ -236,6 +253,10 @@ impl LockStore for RedlockStore {
         reached.count() < majority(self.nodes.len())
     }
 
+    fn absence(&self, _key: &FullKey) -> Option<LockError> {
+        self.no_quorum()
+    }
+
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
         let stores = self.nodes.iter().map(|node| &node.store);
         self.told.news(stores.flat_map(RedisStore::wires))
@@ -245,7 +266,7 @@ impl LockStore for RedlockStore {
         // After a submit, the nodes are polled before an earlier answer is returned. So the
         // requests are sent first.
         loop {
-            if !std::mem::take(&mut self.unsent)
+            if !mem::take(&mut self.unsent)
                 && let Some(event) = self.core.next_event()
             {
                 return Poll::Ready(event);
@@ -253,6 +274,9 @@ impl LockStore for RedlockStore {
             let heard = self.listen(cx);
             let due = self.poll_timer(cx);
             let sent = self.flush();
+            if mem::take(&mut self.gone) {
+                return Poll::Ready(StoreEvent::Away);
+            }
             if !(heard || due || sent) {
                 return self.core.next_event().map_or(Poll::Pending, Poll::Ready);
             }
@@ -284,12 +308,12 @@ fn reachable(names: &[String], results: Vec<Result<(), Failure>>) -> Result<(), 
     if nodes - failures.len() >= majority(nodes) {
         return Ok(());
     }
-    let told: Vec<_> = failures.iter().map(Failure::text).collect();
-    Err(super::failures::no_quorum(
-        failures.len(),
-        nodes,
-        &format!("; {}", told.join("; ")),
-        Retry::Later,
-    )
-    .error)
+    let why: Vec<_> = failures.iter().map(Failure::text).collect();
+    Err(lacking(&why, nodes))
+}
+
+/// Returns the error of a store without a quorum. `why` has a reason for each missing node.
+fn lacking(why: &[String], nodes: usize) -> LockError {
+    let reasons = format!("; {}", why.join("; "));
+    super::failures::no_quorum(why.len(), nodes, &reasons, Retry::Later).error
 }

@@ -1,15 +1,31 @@
 //! The members of a cluster, as a URL names them: `user:password@host[:port],…/path`.
 
 use std::net::IpAddr;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::base::digits::percent_decoded;
+use crate::store::Failure;
+use crate::store::login::Logins;
+
+/// The user and the password of one connection.
+pub(crate) struct Access {
+    pub(crate) user: String,
+    pub(crate) password: String,
+    /// Time at which the connection needs new credentials.
+    pub(crate) renew_at: Option<Instant>,
+    /// True if the next attempt may get other credentials.
+    pub(crate) changes: bool,
+}
 
 /// A cluster's members, the credentials, and the path behind them.
 #[derive(Clone)]
 pub(crate) struct Members {
     /// `host:port` of each member.
     pub(crate) hosts: Vec<String>,
-    pub(crate) user: Option<(String, String)>,
+    /// The user, and the password if there is one.
+    pub(crate) user: Option<(String, Option<String>)>,
     /// Without leading and trailing slashes.
     pub(crate) path: String,
 }
@@ -33,6 +49,38 @@ impl Members {
             user,
             path: percent_decoded(path.trim_matches('/'))?,
         })
+    }
+
+    /// Returns the user and the password for the next connection: those of `logins`, or else of the
+    /// URL.
+    pub(crate) async fn access(
+        &self,
+        logins: Option<&Logins>,
+        limit: Duration,
+    ) -> Result<Option<Access>, Failure> {
+        let user = self.user.as_ref();
+        let Some(logins) = logins else {
+            return Ok(user.map(|(user, password)| Access {
+                user: user.clone(),
+                password: password.clone().unwrap_or_default(),
+                renew_at: None,
+                changes: false,
+            }));
+        };
+        let login = logins.next(limit).await?;
+        let of_url = || user.map(|(user, _)| user.clone());
+        let user = login.credentials.user().map(str::to_owned).or_else(of_url);
+        Ok(Some(Access {
+            user: user.unwrap_or_default(),
+            password: login.credentials.password().to_owned(),
+            renew_at: login.renew_at,
+            changes: true,
+        }))
+    }
+
+    /// True if the URL names a user without a password, which then comes from elsewhere.
+    pub(crate) fn lacks_password(&self) -> bool {
+        matches!(self.user, Some((_, None)))
     }
 
     /// Returns the first member on another machine, because plain text can be read on the way to
@@ -64,9 +112,11 @@ fn member(text: &str, default_port: u16) -> Option<String> {
     is_host.then(|| format!("{host}:{port}"))
 }
 
-fn credentials(text: &str) -> Option<(String, String)> {
-    let (name, password) = text.split_once(':')?;
-    Some((percent_decoded(name)?, percent_decoded(password)?))
+fn credentials(text: &str) -> Option<(String, Option<String>)> {
+    let Some((name, password)) = text.split_once(':') else {
+        return Some((percent_decoded(text)?, None));
+    };
+    Some((percent_decoded(name)?, Some(percent_decoded(password)?)))
 }
 
 #[cfg(test)]
@@ -77,11 +127,12 @@ mod tests {
     fn each_part_of_a_url_is_read() {
         let members = Members::parse("u%40x:p%3Aw@h1,h2:7,[::1]/a/b/", 5).expect("well-formed");
         assert_eq!(members.hosts, ["h1:5", "h2:7", "[::1]:5"]);
-        assert_eq!(members.user, Some(("u@x".to_owned(), "p:w".to_owned())));
+        assert_eq!(
+            members.user,
+            Some(("u@x".to_owned(), Some("p:w".to_owned())))
+        );
         assert_eq!(members.path, "a/b");
-        for wrong in [
-            "", "h,,i", "u@h", "u:p@", "h:port", "u:%zz@h", "[::1", "u:1/p@h",
-        ] {
+        for wrong in ["", "h,,i", "u:p@", "h:port", "u:%zz@h", "[::1", "u:1/p@h"] {
             assert!(Members::parse(wrong, 5).is_none(), "{wrong}");
         }
     }

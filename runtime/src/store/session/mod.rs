@@ -13,6 +13,8 @@
 //!   alive.
 //! - [`lanes`] keeps the requests for one key in order. [`locks`] has the node of each token and
 //!   the end of its lease, and [`places`] has the waiting nodes.
+//! - [`outage`] has the knowledge about the server's outage, and [`reaching`] reaches the server
+//!   again.
 //! - [`look`] shows the locks to any process, and takes them away.
 //! - [`members`] parses the members of a cluster from a URL, and [`trial`] tests that locks work.
 //!
@@ -41,7 +43,9 @@ pub(crate) mod look;
 mod look_tests;
 pub(crate) mod members;
 mod opening;
+pub(crate) mod outage;
 mod places;
+mod reaching;
 mod requests;
 pub(crate) mod service;
 #[cfg(test)]

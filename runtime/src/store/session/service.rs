@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use super::outage::Outage;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::fence::Fence;
@@ -111,8 +112,11 @@ pub(crate) trait Service: Send + Sync + 'static {
         Duration::ZERO
     }
 
-    /// True if the server cannot be reached now, as far as is known.
-    fn is_away(&self) -> bool;
+    /// Returns the knowledge about the server's outage.
+    fn outage(&self) -> &Outage;
+
+    /// Tries once to reach the server, and records the outcome in the [`outage`](Self::outage).
+    fn reach_again(&self) -> impl Future<Output = ()> + Send;
 
     /// Opens a session. Requests the lifetime `timeout`, and returns the lifetime that the server
     /// grants.

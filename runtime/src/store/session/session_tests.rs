@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
 
+use super::outage::Outage;
 use super::service::{Answer, Entered, EnteredAll, First, Node, Service, Timeout, Trouble, Turn};
 use super::store::SessionStore;
 use crate::base::clock::Clock;
@@ -43,6 +44,7 @@ struct Server {
     same_name: Mutex<Option<Token>>,
     /// Number of opened sessions.
     opened: Mutex<usize>,
+    outage: Outage,
 }
 
 impl Server {
@@ -95,9 +97,11 @@ impl Service for Arc<Server> {
         [60, 3_600].map(Duration::from_secs).map(Timeout).into()
     }
 
-    fn is_away(&self) -> bool {
-        false
+    fn outage(&self) -> &Outage {
+        &self.outage
     }
+
+    async fn reach_again(&self) {}
 
     async fn open(&self, timeout: Timeout, _: Duration) -> Result<(usize, Timeout), Failure> {
         let mut opened = self.opened.lock().unwrap();

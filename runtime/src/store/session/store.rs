@@ -8,9 +8,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::time::timeout;
 
 use super::live_session::pause_until;
+use super::reaching::reach_again;
 use super::service::Service;
 use super::shared::{Job, Shared};
 use crate::base::full_key::FullKey;
+use crate::error::LockError;
 use crate::store::options::Options;
 use crate::store::{LockStore, Op, Request, StoreEvent};
 
@@ -38,6 +40,7 @@ impl<S: Service> SessionStore<S> {
         let shared = Shared::new(service, options.clock, options.io_timeout, sender);
         let shared = Arc::new(shared);
         shared.spawn(end_leases(Arc::clone(&shared)));
+        shared.spawn(reach_again(Arc::clone(&shared)));
         Self { shared, events }
     }
 }
@@ -50,7 +53,11 @@ impl<S: Service> Drop for SessionStore<S> {
 
 impl<S: Service> LockStore for SessionStore<S> {
     fn is_away(&self) -> bool {
-        self.shared.service.is_away()
+        self.shared.service.outage().is_out()
+    }
+
+    fn absence(&self, _key: &FullKey) -> Option<LockError> {
+        self.shared.service.outage().absence()
     }
 
     fn submit(&mut self, batch: &mut Vec<Request>) {

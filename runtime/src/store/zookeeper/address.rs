@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::names::{Names, is_path};
 use crate::error::LockError;
-use crate::store::session::members::Members;
+use crate::store::Failure;
+use crate::store::login::Logins;
+use crate::store::session::members::{Access, Members};
 use crate::store::url_options;
 
 const FORM: &str = "zookeeper://user:password@host[:port],host[:port],…/chroot with special characters percent-encoded";
@@ -20,14 +22,14 @@ const CHROOT: &str = "leasehold";
 #[derive(Clone)]
 pub(crate) struct Address {
     members: Members,
+    /// The source of credentials, if those of the URL do not count.
+    logins: Option<Logins>,
     /// The ensemble's `tickTime`, if the URL specifies it.
     pub(super) tick: Option<Duration>,
 }
 
 impl Address {
     pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
-        let misread =
-            || LockError::config(format!("the lock store's URL is invalid; write {FORM}"));
         let (base, mut options) = url_options::split(url);
         let tick = options.take("tick").map(tick).transpose()?;
         options.finish(&["tick"], &[])?;
@@ -48,7 +50,11 @@ impl Address {
                  names without control characters, other than `.`, `..` and `zookeeper`",
             ));
         }
-        Ok(Self { members, tick })
+        Ok(Self {
+            members,
+            logins: None,
+            tick,
+        })
     }
 
     /// Returns the servers in the URL, each as `host:port`.
@@ -61,10 +67,27 @@ impl Address {
         self.members.hosts.join(",")
     }
 
-    /// `user:password`, for the scheme `digest`.
-    pub(super) fn digest(&self) -> Option<String> {
-        let (user, password) = self.members.user.as_ref()?;
-        Some(format!("{user}:{password}"))
+    /// Returns the same address, with this source of credentials. Refuses a user without a password
+    /// if there is none.
+    pub(crate) fn with_logins(self, logins: Option<&Logins>) -> Result<Self, LockError> {
+        if logins.is_none() && self.members.lacks_password() {
+            return Err(misread());
+        }
+        Ok(Self {
+            logins: logins.cloned(),
+            ..self
+        })
+    }
+
+    /// Returns `user:password` for the next connection, for the scheme `digest`.
+    pub(super) async fn digest(&self, limit: Duration) -> Result<Option<String>, Failure> {
+        let access = self.members.access(self.logins.as_ref(), limit).await?;
+        Ok(access.map(|Access { user, password, .. }| format!("{user}:{password}")))
+    }
+
+    /// True if connections have a user.
+    pub(super) fn has_user(&self) -> bool {
+        self.logins.is_some() || self.members.user.is_some()
     }
 
     pub(super) fn names(&self) -> Names {
@@ -76,6 +99,10 @@ impl Address {
     pub(super) fn readable(&self) -> Option<&str> {
         self.members.readable()
     }
+}
+
+fn misread() -> LockError {
+    LockError::config(format!("the lock store's URL is invalid; write {FORM}"))
 }
 
 fn tick(text: &str) -> Result<Duration, LockError> {
@@ -125,7 +152,8 @@ mod tests {
         );
         let address = Address::parse("zookeeper://u%40x:p%3Aw@h?tick=500ms");
         let address = address.expect("it is well-formed");
-        assert_eq!(address.digest().as_deref(), Some("u@x:p:w"));
+        let user = ("u@x".to_owned(), Some("p:w".to_owned()));
+        assert_eq!(address.members.user, Some(user));
         assert_eq!(address.tick, Some(Duration::from_millis(500)));
     }
 
@@ -135,7 +163,6 @@ mod tests {
             ("zookeeper://u:hunter2@h:port", "zookeeper://user"),
             ("zookeeper://u:hunter2@", "zookeeper://user"),
             ("zookeeper://u:hunter2@h,,i", "zookeeper://user"),
-            ("zookeeper://hunter2@h", "zookeeper://user"),
             ("zookeeper://u:hunter2%zz@h", "zookeeper://user"),
             ("zookeeper://u:hunter2@h/p?replicas=1", "`tick`"),
             ("zookeeper://u:hunter2@h/p?tick=0s", "`tickTime`"),

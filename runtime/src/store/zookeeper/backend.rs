@@ -47,7 +47,7 @@ impl Address {
         options.refuse_replicas(
             "`replicas` is for Redis; a lock at `zookeeper://` is on most servers of the ensemble before it counts, so leave it out",
         )?;
-        Ok(self)
+        self.with_logins(options.logins.as_ref())
     }
 }
 
@@ -65,6 +65,10 @@ impl Backend for Address {
 
     fn waits_for_holders(&self) -> bool {
         true
+    }
+
+    fn accepts(&self, options: &Options) -> Result<(), LockError> {
+        self.clone().with(options).map(drop)
     }
 
     fn connect(&self, options: Options) -> Connecting {

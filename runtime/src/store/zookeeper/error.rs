@@ -13,6 +13,9 @@ pub(super) enum Error {
     Garbled,
     #[error("the session has expired")]
     SessionExpired,
+    /// The pool has no credentials for a connection.
+    #[error("{0}")]
+    NoCredentials(String),
     #[error("authentication failed")]
     AuthFailed,
     #[error("no node")]

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use super::error::Error;
 use crate::error::LockError;
 use crate::store::session::service::Trouble;
-use crate::store::{Failure, Retry};
+use crate::store::{Failure, NO_CREDENTIALS, Retry};
 
 /// Converts an error. An expired session has ended, and all other errors are failures.
 pub(super) fn trouble(error: &Error) -> Trouble {
@@ -25,6 +25,7 @@ pub(super) fn of(error: &Error) -> Failure {
             false,
             "the user may not change znodes below the chroot; see docs/stores/zookeeper.md",
         ),
+        Error::NoCredentials(why) => return no_credentials(why),
         Error::AuthFailed => (
             "permission",
             Retry::Never,
@@ -76,6 +77,10 @@ pub(super) fn of(error: &Error) -> Failure {
         Error::Disconnected(_) | Error::SessionExpired => return disconnected(error),
     };
     Failure::unavailable(code, format!("{advice} ({error})"), retry, executed)
+}
+
+fn no_credentials(why: &str) -> Failure {
+    Failure::unavailable(NO_CREDENTIALS, why.to_owned(), Retry::Later, false)
 }
 
 fn disconnected(said: &impl Display) -> Failure {

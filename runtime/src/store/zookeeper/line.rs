@@ -60,19 +60,19 @@ impl Line {
     /// `silence`.
     pub(super) async fn open(
         server: &str,
-        digest: Option<&str>,
+        digests: &[String],
         asked: Duration,
         silence: Duration,
     ) -> Result<(Self, Granted), Error> {
         let connecting = timeout(silence, handshake::connected(server));
         let stream = connecting.await.map_err(|_| Error::Timeout)??;
-        Self::begin(stream, digest, asked, None, silence).await
+        Self::begin(stream, digests, asked, None, silence).await
     }
 
-    /// Opens or resumes a session on an unused connection.
+    /// Opens or resumes a session on an unused connection, as each user in `digests`.
     pub(super) async fn begin(
         mut stream: TcpStream,
-        digest: Option<&str>,
+        digests: &[String],
         asked: Duration,
         resumed: Option<&Ticket>,
         silence: Duration,
@@ -80,7 +80,7 @@ impl Line {
         let asked = i32::try_from(asked.as_millis()).unwrap_or(i32::MAX);
         let shaking = timeout(silence, handshake::shake(&mut stream, asked, resumed));
         let granted = shaking.await.map_err(|_| Error::Timeout)??;
-        if let Some(digest) = digest {
+        for digest in digests {
             let request = Out::default().int(AUTH_NUMBER).int(AUTH).int(0);
             let request = request.text("digest").text(digest);
             let introducing = timeout(silence, handshake::exchange(&mut stream, &request));

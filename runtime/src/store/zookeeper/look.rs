@@ -60,10 +60,11 @@ impl ZooKeeperLook {
         }
         let servers = self.address.servers();
         let silence = self.limit / (u32::try_from(servers.len()).unwrap_or(1) + 1);
-        let digest = self.address.digest();
+        let digest = self.address.digest(self.limit).await?;
+        let digests: Vec<_> = digest.into_iter().collect();
         let mut reason = failure::silent().into();
         for server in servers {
-            match Line::open(server, digest.as_deref(), SESSION, silence).await {
+            match Line::open(server, &digests, SESSION, silence).await {
                 Ok((line, _)) => {
                     let line = Arc::new(line);
                     self.line = Some(Arc::clone(&line));

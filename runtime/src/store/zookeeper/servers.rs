@@ -15,9 +15,13 @@ use tokio::time::{Instant, timeout};
 use super::address::Address;
 use super::classes::Classes;
 use super::error::Error;
+use super::failure;
 use super::handshake::{self, Granted, Ticket};
 use super::line::Line;
+use crate::base::reporter;
 use crate::base::seeded::seeded;
+use crate::error::LockError;
+use crate::store::session::outage::Outage;
 
 /// The least time that a server gets for an answer to the handshake.
 pub(super) const LEAST_HANDSHAKE: Duration = Duration::from_millis(500);
@@ -25,6 +29,9 @@ pub(super) const LEAST_HANDSHAKE: Duration = Duration::from_millis(500);
 /// The pause before the servers are asked again. Servers without a leader close connections at
 /// once.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
+
+/// Number of users of one connection. Nodes of earlier passwords are gone by then.
+const MOST_USERS: usize = 16;
 
 /// Bounds of the time that a server may be silent before a session moves to another. Within the
 /// bounds, it is a fifth of the session.
@@ -37,6 +44,9 @@ pub(super) struct Servers {
     classes: Mutex<Classes>,
     /// The next server to try.
     next: AtomicUsize,
+    pub(super) outage: Outage,
+    /// The users of this process so far, as `user:password`, the oldest first.
+    digests: Mutex<Vec<String>>,
 }
 
 /// A session of this process that continues on another connection.
@@ -67,6 +77,8 @@ impl Servers {
             classes: Mutex::new(classes),
             // Processes that start together take different servers.
             next: AtomicUsize::new(usize::from(rand::random::<u16>())),
+            outage: Outage::default(),
+            digests: Mutex::default(),
         }
     }
 
@@ -74,16 +86,27 @@ impl Servers {
         *self.classes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Records that a request has found no server, because of `error`.
+    pub(super) fn lost(&self, error: &LockError) {
+        if self.outage.lost() {
+            let (server, error) = (self.address.to_string(), error.clone());
+            reporter::log(move || tracing::warn!(server, %error, "cannot connect; trying again"));
+        }
+    }
+
     /// Opens a session at the first server that grants one. Retries until this future is dropped.
     pub(super) async fn open(&self, asked: Duration) -> Result<(Line, Granted), Error> {
         loop {
+            let mut last = Error::Timeout;
             for _ in 0..self.address.servers().len() {
                 match self.reach(asked, None).await {
                     Err(Refusal::Failed(Error::AuthFailed)) => return Err(Error::AuthFailed),
                     Ok(opened) => return Ok(opened),
-                    Err(_) => {}
+                    Err(Refusal::Failed(error)) => last = error,
+                    Err(Refusal::Shorter) => {}
                 }
             }
+            self.lost(&failure::of(&last).error);
             tokio::time::sleep(PAUSE).await;
         }
     }
@@ -93,18 +116,19 @@ impl Servers {
         let begun = Instant::now();
         // After this time the servers have ended the session.
         while begun.elapsed() < session.lasts * 2 {
-            let mut shorter = false;
+            let (mut shorter, mut last) = (false, Error::Timeout);
             for _ in 0..self.address.servers().len() {
                 match self.reach(session.lasts, Some(session)).await {
                     Ok((line, _)) => return Some(line),
                     Err(Refusal::Failed(Error::SessionExpired)) => return None,
                     Err(Refusal::Shorter) => shorter = true,
-                    Err(Refusal::Failed(_)) => {}
+                    Err(Refusal::Failed(error)) => last = error,
                 }
             }
             if shorter {
                 return None;
             }
+            self.lost(&failure::of(&last).error);
             tokio::time::sleep(PAUSE).await;
         }
         None
@@ -126,9 +150,9 @@ impl Servers {
         if resumed.is_some() && longest < asked && !seeded!(GrantedTimeReadOnce) {
             return Err(Refusal::Shorter);
         }
-        let digest = self.address.digest();
+        let digests = self.digests(silence).await?;
         let ticket = resumed.map(|session| session.ticket);
-        let beginning = Line::begin(stream, digest.as_deref(), asked, ticket, silence);
+        let beginning = Line::begin(stream, &digests, asked, ticket, silence);
         let (line, granted) = beginning.await?;
         if let Some(session) = resumed {
             if granted.lasts < session.lasts && !seeded!(GrantedTimeReadOnce) {
@@ -139,6 +163,24 @@ impl Servers {
             touching.await.map_err(|_| Error::Timeout)??;
         }
         Ok((line, granted))
+    }
+
+    /// Returns the users of the next connection: the present one, and each earlier one of this
+    /// process. A password is a part of the user, so nodes of an earlier password are another
+    /// user's, and the session must still be able to remove them.
+    async fn digests(&self, limit: Duration) -> Result<Vec<String>, Error> {
+        let digest = self.address.digest(limit).await;
+        let digest = digest.map_err(|failure| Error::NoCredentials(failure.text()))?;
+        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(digest) = digest
+            && !digests.contains(&digest)
+        {
+            if MOST_USERS <= digests.len() {
+                digests.remove(0);
+            }
+            digests.push(digest);
+        }
+        Ok(digests.clone())
     }
 
     /// Records the tick of a server, which may be longer than before its restart.

@@ -2,7 +2,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{Either, join_all, select};
@@ -22,10 +21,14 @@ use crate::base::token::Token;
 use crate::fence::Fence;
 use crate::owner::Owner;
 use crate::store::options::Options;
+use crate::store::session::outage::Outage;
 use crate::store::session::service::{
     Answer, Entered, EnteredAll, Node, Service, Timeout, Trouble, Turn,
 };
 use crate::store::{Failure, StoreEvent};
+
+/// The most time that a server gets for an answer when it is asked again in an outage.
+const LONGEST_HANDSHAKE: Duration = Duration::from_secs(3);
 
 /// A ZooKeeper ensemble.
 pub(crate) struct ZooKeeper {
@@ -34,8 +37,6 @@ pub(crate) struct ZooKeeper {
     /// Time limit of a look that no request waits for.
     pub(super) patience: Duration,
     events: UnboundedSender<StoreEvent>,
-    /// True if requests have failed because no server could be reached.
-    out: AtomicBool,
 }
 
 impl ZooKeeper {
@@ -53,7 +54,6 @@ impl ZooKeeper {
             servers: Arc::new(Servers::new(address, classes)),
             patience: options.io_timeout,
             events,
-            out: AtomicBool::new(false),
         })
     }
 
@@ -116,33 +116,30 @@ impl ZooKeeper {
     /// Tracks if the ensemble can be reached, and notifies the engine when it can be reached again.
     fn heard<T>(&self, answer: Answer<T>) -> Answer<T> {
         match &answer {
-            Ok(_) => {
-                if self.out.swap(false, Ordering::Relaxed) {
-                    let server = self.servers.address.to_string();
-                    reporter::log(move || tracing::info!(server, "connected again"));
-                    // Without a store there is no engine to notify.
-                    let _ = self.events.send(StoreEvent::Connected);
-                }
-            }
+            Ok(_) => self.back(),
             Err(Trouble::Failed(failure)) if matches!(failure.code(), "io" | "timeout") => {
-                if !self.out.swap(true, Ordering::Relaxed) {
-                    let server = self.servers.address.to_string();
-                    let error = failure.error.clone();
-                    reporter::log(
-                        move || tracing::warn!(server, %error, "cannot connect; trying again"),
-                    );
-                }
+                self.servers.lost(&failure.error);
             }
             // The client may have ended the session by its own clock.
             Err(Trouble::Failed(_) | Trouble::Ended) => {}
         }
         answer
     }
+
+    /// Records that a server has answered.
+    fn back(&self) {
+        if self.servers.outage.back() {
+            let server = self.servers.address.to_string();
+            reporter::log(move || tracing::info!(server, "connected again"));
+            // Without a store there is no engine to notify.
+            let _ = self.events.send(StoreEvent::Connected);
+        }
+    }
 }
 
 /// Returns the users of the znodes.
 pub(super) fn users(address: &Address) -> Users {
-    if address.digest().is_some() {
+    if address.has_user() {
         Users::Creator
     } else {
         Users::Anyone
@@ -196,8 +193,24 @@ impl Service for ZooKeeper {
         self.servers.classes().hearing() * 2
     }
 
-    fn is_away(&self) -> bool {
-        self.out.load(Ordering::Relaxed)
+    fn outage(&self) -> &Outage {
+        &self.servers.outage
+    }
+
+    /// Asks the servers for their bounds. An ensemble that answers this may still be too slow for
+    /// requests, so after a late request only the next answer counts.
+    async fn reach_again(&self) {
+        let patience = self.patience.clamp(LEAST_HANDSHAKE, LONGEST_HANDSHAKE);
+        match common_bounds(self.servers.address.servers(), patience).await {
+            Ok(_) if self.servers.outage.absence().is_some() => self.back(),
+            Ok(_) => {}
+            Err(failure) => {
+                if self.servers.outage.failed(failure.error) {
+                    // Without a store there is no engine to notify.
+                    let _ = self.events.send(StoreEvent::Away);
+                }
+            }
+        }
     }
 
     async fn open(

@@ -35,7 +35,7 @@ impl EngineState {
         match command {
             Command::Acquire { id, acquire, cell } => {
                 self.cells.insert(id, cell);
-                self.core.acquire(id, acquire, now);
+                self.acquire(id, acquire, None, now);
             }
             Command::AcquireAll { acquires, wait } => self.acquire_all(acquires, wait, now),
             Command::Release { id, keep } => self.release(id, keep, now),
@@ -69,7 +69,7 @@ impl EngineState {
                 cell,
             } => {
                 self.cells.insert(id, cell);
-                self.core.adopt(id, acquire, adoption, now);
+                self.acquire(id, acquire, Some(adoption), now);
             }
             Command::ForgetResult { key, reply } => self.forget_result(key, reply),
             Command::Wake { at, caller } => {
@@ -114,7 +114,7 @@ impl EngineState {
             (id, acquire)
         });
         let acquires = acquires.collect();
-        self.core.acquire_all(acquires, wait, now);
+        self.acquire_each(acquires, wait, now);
     }
 
     fn forget_result(&mut self, key: FullKey, reply: oneshot::Sender<Result<bool, LockError>>) {

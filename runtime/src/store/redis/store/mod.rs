@@ -11,11 +11,12 @@ use std::collections::VecDeque;
 use std::iter;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Context;
 use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep};
 
+use self::relogin::Relogin;
 use super::check;
 use super::commands::key_names::KeyNames;
 use super::commands::redirect::{Redirect, RequestFlags};
@@ -35,6 +36,8 @@ use crate::store::options::Options;
 use crate::store::socket::{Told, Wire};
 use crate::store::{Failure, LockStore, OpId, Request, Retry, Socket, StoreEvent};
 
+mod interface;
+mod relogin;
 mod requests;
 
 /// Locks on one server.
@@ -48,6 +51,7 @@ pub(crate) struct RedisStore {
     supervisor: Supervisor<OpenedConnection>,
     /// Fires when the store must connect again, or must check the present connection for silence.
     timer: Pin<Box<Sleep>>,
+    relogin: Relogin,
     /// True while the first attempt to connect is under way. Requests that arrive meanwhile wait
     /// for its end.
     opening: bool,
@@ -136,6 +140,7 @@ impl RedisStore {
             connection: None,
             retired: Vec::new(),
             timer: Box::pin(sleep(Duration::ZERO)),
+            relogin: Relogin::default(),
             opening: false,
             last_generation: 0,
             acquires: IdMap::default(),
@@ -165,6 +170,11 @@ impl RedisStore {
     /// True if the server is away, as far as the store knows.
     pub(crate) fn is_out(&self) -> bool {
         self.supervisor.is_out() || self.connection.is_none()
+    }
+
+    /// Returns the reason of the outage, while the server is known to be away.
+    pub(crate) fn away(&self) -> Option<&Failure> {
+        self.supervisor.absence()
     }
 
     /// Like [`submit`](LockStore::submit), for a node of a cluster.
@@ -240,6 +250,7 @@ impl RedisStore {
             self.connected(result);
             moved = true;
         }
+        moved |= self.poll_relogin(cx);
         moved | self.poll_timer(cx)
     }
 
@@ -250,6 +261,7 @@ impl RedisStore {
         if let Some(replica_acks) = &self.replica_acks {
             replica_acks.connected(opened.role);
         }
+        self.relogin = Relogin::at(opened.renew_login_at);
         let fresh = Connection::new(self.last_generation, opened, self.io_timeout);
         if let Some(silent) = self.connection.replace(fresh) {
             self.retired.push(silent);
@@ -291,7 +303,9 @@ impl RedisStore {
         match result {
             Ok(opened) => self.adopt(opened),
             Err(failure) => {
-                self.supervisor.failed(not_sent(failure));
+                if self.supervisor.failed(not_sent(failure)) {
+                    self.events.push_back(StoreEvent::Away);
+                }
                 self.opening = false;
                 self.send_held_back();
             }
@@ -354,37 +368,14 @@ impl RedisStore {
             return true;
         }
         let next = self.supervisor.next_attempt().or(silent_at).or(idle_at);
-        if let Some(next) = next.into_iter().chain(gives_up_at).min() {
+        let times = next
+            .into_iter()
+            .chain(gives_up_at)
+            .chain(self.relogin.due());
+        if let Some(next) = times.min() {
             moved |= link::poll_by(&mut self.timer, next, cx);
         }
         moved
-    }
-}
-
-impl LockStore for RedisStore {
-    fn submit(&mut self, requests: &mut Vec<Request>) {
-        self.unsent = true;
-        self.send(requests);
-    }
-
-    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
-        // Ready events do not keep requests from being sent.
-        while std::mem::take(&mut self.unsent) || self.events.is_empty() {
-            if !self.advance(cx) && self.events.is_empty() {
-                return Poll::Pending;
-            }
-        }
-        self.events.pop_front().map_or(Poll::Pending, Poll::Ready)
-    }
-
-    fn is_away(&self) -> bool {
-        // The first attempt to connect is neither a failure nor a success yet.
-        self.is_out() && !self.opening
-    }
-
-    fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
-        let wires = wires_of(self.connection.as_ref(), &self.retired);
-        self.told.news(wires)
     }
 }
 
@@ -417,10 +408,10 @@ fn disconnected() -> Failure {
 
 /// Turns `failure`, which ended a connection or an attempt to connect, into the answer to a request
 /// that was never sent. The next attempt may find another server, so asking again makes sense,
-/// except after refused credentials.
+/// except after refused credentials that do not change.
 fn not_sent(failure: Failure) -> Failure {
     let retry = match failure.code() {
-        "NOAUTH" | "WRONGPASS" | "NOPERM" => Retry::Never,
+        "NOAUTH" | "WRONGPASS" | "NOPERM" => failure.retry,
         _ => Retry::Later,
     };
     Failure {

@@ -6,7 +6,7 @@ use redis::{Cmd, Pipeline, ProtocolVersion, RedisError, Value, cmd};
 use tokio::time::{Instant, timeout};
 
 use super::line::Line;
-use super::login::speaks_no_resp3;
+use super::login::{Access, speaks_no_resp3};
 use super::open;
 use super::server::Server;
 use crate::base::reporter;
@@ -29,6 +29,8 @@ pub(crate) struct OpenedConnection {
     pub(crate) readable: Option<String>,
     /// True if messages for this process arrive on this connection.
     pub(crate) listening: bool,
+    /// Time at which the connection logs in again, with new credentials.
+    pub(crate) renew_login_at: Option<Instant>,
 }
 
 impl OpenedConnection {
@@ -85,18 +87,20 @@ impl Server {
         limit: Duration,
     ) -> Result<Vec<Value>, Failure> {
         let asked = async {
-            let mut opened = self.open_newest().await?;
-            opened.ask(questions).await
+            let access = self.access(limit).await?;
+            let failed = |error: RedisError| self.failed(&error, &access);
+            let mut opened = self.open_newest(&access).await.map_err(failed)?;
+            opened.ask(questions).await.map_err(failed)
         };
         match timeout(limit, asked).await {
-            Ok(answers) => answers.map_err(|error| self.failed(&error)),
+            Ok(answers) => answers,
             Err(_) => Err(self.silent(limit)),
         }
     }
 
     /// Connects within `limit`, with RESP3 if the server has it, else with RESP2.
     pub(crate) async fn connect(self, limit: Duration) -> Result<OpenedConnection, Failure> {
-        match timeout(limit, self.set_up()).await {
+        match timeout(limit, self.set_up(limit)).await {
             Ok(connected) => connected,
             Err(_) => Err(self.silent(limit)),
         }
@@ -114,14 +118,15 @@ impl Server {
         )
     }
 
-    async fn set_up(&self) -> Result<OpenedConnection, Failure> {
-        let opened = self.open_newest().await;
-        let mut opened = opened.map_err(|error| self.failed(&error))?;
+    async fn set_up(&self, limit: Duration) -> Result<OpenedConnection, Failure> {
+        let access = self.access(limit).await?;
+        let failed = |error: RedisError| self.failed(&error, &access);
+        let mut opened = self.open_newest(&access).await.map_err(failed)?;
         let mut start = Pipeline::new();
         start.add_command(scripts::exist()).add_command(cmd("INFO"));
         let sent_at = Instant::now();
         let answers = opened.ask(&start).await;
-        let answers = answers.map_err(|error| self.failed(&error))?;
+        let answers = answers.map_err(failed)?;
         opened.round_trip = sent_at.elapsed();
         opened.info = Info::read(answers.last());
         opened.role = opened.info.as_ref().and_then(Info::role);
@@ -129,23 +134,29 @@ impl Server {
         // kB.
         let missing = scripts::missing(answers.first());
         let loaded = opened.ask(&scripts::load(&missing)).await;
-        let loaded = loaded.map_err(|error| self.failed(&error))?;
+        let loaded = loaded.map_err(failed)?;
         match scripts::check_loaded(&missing, loaded) {
             Ok(()) => Ok(opened),
             Err(failure) => Err(self.located(&failure)),
         }
     }
 
-    async fn open_newest(&self) -> Result<OpenedConnection, RedisError> {
-        match self.open(ProtocolVersion::RESP3).await {
-            Err(error) if speaks_no_resp3(&error) => self.open(ProtocolVersion::RESP2).await,
+    async fn open_newest(&self, access: &Access) -> Result<OpenedConnection, RedisError> {
+        match self.open(access, ProtocolVersion::RESP3).await {
+            Err(error) if speaks_no_resp3(&error) => {
+                self.open(access, ProtocolVersion::RESP2).await
+            }
             opened => opened,
         }
     }
 
-    async fn open(&self, protocol: ProtocolVersion) -> Result<OpenedConnection, RedisError> {
+    async fn open(
+        &self,
+        access: &Access,
+        protocol: ProtocolVersion,
+    ) -> Result<OpenedConnection, RedisError> {
         // Boxed: otherwise the TLS handshake would be a part of every future that connects.
-        let line = Box::pin(open::open(self, protocol)).await?;
+        let line = Box::pin(open::open(self, access, protocol)).await?;
         Ok(OpenedConnection {
             line,
             has_pushes: protocol != ProtocolVersion::RESP2,
@@ -154,12 +165,13 @@ impl Server {
             info: None,
             readable: self.readable(),
             listening: false,
+            renew_login_at: access.renew_at,
         })
     }
 
-    /// Returns the failure for `error`, with the server's address.
-    fn failed(&self, error: &RedisError) -> Failure {
-        self.located(&failure::broken(error))
+    /// Returns the failure for `error`, with the server's address, and the user of a refused login.
+    fn failed(&self, error: &RedisError, access: &Access) -> Failure {
+        self.located(&access.refused(failure::broken(error)))
     }
 
     fn located(&self, failure: &Failure) -> Failure {

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::connect::OpenedConnection;
 use super::line::Line;
+use super::login::Access;
 use crate::store::redis::commands::batch::{Batch, Batches};
 use crate::store::redis::commands::outgoing::Outgoing;
 use crate::store::redis::commands::script_sources::ScriptSources;
@@ -104,6 +105,8 @@ pub(crate) enum Content {
     Requests(Batches),
     /// The scripts, loaded again.
     Scripts,
+    /// The login with new credentials. It is renewed at this time.
+    Login(Box<Access>),
     /// A command whose answer only shows that the server answers.
     Other,
 }

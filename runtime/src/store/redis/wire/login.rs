@@ -1,22 +1,47 @@
 //! The first commands on a connection: the protocol, the credentials, the database, the name.
 
-use redis::{
-    Cmd, ErrorKind, Pipeline, ProtocolVersion, RedisConnectionInfo, RedisError, Value, cmd,
-};
+use redis::{Cmd, ErrorKind, Pipeline, ProtocolVersion, RedisError, Value, cmd};
+use tokio::time::Instant;
 
 use super::introduction;
 use super::line::Line;
+use crate::store::{Failure, login};
 
-/// Logs in, and sends the names of the process and of the library.
+/// The user and the password of one connection.
+pub(crate) struct Access {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    /// Time at which the connection logs in again.
+    pub(crate) renew_at: Option<Instant>,
+    /// True if the next attempt may get other credentials.
+    pub(crate) changes: bool,
+}
+
+impl Access {
+    /// Returns the command that logs in on an open connection.
+    pub(crate) fn command(&self) -> Cmd {
+        let password = self.password.as_deref().unwrap_or_default();
+        auth(self.user.as_deref(), password)
+    }
+
+    /// Adds the user to the failure of a refused login.
+    pub(crate) fn refused(&self, failure: Failure) -> Failure {
+        let user = self.user.as_deref().unwrap_or("default");
+        login::refused(failure, user, self.changes)
+    }
+}
+
+/// Logs in, selects the database `db`, and sends the names of the process and of the library.
 pub(crate) async fn login(
     line: &mut Line,
-    settings: &RedisConnectionInfo,
+    access: &Access,
+    db: i64,
     protocol: ProtocolVersion,
 ) -> Result<(), RedisError> {
-    match try_login(line, settings, protocol, settings.username()).await {
+    match try_login(line, access, db, protocol, access.user.as_deref()).await {
         // Redis 5 has a password and no users.
         Err(error) if reports(&error, "wrong number of arguments for 'auth'") => {
-            try_login(line, settings, protocol, None).await
+            try_login(line, access, db, protocol, None).await
         }
         done => done,
     }
@@ -24,15 +49,17 @@ pub(crate) async fn login(
 
 async fn try_login(
     line: &mut Line,
-    settings: &RedisConnectionInfo,
+    access: &Access,
+    db: i64,
     protocol: ProtocolVersion,
     user: Option<&str>,
 ) -> Result<(), RedisError> {
+    let password = access.password.as_deref();
     let hello = match protocol {
-        ProtocolVersion::RESP2 => settings.password().map(|password| auth(user, password)),
-        _ => Some(hello(user, settings.password())),
+        ProtocolVersion::RESP2 => password.map(|password| auth(user, password)),
+        _ => Some(hello(user, password)),
     };
-    let select = (settings.db() != 0).then(|| cmd("SELECT").arg(settings.db()).to_owned());
+    let select = (db != 0).then(|| cmd("SELECT").arg(db).to_owned());
     let needed = hello.iter().chain(&select).count();
     let mut commands = Pipeline::new();
     for command in hello.into_iter().chain(select).chain(introduction::names()) {

@@ -12,7 +12,7 @@ pub(crate) mod connection;
 pub(crate) mod framer;
 pub(crate) mod introduction;
 pub(crate) mod line;
-mod login;
+pub(crate) mod login;
 pub(crate) mod open;
 mod replies;
 pub(crate) mod server;

@@ -5,14 +5,24 @@ use std::io;
 use redis::{ConnectionAddr, ProtocolVersion, RedisError};
 
 use super::line::Line;
-use super::login::login;
+use super::login::{Access, login};
 use super::server::Server;
 use crate::store::socket::reach;
 
 /// Connects to the server and logs in.
-pub(crate) async fn open(server: &Server, protocol: ProtocolVersion) -> Result<Line, RedisError> {
+pub(crate) async fn open(
+    server: &Server,
+    access: &Access,
+    protocol: ProtocolVersion,
+) -> Result<Line, RedisError> {
     let mut line = connect(server).await?;
-    login(&mut line, server.info().redis_settings(), protocol).await?;
+    login(
+        &mut line,
+        access,
+        server.info().redis_settings().db(),
+        protocol,
+    )
+    .await?;
     Ok(line)
 }
 

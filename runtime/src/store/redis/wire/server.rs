@@ -2,10 +2,14 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
+use super::login::Access;
 use crate::error::LockError;
+use crate::store::Failure;
+use crate::store::login::{Login, Logins};
 use crate::store::redis::commands::redirect::Endpoint;
 use crate::store::tls::Tls;
 use crate::store::url_options::{UrlOptions, authority};
@@ -14,6 +18,8 @@ use crate::store::url_options::{UrlOptions, authority};
 #[derive(Clone)]
 pub(crate) struct Server {
     info: ConnectionInfo,
+    /// The source of credentials, if those of `info` do not count.
+    logins: Option<Logins>,
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "no handshake"))]
     pub(super) tls: Tls,
 }
@@ -51,6 +57,7 @@ impl Server {
         }
         Ok(Self {
             info,
+            logins: None,
             tls: Tls::default(),
         })
     }
@@ -61,8 +68,40 @@ impl Server {
         let info = tls.apply(self.info)?;
         #[cfg(not(feature = "tls"))]
         let info = tls.refuse().map(|()| self.info)?;
-        let tls = tls.afresh();
-        Ok(Self { info, tls })
+        let (tls, logins) = (tls.afresh(), self.logins);
+        Ok(Self { info, logins, tls })
+    }
+
+    /// Returns the same server, with this source of credentials.
+    pub(crate) fn with_logins(self, logins: Option<&Logins>) -> Self {
+        Self {
+            logins: logins.cloned(),
+            ..self
+        }
+    }
+
+    /// Returns the user and the password for the next connection.
+    pub(crate) async fn access(&self, limit: Duration) -> Result<Access, Failure> {
+        let settings = self.info.redis_settings();
+        let user = settings.username().map(str::to_owned);
+        let Some(logins) = &self.logins else {
+            return Ok(Access {
+                password: settings.password().map(str::to_owned),
+                user,
+                renew_at: None,
+                changes: false,
+            });
+        };
+        let Login {
+            credentials,
+            renew_at,
+        } = logins.next(limit).await?;
+        Ok(Access {
+            user: credentials.user().map(str::to_owned).or(user),
+            password: Some(credentials.password().to_owned()),
+            renew_at,
+            changes: true,
+        })
     }
 
     pub(crate) fn info(&self) -> &ConnectionInfo {

@@ -110,7 +110,7 @@ async fn findings() {
         let longer = Settings::new().longest_session(LONG).start();
         [Zookeeper::start(), longer]
     };
-    connecting::findings(|_| true, apart, "session").await;
+    let _ = connecting::findings(|_| true, apart, "session").await;
 }
 
 /// Fails if a password is shown, or if locks need rights outside of their chroot.

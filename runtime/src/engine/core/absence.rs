@@ -1,0 +1,51 @@
+//! Refusing calls that try once while the store is away.
+//!
+//! A call that waits goes on: it asks again until its `wait` is over.
+
+use super::Core;
+use super::signal::Signal;
+use super::ticket::{Acquire, Ticket, TicketId};
+use crate::base::clock::Instant;
+use crate::base::full_key::FullKey;
+use crate::error::LockError;
+
+impl Core {
+    /// Refuses a new call that tries once, because the store is away. If the call can be refused
+    /// without the store, for a holder in this process, it gets that error.
+    pub(crate) fn refuse_absent(
+        &mut self,
+        id: TicketId,
+        acquire: &Acquire,
+        absence: LockError,
+        now: Instant,
+    ) {
+        let error = if self.drain.is_some() {
+            LockError::ShuttingDown
+        } else {
+            self.refusal(acquire, now).unwrap_or(absence)
+        };
+        self.signal(Signal::Failed(id, error));
+    }
+
+    /// Answers a new call for several locks that waits: it queues for each lock separately.
+    pub(crate) fn part_absent(&mut self, id: TicketId) {
+        self.signal(Signal::Apart(id));
+    }
+
+    /// Returns the calls that try once and have no lock yet, with their keys. An adoption goes on,
+    /// because its end would remove a lock that the store may have given to it.
+    pub(crate) fn single_tries(&self) -> Vec<(TicketId, FullKey)> {
+        let tries = self.tickets.iter().filter(|(_, ticket)| {
+            ticket.is_acquiring() && !ticket.acquire().waits() && ticket.adoption().is_none()
+        });
+        let keys = tries.map(|(id, ticket)| (id, ticket.acquire().key.clone()));
+        keys.collect()
+    }
+
+    /// Ends a call that tries once, because the store has gone away.
+    pub(crate) fn end_absent(&mut self, id: TicketId, absence: LockError, now: Instant) {
+        if self.tickets.get(id).is_some_and(Ticket::is_acquiring) {
+            self.fail(id, absence, now);
+        }
+    }
+}

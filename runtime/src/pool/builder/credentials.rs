@@ -1,0 +1,65 @@
+//! Credentials that change while the pool is connected.
+
+use std::future::Future;
+use std::path::PathBuf;
+
+use super::LockPoolBuilder;
+use crate::store::credentials::{Credentials, Provider, SourceError};
+
+impl LockPoolBuilder {
+    /// Sets a function that returns the user and the password. They replace those of the URL.
+    ///
+    /// The function runs before each connection. If the credentials are
+    /// [valid for](Credentials::valid_for) a time, it also runs when three quarters of that time
+    /// have passed. Redis then logs in again on the open connection. PostgreSQL and etcd replace the
+    /// connection. No lease is lost by that. At ZooKeeper a login does not expire, and the time has
+    /// no effect.
+    ///
+    /// If the function fails, or the server refuses the login, the pool tries again, at most once a
+    /// second. The error of a call then names the user. Calls with `wait` wait meanwhile, and held
+    /// locks are renewed over the connection that is still open.
+    ///
+    /// The function runs on the tokio runtime that connects the pool, and without one on a separate
+    /// thread with a runtime. It may take up to the [`io_timeout`](Self::io_timeout). With
+    /// Sentinels, the credentials are the master's; for a cluster and for `redlock://`, they are
+    /// those of all nodes. `memory://` has no login and refuses this.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// use leasehold::{Credentials, LockPool};
+    ///
+    /// # async fn token() -> std::io::Result<String> { Ok(String::new()) }
+    /// # async fn example() -> Result<(), leasehold::LockError> {
+    /// let pool = LockPool::builder()
+    ///     .url("rediss://cache:6379/")
+    ///     .credentials(|| async {
+    ///         Ok(Credentials::new("app", token().await?).valid_for(Duration::from_secs(900)))
+    ///     })
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn credentials<F, R>(mut self, provide: F) -> Self
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Credentials, SourceError>> + Send + 'static,
+    {
+        self.credentials = Some(Provider::new(provide));
+        self
+    }
+
+    /// Sets a file that has the password. It is read before each connection, so the password can
+    /// change. A line break at its end is ignored. The user is that of the URL. In a URL this is
+    /// `?password_file=/run/secrets/redis`. The file set here takes precedence.
+    ///
+    /// ```no_run
+    /// let builder = leasehold::LockPool::builder()
+    ///     .url("redis://app@cache:6379/")
+    ///     .password_file("/run/secrets/redis");
+    /// ```
+    pub fn password_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.credentials = Some(Provider::file(path.into()));
+        self
+    }
+}

@@ -1,0 +1,153 @@
+//! Credentials that change: the user and the password of each new connection.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::LockError;
+
+/// The user and the password for connections to a lock store; see
+/// [`LockPoolBuilder::credentials`](crate::LockPoolBuilder::credentials). `Debug` shows no password.
+///
+/// ```
+/// # use std::time::Duration;
+/// use leasehold::Credentials;
+///
+/// let token = Credentials::new("app", "secret").valid_for(Duration::from_secs(900));
+/// assert!(!format!("{token:?}").contains("secret"));
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// None for the user of the URL.
+    user: Option<String>,
+    password: String,
+    valid_for: Option<Duration>,
+}
+
+impl Credentials {
+    /// Returns credentials that do not expire.
+    ///
+    /// ```
+    /// let credentials = leasehold::Credentials::new("app", "secret");
+    /// ```
+    pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
+        Self {
+            user: Some(user.into()),
+            ..Self::of_url_user(password.into())
+        }
+    }
+
+    /// Sets the time for which the password is valid, counted from now. Before it ends, the pool
+    /// gets new credentials. Default: without end.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let token = leasehold::Credentials::new("app", "secret").valid_for(Duration::from_secs(900));
+    /// ```
+    #[must_use]
+    pub fn valid_for(mut self, valid_for: Duration) -> Self {
+        self.valid_for = Some(valid_for);
+        self
+    }
+
+    /// Returns a password for the user of the URL.
+    fn of_url_user(password: String) -> Self {
+        Self {
+            user: None,
+            password,
+            valid_for: None,
+        }
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("user", &self.user)
+            .field("valid_for", &self.valid_for)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Credentials {
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    pub(crate) fn password(&self) -> &str {
+        &self.password
+    }
+
+    /// Returns the time after which the pool gets new credentials: a quarter of the validity is
+    /// left for failed attempts.
+    pub(crate) fn fresh_for(&self) -> Option<Duration> {
+        self.valid_for.map(|valid_for| valid_for / 4 * 3)
+    }
+}
+
+/// The error of a program's function for credentials.
+pub(crate) type SourceError = Box<dyn Error + Send + Sync>;
+
+/// The result of a program's function for credentials.
+pub(crate) type Provided = Pin<Box<dyn Future<Output = Result<Credentials, SourceError>> + Send>>;
+
+/// A function of the program that returns the credentials for the next connection.
+#[derive(Clone)]
+pub(crate) struct Provider(Arc<dyn Fn() -> Provided + Send + Sync>);
+
+/// A panic cannot leave the pool's own state half changed, because the function has none of it.
+impl UnwindSafe for Provider {}
+impl RefUnwindSafe for Provider {}
+
+impl Provider {
+    pub(crate) fn new<F, R>(provide: F) -> Self
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Credentials, SourceError>> + Send + 'static,
+    {
+        Self(Arc::new(move || Box::pin(provide())))
+    }
+
+    /// Returns a provider that reads the password from a file. The user is that of the URL.
+    pub(crate) fn file(path: PathBuf) -> Self {
+        Self::new(move || {
+            // Read at once: a file of a password is small, and this is no thread of the engine.
+            let read = std::fs::read_to_string(&path);
+            let shown = path.display().to_string();
+            async move {
+                let text = read.map_err(|error| format!("{shown}: {error}"))?;
+                let password = text.trim_end_matches(['\r', '\n']);
+                if password.is_empty() {
+                    return Err(format!("{shown}: the file is empty").into());
+                }
+                Ok(Credentials::of_url_user(password.to_owned()))
+            }
+        })
+    }
+
+    /// Runs the program's function, which may block or panic.
+    pub(crate) async fn provide(&self) -> Result<Credentials, SourceError> {
+        (self.0)().await
+    }
+}
+
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Provider").finish_non_exhaustive()
+    }
+}
+
+/// Refuses credentials for a store without a login.
+pub(crate) fn refuse(given: bool) -> Result<(), LockError> {
+    if !given {
+        return Ok(());
+    }
+    Err(LockError::config(
+        "a store in this process has no login; leave out `credentials`, `password_file` and LEASEHOLD_PASSWORD_FILE",
+    ))
+}

@@ -1,0 +1,183 @@
+//! A store that connects in the background, over the store of any server.
+//!
+//! Until its first connection, it behaves like a store whose server is away: it refuses requests,
+//! and calls that try once fail at once. After that, it passes everything on.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, Sleep, sleep, timeout};
+
+use super::backend::Target;
+use super::link::{self, supervisor::Supervisor};
+use super::options::Options;
+use super::{Connecting, Failure, LockStore, Request, Retry, Socket, StoreEvent};
+use crate::base::full_key::FullKey;
+use crate::error::LockError;
+
+/// Number of time limits of one connection that connecting a store may take: it also reads the
+/// server's settings and tries a lock.
+const STEPS: u32 = 3;
+
+/// A store that is not connected yet, or the connected store.
+struct LazyStore {
+    target: Target,
+    options: Options,
+    supervisor: Supervisor<Box<dyn LockStore>>,
+    /// Fires when the next attempt is due.
+    timer: Pin<Box<Sleep>>,
+    events: VecDeque<StoreEvent>,
+    store: Option<Box<dyn LockStore>>,
+}
+
+/// Returns a store for `target` that connects in the background. The future is ready at once.
+pub(crate) fn connect(target: Target, options: Options) -> Connecting {
+    Box::pin(async move {
+        let server = target.to_string();
+        let reason = not_yet(&server);
+        let mut supervisor = Supervisor::new(server, options.io_timeout, reason);
+        supervisor.begins_away();
+        Ok(Box::new(LazyStore {
+            target,
+            options,
+            supervisor,
+            timer: Box::pin(sleep(Duration::ZERO)),
+            events: VecDeque::new(),
+            store: None,
+        }) as _)
+    })
+}
+
+impl LazyStore {
+    /// Connects. Returns true if there was anything to do.
+    fn advance(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        while let Some(result) = self.supervisor.poll(cx) {
+            moved = true;
+            match result {
+                Ok(store) => {
+                    self.supervisor.adopted();
+                    self.store = Some(store);
+                    self.events.push_back(StoreEvent::Connected);
+                }
+                Err(failure) => drop(self.supervisor.failed(failure)),
+            }
+        }
+        if self.store.is_some() {
+            return moved;
+        }
+        let (target, options) = (&self.target, &self.options);
+        let open = |limit| attempt(target.connect(options.clone()), limit * STEPS);
+        moved |= self.supervisor.attempt(Instant::now(), open);
+        if let Some(next) = self.supervisor.next_attempt() {
+            moved |= link::poll_by(&mut self.timer, next, cx);
+        }
+        moved
+    }
+}
+
+impl LockStore for LazyStore {
+    fn submit(&mut self, batch: &mut Vec<Request>) {
+        if let Some(store) = &mut self.store {
+            return store.submit(batch);
+        }
+        for request in batch.drain(..) {
+            let failure = self.supervisor.reason().clone();
+            let event = StoreEvent::Reply(request.id, Err(failure));
+            self.events.push_back(event);
+        }
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Poll::Ready(event);
+            }
+            if let Some(store) = &mut self.store {
+                return store.poll_event(cx);
+            }
+            if !self.advance(cx) {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn is_away(&self) -> bool {
+        self.store.as_ref().is_none_or(|store| store.is_away())
+    }
+
+    fn absence(&self, key: &FullKey) -> Option<LockError> {
+        match &self.store {
+            Some(store) => store.absence(key),
+            None => Some(self.supervisor.absence()?.error.clone()),
+        }
+    }
+
+    fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
+        self.store.as_mut()?.sockets()
+    }
+
+    fn verifies(&self) -> bool {
+        self.target.verifies()
+    }
+}
+
+/// Runs an attempt as a task, so that no caller of the engine does its work. The task ends with the
+/// returned future.
+fn attempt(
+    connecting: Connecting,
+    limit: Duration,
+) -> impl Future<Output = Result<Box<dyn LockStore>, Failure>> {
+    let task = Task(tokio::spawn(timeout(limit, connecting)));
+    async move {
+        match task.await {
+            Ok(Ok(Ok(store))) => Ok(store),
+            Ok(Ok(Err(error))) => Err(later(error)),
+            Ok(Err(_)) => Err(later(LockError::unavailable(
+                "timeout",
+                "the lock store did not answer in time; check that it is up and reachable",
+            ))),
+            Err(_) => Err(later(LockError::unavailable(
+                "stopped",
+                "the attempt to connect panicked",
+            ))),
+        }
+    }
+}
+
+struct Task<T>(JoinHandle<T>);
+
+impl<T> Future for Task<T> {
+    type Output = <JoinHandle<T> as Future>::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx)
+    }
+}
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn not_yet(server: &str) -> Failure {
+    later(LockError::unavailable(
+        "connecting",
+        format!("the pool has no connection to {server} yet; it connects in the background"),
+    ))
+}
+
+/// Returns the answer to an unsent request. The next attempt may succeed.
+fn later(error: LockError) -> Failure {
+    Failure {
+        error,
+        retry: Retry::Later,
+        executed: false,
+    }
+}

@@ -1,0 +1,76 @@
+//! The outage of a server with sessions.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::error::LockError;
+
+/// The knowledge of a service about its server.
+#[derive(Default)]
+pub(crate) struct Outage {
+    state: Mutex<State>,
+    /// Notified when a request has found no server.
+    lost: Notify,
+}
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Up,
+    /// A request has found no server.
+    Lost,
+    /// An attempt to reach the server has failed, with this error.
+    Away(LockError),
+}
+
+impl Outage {
+    /// True if the server cannot be reached now, as far as is known.
+    pub(crate) fn is_out(&self) -> bool {
+        !matches!(*self.state(), State::Up)
+    }
+
+    /// Returns the error of a call that needs the server now, if an attempt has failed.
+    pub(crate) fn absence(&self) -> Option<LockError> {
+        match &*self.state() {
+            State::Away(error) => Some(error.clone()),
+            State::Up | State::Lost => None,
+        }
+    }
+
+    /// Records that a request has found no server. Returns true if the server was up before.
+    pub(crate) fn lost(&self) -> bool {
+        let mut state = self.state();
+        let was_up = matches!(*state, State::Up);
+        if was_up {
+            *state = State::Lost;
+        }
+        self.lost.notify_one();
+        was_up
+    }
+
+    /// Records that an attempt to reach the server has failed. Returns true if the server is known
+    /// to be away from now on.
+    pub(crate) fn failed(&self, error: LockError) -> bool {
+        let mut state = self.state();
+        let begins = !matches!(*state, State::Away(_));
+        *state = State::Away(error);
+        drop(state);
+        self.lost.notify_one();
+        begins
+    }
+
+    /// Waits until a request has found no server.
+    pub(super) async fn begins(&self) {
+        self.lost.notified().await;
+    }
+
+    /// Records that the server has answered. Returns true if it was out.
+    pub(crate) fn back(&self) -> bool {
+        !matches!(std::mem::take(&mut *self.state()), State::Up)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

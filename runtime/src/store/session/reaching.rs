@@ -1,0 +1,35 @@
+//! Attempts to reach the server again in an outage.
+//!
+//! Requests and heartbeats reach the server again on their own. While the server is known to be
+//! away, calls that try once are refused without a request, so a task of the store tries as well.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::service::Service;
+use super::shared::Shared;
+
+/// Pause after an attempt, in the first seconds of an outage and after them. A server that comes
+/// back must not be flooded.
+const SHORT_RETRY: Duration = Duration::from_millis(200);
+const LONG_RETRY: Duration = Duration::from_secs(1);
+const SHORT_RETRIES: u32 = 30;
+
+/// Tries to reach the server while it is out, until the store is dropped.
+pub(super) async fn reach_again<S: Service>(shared: Arc<Shared<S>>) {
+    let outage = shared.service.outage();
+    loop {
+        outage.begins().await;
+        let mut attempts = 0_u32;
+        loop {
+            shared.service.reach_again().await;
+            attempts = attempts.saturating_add(1);
+            let early = attempts < SHORT_RETRIES;
+            // Also after a success, because requests may go on failing.
+            tokio::time::sleep(if early { SHORT_RETRY } else { LONG_RETRY }).await;
+            if outage.absence().is_none() {
+                break;
+            }
+        }
+    }
+}

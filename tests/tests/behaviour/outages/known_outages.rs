@@ -1,0 +1,174 @@
+//! While a pool knows that its store is away, calls without `wait` fail at once.
+
+use std::time::{Duration, Instant};
+
+use ::redis::cmd;
+use leasehold::LockPool;
+use leasehold_tests::cluster::{MASTERS, Setup};
+use leasehold_tests::rerun::fails_with;
+use leasehold_tests::server::Server;
+use leasehold_tests::wait;
+
+use super::servers::Servers;
+use super::{AT_ONCE, CALLS, LONG, TTL, comes_back, fail_at_once, on_stopped, tries, waits};
+
+/// Far longer than a pool needs to learn that killed servers are away.
+const IO_TIMEOUT: Duration = Duration::from_secs(20);
+
+async fn connect(url: &str) -> LockPool {
+    wait::connected(LockPool::builder().url(url).io_timeout(IO_TIMEOUT)).await
+}
+
+/// Waits until the pool knows that its store is away. Calls that began before that end then, too.
+async fn knows(pool: &LockPool) {
+    let began = Instant::now();
+    let mut quick = false;
+    while !quick {
+        let call = Instant::now();
+        quick = tries(pool, "known").await.is_err() && call.elapsed() < Duration::from_secs(1);
+        let took = began.elapsed();
+        assert!(took < IO_TIMEOUT, "the pool does not know after {took:?}");
+    }
+}
+
+/// Fails if a call without `wait` asks a store that is known to be away, for as long as the
+/// `io_timeout`. Fails also if then nothing connects to the store again.
+async fn single_tries_fail_at_once(mut servers: Servers) {
+    let pool = connect(&servers.url()).await;
+    waits(&pool, "before").await;
+    for _ in 0..2 {
+        servers.kill();
+        knows(&pool).await;
+        fail_at_once(&pool).await;
+        servers.restart();
+        comes_back(&pool, "after").await;
+    }
+}
+
+/// Fails if a call with `wait` ends when the store goes away, or misses its return.
+async fn waiting_calls_wait(mut servers: Servers) {
+    let pool = connect(&servers.url()).await;
+    waits(&pool, "before").await;
+    servers.kill();
+    knows(&pool).await;
+    let one = pool.lock("waits").ttl(TTL).wait(LONG).acquire();
+    let two = pool.lock_all(["waits:1", "waits:2"]).ttl(TTL).wait(LONG);
+    let (one, two) = (tokio::spawn(one), tokio::spawn(two.acquire()));
+    fail_at_once(&pool).await;
+    assert!(!one.is_finished() && !two.is_finished(), "they wait");
+    servers.restart();
+    for waiting in [one, two] {
+        let guard = waiting.await.expect("no panic").expect("it is back");
+        guard.release().await.expect("held");
+    }
+}
+
+/// Fails if a killed store is ready, or if a probe takes long while the pool knows of the outage.
+async fn a_killed_store_is_not_ready(mut servers: Servers) {
+    let pool = connect(&servers.url()).await;
+    pool.ready().await.expect("a lock can be taken");
+    servers.kill();
+    let mut fastest = Duration::MAX;
+    for _ in 0..CALLS {
+        let began = Instant::now();
+        let error = pool.ready().await.expect_err("no server is there");
+        assert!(error.is_unavailable(), "{error}");
+        fastest = fastest.min(began.elapsed());
+    }
+    assert!(fastest < AT_ONCE, "the fastest probe took {fastest:?}");
+    servers.restart();
+    let began = Instant::now();
+    while let Err(error) = pool.ready().await {
+        assert!(began.elapsed() < LONG, "{error}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+on_stopped!(redis sentinel cluster redlock postgres etcd zookeeper: (
+    single_tries_fail_at_once,
+    waiting_calls_wait,
+    a_killed_store_is_not_ready,
+));
+
+/// Fails if a server that hangs counts as reachable because it accepts connections.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_server_is_away() {
+    let server = Server::start();
+    let pool = connect(&server.url()).await;
+    waits(&pool, "before").await;
+    server.pause();
+    knows(&pool).await;
+    fail_at_once(&pool).await;
+    server.resume();
+    comes_back(&pool, "after").await;
+}
+
+/// Fails if a lost master of a cluster counts for the keys of the other masters, or does not count
+/// for its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_the_keys_of_a_lost_master_are_away() {
+    let mut cluster = Setup::new().start();
+    let mut partly = cmd("CONFIG");
+    partly.arg(&["SET", "cluster-require-full-coverage", "no"]);
+    cluster.run_everywhere(&partly);
+    let pool = connect(&cluster.url()).await;
+    let key_of = |node| {
+        let keys = (0..).map(|number| format!("key:{number}"));
+        let mut keys =
+            keys.filter(|key| cluster.owner(cluster.slot(&format!("lock:{key}"))) == node);
+        keys.next().expect("each master has slots")
+    };
+    let keys: Vec<_> = (0..MASTERS).map(key_of).collect();
+    for key in &keys {
+        waits(&pool, key).await;
+    }
+    cluster.kill(0);
+    let began = Instant::now();
+    let error = tries(&pool, &keys[0])
+        .await
+        .expect_err("its master is gone");
+    assert!(error.is_unavailable(), "{error}");
+    assert!(began.elapsed() < IO_TIMEOUT, "{:?}", began.elapsed());
+    let call = Instant::now();
+    tries(&pool, &keys[0])
+        .await
+        .expect_err("its master is gone");
+    assert!(call.elapsed() < IO_TIMEOUT / 4, "{:?}", call.elapsed());
+    for key in &keys[1..] {
+        tries(&pool, key).await.expect("its master serves");
+    }
+    pool.ready()
+        .await
+        .expect_err("a part of the cluster is away");
+}
+
+/// Fails if a lost connection alone counts as an outage: the next attempt usually succeeds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_connection_is_no_outage() {
+    let server = Server::start();
+    let pool = connect(&server.url()).await;
+    let probe = server.probe();
+    for number in 0..50 {
+        let mut kill = cmd("CLIENT");
+        probe.run::<()>(kill.arg(&["KILL", "TYPE", "pubsub"]));
+        tries(&pool, &format!("kill:{number}"))
+            .await
+            .expect("the pool connects again");
+    }
+}
+
+/// Fails if the tests above do not detect calls that wait for a store that is away.
+#[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
+fn calls_that_wait_for_nothing_are_found() {
+    for scene in [
+        "redis::single_tries_fail_at_once",
+        "postgres::single_tries_fail_at_once",
+        "etcd::single_tries_fail_at_once",
+    ] {
+        fails_with(
+            "AbsenceIgnored",
+            &format!("outages::known_outages::{scene}"),
+        );
+    }
+}

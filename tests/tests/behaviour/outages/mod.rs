@@ -1,0 +1,80 @@
+//! Tests of pools whose store is away: known outages, connecting in the background, readiness.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockPool};
+
+mod connecting_lazily;
+mod credentials;
+mod known_outages;
+mod lazily_connected;
+mod readiness;
+mod servers;
+
+const TTL: Duration = Duration::from_secs(5);
+const LONG: Duration = Duration::from_secs(60);
+
+/// The promise for calls without `wait` while the store is known to be away.
+const AT_ONCE: Duration = Duration::from_millis(10);
+
+/// Number of calls of which the fastest must keep [`AT_ONCE`]. A busy machine delays some.
+const CALLS: usize = 20;
+
+/// Takes a lock without `wait`, and releases it.
+async fn tries(pool: &LockPool, key: &str) -> Result<(), LockError> {
+    pool.lock(key).ttl(TTL).acquire().await?.release().await
+}
+
+/// Takes a lock, and releases it, after an outage if necessary.
+async fn waits(pool: &LockPool, key: &str) {
+    let guard = pool.lock(key).ttl(TTL).wait(LONG).acquire().await;
+    let released = guard.expect("the store comes back").release().await;
+    released.expect("held");
+}
+
+/// Tries until a try succeeds, so nothing but the pool's background connects to the store.
+async fn comes_back(pool: &LockPool, key: &str) {
+    let began = Instant::now();
+    while let Err(error) = tries(pool, key).await {
+        assert!(began.elapsed() < LONG, "{error}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Asserts that calls without `wait` fail, and that the fastest of them does so at once.
+async fn fail_at_once(pool: &LockPool) {
+    let mut fastest = Duration::MAX;
+    for number in 0..CALLS {
+        let began = Instant::now();
+        let error = tries(pool, &format!("early:{number}")).await;
+        let error = error.expect_err("the store is away");
+        assert!(error.is_unavailable(), "{error}");
+        fastest = fastest.min(began.elapsed());
+        let both = ["one", "two"];
+        let error = pool.lock_all(both).ttl(TTL).acquire().await.map(drop);
+        let error = error.expect_err("the store is away");
+        assert!(error.is_unavailable(), "{error}");
+    }
+    assert!(fastest < AT_ONCE, "the fastest call took {fastest:?}");
+}
+
+/// Generates a test for each scene on each kind of servers.
+/// `tests/tests/docs/test_names.rs` reads these calls.
+macro_rules! on_stopped {
+    ($($store:ident)+: $names:tt) => {
+        $(
+            mod $store {
+                super::on_stopped!(@each $store $names);
+            }
+        )+
+    };
+    (@each $store:ident ($($name:ident),+ $(,)?)) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(super::Servers::$store()).await;
+            }
+        )+
+    };
+}
+use on_stopped;
