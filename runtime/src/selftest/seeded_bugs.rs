@@ -211,6 +211,10 @@ bugs! {
     DeferredOvertaken,
     /// The keeper is not woken for a deferred command.
     DeferredUnheard,
+    /// `ready` does not ask for a lock.
+    ReadyUnasked,
+    /// A lazy pool does not try to connect again.
+    LazyGivesUp,
     /// A call that tries once waits for a store that is known to be away.
     AbsenceIgnored,
     /// The login on an open connection is not renewed before its credentials end.

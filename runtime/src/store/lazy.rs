@@ -18,11 +18,15 @@ use super::link::{self, supervisor::Supervisor};
 use super::options::Options;
 use super::{Connecting, Failure, LockStore, Request, Retry, Socket, StoreEvent};
 use crate::base::full_key::FullKey;
+use crate::base::seeded::seeded;
 use crate::error::LockError;
 
 /// Number of time limits of one connection that connecting a store may take: it also reads the
 /// server's settings and tries a lock.
 const STEPS: u32 = 3;
+
+/// The code of calls before the first attempt to connect has ended.
+const UNCONNECTED: &str = "connecting";
 
 /// A store that is not connected yet, or the connected store.
 struct LazyStore {
@@ -68,7 +72,8 @@ impl LazyStore {
                 Err(failure) => drop(self.supervisor.failed(failure)),
             }
         }
-        if self.store.is_some() {
+        let has_failed = self.supervisor.reason().code() != UNCONNECTED;
+        if self.store.is_some() || (has_failed && seeded!(LazyGivesUp)) {
             return moved;
         }
         let (target, options) = (&self.target, &self.options);
@@ -168,7 +173,7 @@ impl<T> Drop for Task<T> {
 
 fn not_yet(server: &str) -> Failure {
     later(LockError::unavailable(
-        "connecting",
+        UNCONNECTED,
         format!("the pool has no connection to {server} yet; it connects in the background"),
     ))
 }

@@ -77,6 +77,30 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "leaders return, lose their leases and are dropped",
     },
     Elsewhere {
+        bug: "ReadyUnasked",
+        program: "behaviour",
+        test: "outages::readiness::a_full_server_is_not_ready",
+        what: "a server refuses locks while a program asks if its pool is ready",
+    },
+    Elsewhere {
+        bug: "AbsenceIgnored",
+        program: "behaviour",
+        test: "outages::known_outages::redis::single_tries_fail_at_once",
+        what: "a call tries once while the store is known to be away",
+    },
+    Elsewhere {
+        bug: "LazyGivesUp",
+        program: "behaviour",
+        test: "outages::connecting_lazily::redis::a_pool_starts_before_its_server",
+        what: "a pool starts before its server",
+    },
+    Elsewhere {
+        bug: "LoginNotRenewed",
+        program: "behaviour",
+        test: "outages::credentials::redis_rotates",
+        what: "credentials end while their connection is open",
+    },
+    Elsewhere {
         bug: "RepeatShortened",
         program: "behaviour",
         test: "store::conformance::redis",

@@ -161,14 +161,11 @@ async fn a_lost_connection_is_no_outage() {
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn calls_that_wait_for_nothing_are_found() {
-    for scene in [
-        "redis::single_tries_fail_at_once",
-        "postgres::single_tries_fail_at_once",
-        "etcd::single_tries_fail_at_once",
+    for test in [
+        "outages::known_outages::redis::single_tries_fail_at_once",
+        "outages::known_outages::postgres::single_tries_fail_at_once",
+        "outages::known_outages::etcd::single_tries_fail_at_once",
     ] {
-        fails_with(
-            "AbsenceIgnored",
-            &format!("outages::known_outages::{scene}"),
-        );
+        fails_with("AbsenceIgnored", test);
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ::redis::cmd;
 use leasehold::{LockError, LockPool};
 use leasehold_tests::postgres::Postgres;
+use leasehold_tests::rerun::fails_with;
 use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::stores::{NO_OUTAGE, Store};
 use leasehold_tests::{on_stores, wait};
@@ -133,4 +134,16 @@ async fn a_dropped_probe_leaves_nothing() {
     let left = || server.probe().keys("*ready*").len();
     wait::until_async("nothing is left", LONG, || left() == 0).await;
     pool.ready().await.expect("it still works");
+}
+
+/// Fails if the tests above do not detect a probe that takes no lock.
+#[test]
+#[ignore = "needs a seeded bug: `scripts/check` runs it"]
+fn a_probe_without_a_lock_is_found() {
+    for test in [
+        "outages::readiness::a_replica_is_not_ready",
+        "outages::readiness::a_full_server_is_not_ready",
+    ] {
+        fails_with("ReadyUnasked", test);
+    }
 }
