@@ -1,5 +1,6 @@
 //! `leasehold check`: a readiness probe.
 
+use leasehold_tests::scratch::Scratch;
 use leasehold_tests::server::{Server, ServerOptions};
 
 use crate::harness::{ended, leasehold};
@@ -56,4 +57,38 @@ fn an_unusable_server_is_not_ready() {
     let away = ended(leasehold(&url).args(["check", "--json"]));
     assert_eq!(away.event("error")["exit_code"], 69);
     assert!(!away.err.contains("secret"), "{away:?}");
+}
+
+/// Fails if the password in a file is not used, or if the error does not name a missing file.
+#[test]
+fn a_password_file_is_used() {
+    let server = ServerOptions::new().password("hunter2").start();
+    let folder = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
+    let file = folder.file("password");
+    std::fs::write(&file, "hunter2\n").expect("the folder is writable");
+    let url = format!("redis://127.0.0.1:{}/", server.port());
+    let by_flag = || {
+        ended(
+            leasehold(&url)
+                .args(["check", "--password-file"])
+                .arg(&file),
+        )
+    };
+    let by_variable = |file: &std::ffi::OsStr| {
+        let mut command = leasehold(&url);
+        ended(command.arg("check").env("LEASEHOLD_PASSWORD_FILE", file))
+    };
+    for ended in [by_flag(), by_variable(file.as_os_str())] {
+        assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
+    }
+    let unset = by_variable(std::ffi::OsStr::new(""));
+    assert_eq!(unset.code, Some(69), "{unset:?}");
+    assert!(unset.err.contains("NOAUTH"), "{unset:?}");
+    std::fs::remove_file(&file).expect("it was written");
+    let missing = by_flag();
+    assert_eq!(missing.code, Some(69), "{missing:?}");
+    assert!(
+        missing.err.contains(&file.display().to_string()),
+        "{missing:?}"
+    );
 }

@@ -11,6 +11,9 @@ use std::time::Duration;
 
 use crate::error::LockError;
 
+/// Least time between two logins on one connection.
+const LEAST_FRESH: Duration = Duration::from_secs(1);
+
 /// The user and the password for connections to a lock store; see
 /// [`LockPoolBuilder::credentials`](crate::LockPoolBuilder::credentials). `Debug` shows no password.
 ///
@@ -42,8 +45,8 @@ impl Credentials {
         }
     }
 
-    /// Sets the time for which the password is valid, counted from now. Before it ends, the pool
-    /// gets new credentials. Default: without end.
+    /// Sets the time for which the password is valid, counted from now. The pool gets new
+    /// credentials after three quarters of it, but not before a second. Default: without end.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -84,9 +87,10 @@ impl Credentials {
     }
 
     /// Returns the time after which the pool gets new credentials: a quarter of the validity is
-    /// left for failed attempts.
+    /// left for failed attempts. Without a least time, a wrong validity would flood the server.
     pub(crate) fn fresh_for(&self) -> Option<Duration> {
-        self.valid_for.map(|valid_for| valid_for / 4 * 3)
+        let valid_for = self.valid_for?;
+        Some((valid_for / 4 * 3).max(LEAST_FRESH))
     }
 }
 

@@ -58,8 +58,7 @@ impl Failure {
 
     /// True if the server refused the user or the password.
     pub(crate) fn is_refused_password(&self) -> bool {
-        let code = self.code();
-        code != "NOAUTH" && code != "NOPERM" && REFUSED_LOGINS.contains(&code)
+        ["WRONGPASS", "28P01", "permission"].contains(&self.code())
     }
 
     /// Returns the store's error, without the text that [`LockError::Unavailable`] puts before it.

@@ -50,7 +50,9 @@ impl Logins {
             Ok(Err(error)) => return Err(none(&format!("failed: {error}"))),
             Err(_) => return Err(none(&format!("did not end within {limit:?}"))),
         };
-        let renew_at = credentials.fresh_for().map(|fresh| asked + fresh);
+        // A time beyond the clock's range never comes.
+        let fresh = credentials.fresh_for();
+        let renew_at = fresh.and_then(|fresh| asked.checked_add(fresh));
         Ok(Login {
             credentials,
             renew_at,

@@ -217,16 +217,21 @@ impl Session {
         }
     }
 
-    /// Continues as the next session, once that is connected. After a failure, tries again later.
-    fn succeed(&mut self, cx: &mut Context<'_>, now: Instant) {
+    /// Continues as the next session, once that is connected, and returns true. After a failure,
+    /// tries again later.
+    fn succeed(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
         let Some(successor) = &mut self.successor else {
-            return;
+            return false;
         };
         match successor.as_mut().poll(cx) {
-            Poll::Pending => {}
-            Poll::Ready(Ok(dialed)) => *self = Self::new(dialed, self.look_at),
+            Poll::Pending => false,
+            Poll::Ready(Ok(dialed)) => {
+                *self = Self::new(dialed, self.look_at);
+                true
+            }
             Poll::Ready(Err(_)) => {
                 (self.successor, self.renew_at) = (None, Some(now + RENEW));
+                false
             }
         }
     }
@@ -240,14 +245,17 @@ impl Session {
         now: Instant,
         (limit, pause): (Duration, Duration),
     ) -> bool {
-        self.succeed(cx, now);
         if self.look.is_none() && self.look_at <= now {
             let client = Arc::clone(&self.client);
             let asking = Box::pin(async move { client.batch_execute("").await });
             self.look = Some((asking, now + limit));
         }
         // First the check to send, then the bytes, then its answer.
-        self.looks_well(cx, now, pause) && self.hears(cx, events) && self.looks_well(cx, now, pause)
+        let lives = self.looks_well(cx, now, pause)
+            && self.hears(cx, events)
+            && self.looks_well(cx, now, pause);
+        // All messages for the present session are read before the next one takes over.
+        lives && (!self.succeed(cx, now) || self.hears(cx, events))
     }
 
     fn looks_well(&mut self, cx: &mut Context<'_>, now: Instant, pause: Duration) -> bool {

@@ -30,6 +30,9 @@ pub(super) const LEAST_HANDSHAKE: Duration = Duration::from_millis(500);
 /// once.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
+/// The pause before the program is asked again for credentials that it did not give.
+const LOGIN_PAUSE: Duration = Duration::from_secs(1);
+
 /// Number of users of one connection. Nodes of earlier passwords are gone by then.
 const MOST_USERS: usize = 16;
 
@@ -107,7 +110,7 @@ impl Servers {
                 }
             }
             self.lost(&failure::of(&last).error);
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(pause(&last)).await;
         }
     }
 
@@ -129,7 +132,7 @@ impl Servers {
                 return None;
             }
             self.lost(&failure::of(&last).error);
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(pause(&last)).await;
         }
         None
     }
@@ -170,8 +173,15 @@ impl Servers {
     /// user's, and the session must still be able to remove them.
     async fn digests(&self, limit: Duration) -> Result<Vec<String>, Error> {
         let digest = self.address.digest(limit).await;
-        let digest = digest.map_err(|failure| Error::NoCredentials(failure.text()))?;
         let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        let digest = match digest {
+            Ok(digest) => digest,
+            Err(failure) if digests.is_empty() => {
+                return Err(Error::NoCredentials(failure.text()));
+            }
+            // The server accepts the earlier users, so no session is lost.
+            Err(_) => None,
+        };
         if let Some(digest) = digest
             && !digests.contains(&digest)
         {
@@ -188,5 +198,13 @@ impl Servers {
         let tick = self.address.tick;
         let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
         *classes = classes.with_tick_of(Classes::new(shortest, longest, tick));
+    }
+}
+
+/// Returns the pause after an attempt that ended with `error`.
+fn pause(error: &Error) -> Duration {
+    match error {
+        Error::NoCredentials(_) => LOGIN_PAUSE,
+        _ => PAUSE,
     }
 }

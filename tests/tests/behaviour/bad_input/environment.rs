@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_tests::server::Server;
+use leasehold_tests::scratch::Scratch;
+use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::worker::{Event, Job, Scenario, Worker};
 
 use super::{Began, CANARY};
@@ -76,14 +77,40 @@ fn valid_variables_are_used() {
         ("LEASEHOLD_NAMESPACE", "shop"),
         ("LEASEHOLD_WAIT", "1m 30s"),
     ];
+    assert_eq!(patient_outcome(&environment), Event::Done);
+}
+
+/// Starts the process again if its connection timed out, as may happen on a busy machine (see
+/// `wait::connected`).
+fn patient_outcome(environment: Variables) -> Event {
     let end = Instant::now() + LIMIT;
-    let mut ended = outcome(&environment);
-    // The process is started again if its connection timed out, as may happen on a busy machine
-    // (see `wait::connected`).
+    let mut ended = outcome(environment);
     while matches!(&ended, Event::Failed { kind, .. } if kind == "Unavailable")
         && Instant::now() < end
     {
-        ended = outcome(&environment);
+        ended = outcome(environment);
     }
-    assert_eq!(ended, Event::Done);
+    ended
+}
+
+/// Fails if the password in the file is not used, or if the error does not name a missing file.
+#[test]
+fn a_password_file_is_used() {
+    let server = ServerOptions::new().password(CANARY).start();
+    let folder = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
+    let file = folder.file("password");
+    std::fs::write(&file, format!("{CANARY}\n")).expect("the folder is writable");
+    let url = format!("redis://127.0.0.1:{}/", server.port());
+    let shown = file.display().to_string();
+    let environment = [
+        ("LEASEHOLD_URL", &*url),
+        ("LEASEHOLD_PASSWORD_FILE", &shown),
+    ];
+    assert_eq!(patient_outcome(&environment), Event::Done);
+    std::fs::remove_file(&file).expect("it was written");
+    let Event::Failed { kind, text } = outcome(&environment) else {
+        panic!("the file is gone");
+    };
+    assert_eq!(kind, "Unavailable", "{text}");
+    assert!(text.contains(&shown), "{text}");
 }

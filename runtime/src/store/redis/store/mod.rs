@@ -371,7 +371,7 @@ impl RedisStore {
         let times = next
             .into_iter()
             .chain(gives_up_at)
-            .chain(self.relogin.due());
+            .chain(self.relogin_due());
         if let Some(next) = times.min() {
             moved |= link::poll_by(&mut self.timer, next, cx);
         }

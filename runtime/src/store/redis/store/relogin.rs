@@ -33,19 +33,19 @@ impl Relogin {
     pub(super) fn at(at: Option<Instant>) -> Self {
         Self { at, asking: None }
     }
-
-    /// Returns the time of the next login.
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.at.filter(|_| !seeded!(LoginNotRenewed))
-    }
 }
 
 impl RedisStore {
+    /// Returns the time of the next login, if there is a connection for it.
+    pub(super) fn relogin_due(&self) -> Option<Instant> {
+        let due = self.relogin.at.filter(|_| !seeded!(LoginNotRenewed));
+        due.filter(|_| self.connection.is_some())
+    }
+
     /// Gets new credentials if they are due, and logs in with them. Returns true if a login was
     /// written.
     pub(super) fn poll_relogin(&mut self, cx: &mut Context<'_>) -> bool {
-        let due = self.relogin.due().is_some_and(|at| at <= Instant::now());
-        if due && self.connection.is_some() {
+        if self.relogin_due().is_some_and(|at| at <= Instant::now()) {
             let asking = self.address.clone().access(self.io_timeout);
             self.relogin = Relogin {
                 at: None,
