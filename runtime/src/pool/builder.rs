@@ -252,6 +252,33 @@ impl LockPoolBuilder {
         self
     }
 
+    /// Sets the whole TLS configuration of rustls 0.23, such as one that other clients of the
+    /// program use. It replaces [`tls_ca`](Self::tls_ca) and [`tls_client`](Self::tls_client), and
+    /// [`connect`](Self::connect) refuses it together with them, and for stores without TLS.
+    ///
+    /// The configuration alone verifies servers, also those of `postgres://`, where an `sslmode`
+    /// other than `disable` then only switches TLS on. For `etcds://` the pool replaces its
+    /// application protocols (ALPN) by `h2`.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// # fn example(roots: rustls::RootCertStore) {
+    /// let config = rustls::ClientConfig::builder()
+    ///     .with_root_certificates(roots)
+    ///     .with_no_client_auth();
+    /// let builder = leasehold::LockPool::builder()
+    ///     .url("rediss://locks.example.org/")
+    ///     .tls(Arc::new(config));
+    /// # }
+    /// ```
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn tls(mut self, config: Arc<rustls::ClientConfig>) -> Self {
+        self.tls.given = Some(config);
+        self
+    }
+
     /// Sets the rules by which calls share the locks of the pool with each other and with other
     /// processes, instead of the defaults of [`Fairness`]. [`connect`](Self::connect) checks their
     /// ranges.

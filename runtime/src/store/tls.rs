@@ -1,10 +1,12 @@
 //! The certificates that a pool trusts and presents, for every store with TLS.
 
 use std::fmt;
+#[cfg(feature = "tls")]
+use std::sync::Arc;
 #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
-use std::{io, sync::Arc, sync::OnceLock};
+use std::{io, sync::OnceLock};
 
-#[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
+#[cfg(feature = "tls")]
 use rustls::ClientConfig;
 
 use crate::error::LockError;
@@ -19,14 +21,17 @@ mod config;
 #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
 pub(crate) use self::config::Proof;
 
-/// The authorities to trust and the certificate to present, from the builder. `Debug` shows
-/// neither.
+/// The authorities to trust and the certificate to present, or a whole configuration, from the
+/// builder. `Debug` shows none of them.
 #[derive(Clone, Default)]
 pub(crate) struct Tls {
     /// Trusted instead of the system's authorities.
     pub(crate) ca: Option<Vec<u8>>,
     /// Certificate and key.
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
+    /// Configuration of the program, instead of `ca` and `client`.
+    #[cfg(feature = "tls")]
+    pub(crate) given: Option<Arc<ClientConfig>>,
     /// The TLS configuration. The first connection builds it, because reading the system's
     /// authorities takes long. A pool opens that connection before it has an engine. The
     /// certificates do not change after that.
@@ -36,6 +41,19 @@ pub(crate) struct Tls {
 
 impl Tls {
     pub(crate) fn is_default(&self) -> bool {
+        !self.is_given() && self.has_no_certificates()
+    }
+
+    /// True if the program has configured rustls.
+    pub(crate) fn is_given(&self) -> bool {
+        #[cfg(feature = "tls")]
+        let given = self.given.is_some();
+        #[cfg(not(feature = "tls"))]
+        let given = false;
+        given
+    }
+
+    fn has_no_certificates(&self) -> bool {
         self.ca.is_none() && self.client.is_none()
     }
 
@@ -46,8 +64,9 @@ impl Tls {
             return Ok(());
         }
         Err(LockError::config(
-            "`tls_ca` and `tls_client` work with `rediss://`, `rediss-sentinel://`, `rediss-cluster://`, `etcds://`, and \
-             `postgres://` with an `sslmode` only; change the URL, or leave them out",
+            "`tls`, `tls_ca` and `tls_client` work with `rediss://`, `rediss-sentinel://`, \
+             `rediss-cluster://`, `etcds://`, and `postgres://` with an `sslmode` only; change the \
+             URL, or leave them out",
         ))
     }
 }
@@ -57,8 +76,14 @@ impl Tls {
     any(feature = "redis", feature = "postgres", feature = "etcd")
 ))]
 impl Tls {
-    /// Refuses certificates that cannot be read as PEM.
+    /// Refuses certificates that cannot be read as PEM, or that a given configuration would ignore.
     pub(crate) fn check(&self) -> Result<(), LockError> {
+        if self.is_given() && !self.has_no_certificates() {
+            return Err(LockError::config(
+                "`tls` replaces `tls_ca` and `tls_client`; put the certificates into the \
+                 configuration for `tls`, or leave `tls` out",
+            ));
+        }
         let client = self.client.as_ref().map(|pair| &pair.0);
         for (what, pem) in [("tls_ca", self.ca.as_ref()), ("tls_client", client)] {
             if pem.is_some_and(|pem| !is_certificate(pem)) {
@@ -84,8 +109,11 @@ impl Tls {
 #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
 impl Tls {
     /// Returns the TLS configuration of all connections. Only the first call builds it, so a store
-    /// must pass the same `proof` each time.
+    /// must pass the same `proof` each time. A given configuration verifies servers itself.
     pub(crate) fn config(&self, proof: Proof) -> io::Result<Arc<ClientConfig>> {
+        if let Some(given) = &self.given {
+            return Ok(Arc::clone(given));
+        }
         if let Some(config) = self.config.get() {
             return Ok(Arc::clone(config));
         }

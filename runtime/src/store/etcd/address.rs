@@ -4,15 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 #[cfg(feature = "tls")]
-use tonic::transport::{ClientTlsConfig, Endpoint, Identity};
-
+use super::tls::MemberTls;
 use crate::error::LockError;
 use crate::store::Failure;
 use crate::store::login::Logins;
 use crate::store::session::members::{Access, Members};
 use crate::store::tls::Tls;
-#[cfg(feature = "tls")]
-use crate::store::tls::misread as misread_pem;
 use crate::store::url_options;
 
 const FORM: &str =
@@ -33,7 +30,7 @@ pub(crate) struct Address {
     logins: Option<Logins>,
     /// TLS settings for `etcds://`. None for `etcd://`.
     #[cfg(feature = "tls")]
-    tls: Option<ClientTlsConfig>,
+    tls: Option<MemberTls>,
 }
 
 impl Address {
@@ -67,14 +64,14 @@ impl Address {
         }
         Ok(Self {
             #[cfg(feature = "tls")]
-            tls: Some(client_config(tls)?),
+            tls: Some(MemberTls::new(tls)?),
             ..self
         })
     }
 
     /// Returns the TLS settings of connections. None if they are not encrypted.
     #[cfg(feature = "tls")]
-    pub(super) fn tls(&self) -> Option<&ClientTlsConfig> {
+    pub(super) fn tls(&self) -> Option<&MemberTls> {
         self.tls.as_ref()
     }
 
@@ -94,7 +91,15 @@ impl Address {
 
     /// Returns the URL for the API of the member at `at`.
     pub(super) fn uri(&self, at: usize) -> String {
-        let scheme = if self.is_encrypted() { "https" } else { "http" };
+        #[cfg(feature = "tls")]
+        let by_tonic = self.tls.as_ref().is_none_or(MemberTls::is_of_tonic);
+        #[cfg(not(feature = "tls"))]
+        let by_tonic = true;
+        let scheme = if self.is_encrypted() && by_tonic {
+            "https"
+        } else {
+            "http"
+        };
         format!("{scheme}://{}", self.member(at))
     }
 
@@ -137,25 +142,6 @@ impl fmt::Display for Address {
 
 fn misread() -> LockError {
     LockError::config(format!("the lock store's URL is invalid; write {FORM}"))
-}
-
-/// Reads the certificates for all members.
-#[cfg(feature = "tls")]
-fn client_config(tls: &Tls) -> Result<ClientTlsConfig, LockError> {
-    tls.check()?;
-    let authorities = tls.authorities().map_err(|error| {
-        LockError::config(format!(
-            "the trusted certificate authorities cannot be read: {error}; give the pool the \
-             server's authority with `tls_ca`"
-        ))
-    })?;
-    let mut config = ClientTlsConfig::new().trust_anchors(authorities.roots);
-    if let Some((certificate, key)) = &tls.client {
-        config = config.identity(Identity::from_pem(certificate, key));
-        let tried = Endpoint::from_static("https://localhost").tls_config(config.clone());
-        tried.map_err(|_| misread_pem("tls_client"))?;
-    }
-    Ok(config)
 }
 
 #[cfg(test)]

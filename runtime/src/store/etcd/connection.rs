@@ -137,11 +137,11 @@ impl Connection {
                 .keep_alive_timeout(PONG)
                 .keep_alive_while_idle(true);
             #[cfg(feature = "tls")]
-            let endpoint = match address.tls() {
-                Some(tls) => endpoint.tls_config(tls.clone()),
-                None => Ok(endpoint),
-            }
-            .map_err(|error| failure::of_transport(&error))?;
+            let channel = match address.tls() {
+                Some(tls) => tls.connect(endpoint).await,
+                None => endpoint.connect().await,
+            };
+            #[cfg(not(feature = "tls"))]
             let channel = endpoint.connect().await;
             let mut connection = Self {
                 at,

@@ -9,7 +9,7 @@
 //! - [`classes`] groups the ttls that share a lease.
 //! - [`names`] maps nodes to keys of etcd.
 //! - [`client`] has the connection in use, and replaces it. [`connection`] is one connection to one
-//!   member. [`messages`] has the messages of the server's API.
+//!   member, with TLS if the URL asks for it. [`messages`] has the messages of the server's API.
 //! - [`node_names`] gives the name of a removed node to a new one, once no request for the old node
 //!   can still be carried out.
 //! - [`gathering`] sends requests together. [`epoch`] keeps a late request from creating a node.
@@ -36,3 +36,5 @@ mod node_names;
 pub(crate) mod requests;
 pub(crate) mod service;
 mod session;
+#[cfg(feature = "tls")]
+mod tls;

@@ -158,7 +158,7 @@ impl Hosts {
 
     /// True if any server can pose as one of these, because none is certified.
     pub(super) fn is_unproven(&self) -> bool {
-        self.security == Security::Encrypted && self.tls.ca.is_none()
+        self.security == Security::Encrypted && self.tls.ca.is_none() && !self.tls.is_given()
     }
 
     pub(super) fn security(&self) -> Security {

@@ -3,6 +3,8 @@
 
 mod cluster;
 mod etcd;
+#[cfg(feature = "tls")]
+mod given_tls;
 mod postgres;
 mod redlock;
 mod replicas;

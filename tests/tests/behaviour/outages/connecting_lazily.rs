@@ -1,5 +1,7 @@
 //! Pools that connect in the background.
 
+#[cfg(feature = "tls")]
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::redis::cmd;
@@ -75,6 +77,13 @@ async fn mistakes_are_found_at_once() {
 #[cfg(feature = "tls")]
 #[tokio::test]
 async fn certificates_without_tls_are_refused_at_once() {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider);
+    let config = config
+        .with_safe_default_protocol_versions()
+        .expect("they are known");
+    let config = config.with_root_certificates(rustls::RootCertStore::empty());
+    let config = Arc::new(config.with_no_client_auth());
     for url in [
         "redis://h/",
         "redlock://a,b,c",
@@ -83,11 +92,14 @@ async fn certificates_without_tls_are_refused_at_once() {
         "zookeeper://h",
         "memory://",
     ] {
-        let builder = LockPool::builder()
-            .url(url)
-            .tls_ca("-----BEGIN CERTIFICATE-----");
-        let error = builder.connect_lazy().expect_err(url);
-        assert!(error.to_string().contains("tls_ca"), "{url}: {error}");
+        let builder = LockPool::builder().url(url);
+        for builder in [
+            builder.clone().tls_ca("-----BEGIN CERTIFICATE-----"),
+            builder.tls(Arc::clone(&config)),
+        ] {
+            let error = builder.connect_lazy().expect_err(url);
+            assert!(error.to_string().contains("tls_ca"), "{url}: {error}");
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::store::tls::{Proof, Tls, misread};
 
 impl Tls {
     /// Returns `info` with these certificates. The server's certificate and name are verified in
-    /// any case.
+    /// any case, unless a given configuration does not.
     pub(crate) fn apply(&self, info: ConnectionInfo) -> Result<ConnectionInfo, LockError> {
         if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
             self.refuse()?;
@@ -22,6 +22,9 @@ impl Tls {
             return Ok(info);
         }
         self.check()?;
+        if self.is_given() {
+            return Ok(info);
+        }
         let client = self.client.as_ref();
         let certificates = TlsCertificates {
             client_tls: client.map(|(client_cert, client_key)| ClientTlsConfig {
