@@ -7,6 +7,15 @@ use crate::error::LockError;
 use crate::store::session::service::Trouble;
 use crate::store::{Failure, NO_CREDENTIALS, Retry};
 
+/// Meaning of a refused login: the code, the retry policy, true if a request may have been carried
+/// out, and advice.
+const REFUSED: (&str, Retry, bool, &str) = (
+    "permission",
+    Retry::Never,
+    false,
+    "the server refused the user or the password of the URL; correct them",
+);
+
 /// Converts an error. An expired session has ended, and all other errors are failures.
 pub(super) fn trouble(error: &Error) -> Trouble {
     match error {
@@ -26,12 +35,7 @@ pub(super) fn of(error: &Error) -> Failure {
             "the user may not change znodes below the chroot; see docs/stores/zookeeper.md",
         ),
         Error::NoCredentials(why) => return no_credentials(why),
-        Error::AuthFailed => (
-            "permission",
-            Retry::Never,
-            false,
-            "the server refused the user or the password of the URL; correct them",
-        ),
+        Error::AuthFailed => REFUSED,
         Error::QuotaExceeded => (
             "no-space",
             Retry::Later,
