@@ -28,7 +28,7 @@ use crate::check_report::CheckReport;
 use crate::error::LockError;
 use crate::store::link::{self, supervisor::Supervisor};
 use crate::store::options::Options;
-use crate::store::socket::Told;
+use crate::store::socket::Announced;
 use crate::store::{Failure, Op, OpId, Reply, Request, Retry, Socket as _, StoreEvent};
 
 mod interface;
@@ -83,7 +83,7 @@ pub(crate) struct PostgresStore {
     /// True if a request was submitted since the last poll.
     unsent: bool,
     events: VecDeque<StoreEvent>,
-    told: Told,
+    announced: Announced,
 }
 
 impl PostgresStore {
@@ -120,7 +120,7 @@ impl PostgresStore {
             skips_until: None,
             unsent: false,
             events: VecDeque::new(),
-            told: Told::default(),
+            announced: Announced::default(),
         };
         store.sweep_later();
         store.adopt(opened);
@@ -383,7 +383,7 @@ impl PostgresStore {
             if let Some(connection) = &self.connection
                 && !seeded!(SilenceUnread)
             {
-                connection.wire().heard();
+                connection.wire().received();
             }
             cx.waker().wake_by_ref();
             return false;

@@ -252,10 +252,10 @@ impl Session {
         }
         // First the check to send, then the bytes, then its answer.
         let lives = self.looks_well(cx, now, pause)
-            && self.hears(cx, events)
+            && self.receives(cx, events)
             && self.looks_well(cx, now, pause);
         // All messages for the present session are read before the next one takes over.
-        lives && (!self.succeed(cx, now) || self.hears(cx, events))
+        lives && (!self.succeed(cx, now) || self.receives(cx, events))
     }
 
     fn looks_well(&mut self, cx: &mut Context<'_>, now: Instant, pause: Duration) -> bool {
@@ -272,12 +272,12 @@ impl Session {
         }
     }
 
-    fn hears(&mut self, cx: &mut Context<'_>, events: &mut VecDeque<StoreEvent>) -> bool {
+    fn receives(&mut self, cx: &mut Context<'_>, events: &mut VecDeque<StoreEvent>) -> bool {
         loop {
             match self.io_driver.poll_message(cx) {
                 Poll::Pending => return true,
-                Poll::Ready(Ok(AsyncMessage::Notification(told))) => {
-                    events.extend(message(told.payload()));
+                Poll::Ready(Ok(AsyncMessage::Notification(notification))) => {
+                    events.extend(message(notification.payload()));
                 }
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(_)) => return false,

@@ -87,9 +87,10 @@ fn no_credentials(why: &str) -> Failure {
     Failure::unavailable(NO_CREDENTIALS, why.to_owned(), Retry::Later, false)
 }
 
-fn disconnected(said: &impl Display) -> Failure {
-    let text =
-        format!("the connection failed: {said}; check that the server is up and the URL is right");
+fn disconnected(detail: &impl Display) -> Failure {
+    let text = format!(
+        "the connection failed: {detail}; check that the server is up and the URL is right"
+    );
     Failure::unavailable("io", text, Retry::Later, true)
 }
 

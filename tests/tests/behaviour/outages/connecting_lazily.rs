@@ -49,7 +49,7 @@ on_stopped!(redis sentinel cluster redlock postgres etcd zookeeper: (
 /// Fails if a mistake that needs no server is found only later.
 #[tokio::test]
 async fn mistakes_are_found_at_once() {
-    for (url, says) in [
+    for (url, expected) in [
         ("redis://127.0.0.1:port/", "redis://"),
         ("redis://127.0.0.1/?pool=1", "unknown option"),
         ("redlock://127.0.0.1:1,127.0.0.1:2", "at least 3"),
@@ -58,7 +58,7 @@ async fn mistakes_are_found_at_once() {
     ] {
         let error = LockPool::builder().url(url).connect_lazy().expect_err(url);
         assert!(matches!(error, LockError::Config { .. }), "{error:?}");
-        assert!(error.to_string().contains(says), "{url}: {error}");
+        assert!(error.to_string().contains(expected), "{url}: {error}");
     }
     for url in [
         "redlock://a,b,c",

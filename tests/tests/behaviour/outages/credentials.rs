@@ -357,8 +357,11 @@ async fn every_login_names_its_user() {
     for url in [database.url_of("nobody"), etcd.url("shop")] {
         let error = vault.builder(&url, WITH_PASSWORD).connect().await;
         let text = error.expect_err("the password is wrong").to_string();
-        let says = format!("the password of the user `{WITH_PASSWORD}` was refused");
-        assert!(text.contains(&says) && !text.contains("hunter"), "{text}");
+        let expected = format!("the password of the user `{WITH_PASSWORD}` was refused");
+        assert!(
+            text.contains(&expected) && !text.contains("hunter"),
+            "{text}"
+        );
     }
 }
 
@@ -383,14 +386,14 @@ async fn a_function_that_fails_is_called_again() {
         .probe()
         .run::<()>(cmd("ACL").arg(&["SETUSER", "default", "nopass"]));
     let pool = builder.connect_lazy().expect("a valid URL");
-    for says in ["the vault is sealed", "panicked"] {
+    for expected in ["the vault is sealed", "panicked"] {
         let began = Instant::now();
         loop {
             let error = tries(&pool, "key").await.map_err(|error| error.to_string());
-            if error.is_err_and(|error| error.contains(says)) {
+            if error.is_err_and(|error| error.contains(expected)) {
                 break;
             }
-            assert!(began.elapsed() < LONG, "no {says}");
+            assert!(began.elapsed() < LONG, "no {expected}");
             if 2 < calls.load(Ordering::SeqCst) {
                 break;
             }

@@ -50,10 +50,10 @@ on_stores!(memory redis sentinel cluster redlock postgres etcd zookeeper: (
 
 /// Asserts that the probe fails because of the server's answer, without a wait for the whole
 /// `io_timeout` where the cause lasts.
-async fn is_refused(pool: &LockPool, says: &str) {
+async fn is_refused(pool: &LockPool, expected: &str) {
     let error = pool.ready().await.expect_err("no lock can be taken");
     assert!(error.is_unavailable(), "{error}");
-    assert!(error.to_string().contains(says), "{error}");
+    assert!(error.to_string().contains(expected), "{error}");
 }
 
 async fn impatient(url: &str) -> LockPool {
