@@ -35,7 +35,7 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
         Ok(())
     }
 
-    /// True if [`Source::take_away`] waits until the body of the lock's holder has ended.
+    /// True if `Source::take_away` waits until the body of the lock's holder has ended.
     fn waits_for_holders(&self) -> bool {
         false
     }

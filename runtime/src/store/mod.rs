@@ -98,8 +98,8 @@ pub(crate) trait LockStore: Send {
     /// Returns the next event. If there is none, wakes `cx` when one arrives.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent>;
 
-    /// True if the store's last attempts to reach its server failed. The engine asks after each
-    /// poll.
+    /// True if the store has lost its server and not yet reached it again. The engine calls this
+    /// after each poll.
     fn is_away(&self) -> bool {
         false
     }
@@ -208,7 +208,7 @@ pub(crate) enum Reply {
         /// False if the key certainly did not carry the token. A quorum answers false if the nodes
         /// that may have had the key are no majority.
         found: bool,
-        /// True if every request in [`Give::after`] reached the server before this release, on the
+        /// True if every request in `Give::after` reached the server before this release, on the
         /// same connection. None of them can then take the key after the release.
         ordered: bool,
     },
@@ -218,7 +218,7 @@ pub(crate) enum Reply {
     Recalled(Arc<Kept>),
     /// No result is kept for the key now. True if there was one before.
     Forgotten(bool),
-    /// The key carries neither token of the [`Op::Adopt`].
+    /// The key carries neither token of the `Op::Adopt`.
     Gone,
 }
 

@@ -164,7 +164,7 @@ impl<T> Supervisor<T> {
     }
 
     /// Records that an attempt has failed for this reason. While there is no connection, the store
-    /// refuses requests with [`reason`](Self::reason).
+    /// refuses requests with `reason`.
     pub(crate) fn failed(&mut self, reason: Failure) {
         if self.attempts == 1 {
             let (server, error) = (self.server.clone(), reason.error.clone());
