@@ -24,7 +24,7 @@ pub(crate) struct Redirect {
 /// a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RequestFlags {
-    /// True if the request shares its script with no other request.
+    /// True if the request must have its own script, without other requests.
     pub(crate) alone: bool,
     /// True if the request must be preceded by `ASKING`: the node then serves it although the slot
     /// is still moving to that node.
