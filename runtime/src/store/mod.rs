@@ -206,7 +206,7 @@ pub(crate) enum Reply {
     /// The key does not carry the token now.
     Released {
         /// False if the key certainly did not carry the token. A quorum answers false if the nodes
-        /// that may have had the key are no majority.
+        /// that may have had the key are not a majority.
         found: bool,
         /// True if every request in `Give::after` reached the server before this release, on the
         /// same connection. None of them can then take the key after the release.

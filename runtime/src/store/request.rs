@@ -90,8 +90,8 @@ pub(crate) enum TakeKind {
         /// process can give the key to its next calls without a request.
         reserved_fences: u32,
     },
-    /// A share. It is available if the key is free, was handed to this process, or is shared by
-    /// fewer than `limit` tokens. A token that already has a share gets it again.
+    /// A share. It is available if the key is free, was handed to this process, or is shared and
+    /// `limit` permits one more share. A token that already has a share gets it again.
     Share {
         /// Maximum number of shares, including this one; 0 for no limit. Calls with other limits
         /// share the key too. Shares with a limit and shares without one exclude each other.

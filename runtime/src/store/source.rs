@@ -56,6 +56,6 @@ pub(crate) struct Place(pub(crate) String);
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) locks: Vec<LockInfo>,
-    /// None on the last page.
+    /// `None` on the last page.
     pub(crate) next: Option<Place>,
 }

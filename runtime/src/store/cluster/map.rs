@@ -1,11 +1,11 @@
-//! The map of a cluster: the node that has each slot.
+//! The map of a cluster: the owner of each slot.
 
 use crate::store::redis::commands::hash_slot::SLOTS;
 
 /// Number of a node. The store numbers all nodes that it has ever seen.
 pub(super) type NodeId = usize;
 
-/// The owner of each slot, `None` if unknown.
+/// For each slot, the node that has it. `None` if unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Map(Vec<Option<NodeId>>);
 

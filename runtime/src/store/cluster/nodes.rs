@@ -140,7 +140,7 @@ impl Nodes {
     }
 
     /// Opens connections to all nodes with slots. Drops nodes that have neither slots nor pending
-    /// requests and were not used for [`UNUSED`].
+    /// requests and were not used for `UNUSED`.
     pub(super) fn follow(&mut self, map: &Map) {
         self.known
             .retain(|id, node| map.names(*id) || !node.is_unused());
@@ -171,8 +171,8 @@ impl Nodes {
         }
     }
 
-    /// Settles in all connections that these acquires are settled: a node has removed the keys that they
-    /// may have set.
+    /// Settles these acquires in all connections, because a node has removed the keys that they may
+    /// have set.
     pub(super) fn settle(&mut self, acquires: &[OpId]) {
         if acquires.is_empty() {
             return;
@@ -216,8 +216,8 @@ impl Nodes {
         away.any(|(id, _)| map.names(*id))
     }
 
-    /// True if a node with slots cannot be reached. A first attempt to connect does not count as
-    /// such.
+    /// True if a node with slots cannot be reached. A node counts as reachable while the first
+    /// attempt to connect to it lasts.
     pub(super) fn are_away(&self, map: &Map) -> bool {
         let away = |node: &Node| node.store.as_ref().is_some_and(LockStore::is_away);
         let mut away = self.known.iter().filter(|(_, node)| away(node));

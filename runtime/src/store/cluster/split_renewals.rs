@@ -15,7 +15,7 @@ pub(super) struct Fragment {
 
 struct SplitBatch {
     kept: Vec<Option<bool>>,
-    /// Number of fragments that have no answer yet.
+    /// Number of fragments without an answer.
     open: usize,
     failure: Option<Failure>,
     due: Instant,

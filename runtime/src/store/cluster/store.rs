@@ -31,8 +31,8 @@ const PERIOD: Duration = Duration::from_secs(30);
 /// previous one.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// Number of failed reads after which the store accepts a map with an older epoch. It rejects such
-/// a map before. But a cluster that was created again begins with a low epoch.
+/// The store rejects a map with an older epoch until this many reads have failed. Then it accepts
+/// the map, because a cluster that was created again begins with a low epoch.
 const OLDER: u32 = 10;
 
 /// Number of nodes that each read of the map asks at once.

@@ -1,4 +1,4 @@
-//! Code shared by stores with a single connection: its replacement, and a cheap timer.
+//! Code shared by stores with a single connection: replaces the connection, and sets a timer.
 
 use std::future::Future as _;
 use std::pin::Pin;

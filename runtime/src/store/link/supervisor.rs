@@ -116,9 +116,9 @@ impl<T> Supervisor<T> {
         }
     }
 
-    /// If the time of the next attempt has come, starts the attempt by calling `open` with its time
-    /// limit. Returns true if that time had come. Also schedules a further attempt, in case this
-    /// one fails or hangs.
+    /// If the next attempt is due, starts it by calling `open` with its time limit. Postpones it if
+    /// the previous attempt hangs but began only recently. Schedules a further attempt, in case
+    /// this one fails or hangs. Returns true if an attempt was due.
     pub(crate) fn attempt<F>(&mut self, now: Instant, open: impl FnOnce(Duration) -> F) -> bool
     where
         F: Future<Output = Result<T, Failure>> + Send + 'static,

@@ -27,8 +27,8 @@ use crate::store::{Failure, Give, GiveKind, Op, Renewal, Take};
 /// The ttl of the trial key. If the server refuses to remove the key, it expires after this time.
 const TTL: Duration = Duration::from_secs(1);
 
-/// The scripts need the replication of their effects instead of their code, and `SCRIPT LOAD` in
-/// the same pipeline as their call.
+/// Before this version, a server replicates the code of scripts, but these need their effects
+/// replicated. They also need `SCRIPT LOAD` in the same pipeline as their call.
 const OLDEST_MAJOR: u32 = 5;
 
 /// Returns all findings on the server of `opened`.

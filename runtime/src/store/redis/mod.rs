@@ -1,8 +1,8 @@
 //! Locks on one Redis or Valkey server, which may be a node of a cluster or of a quorum.
 //!
 //! The modules, from the outside in:
-//! - [`store`] implements the lock store: it keeps a connection to the server, and the order of the
-//!   requests on it.
+//! - [`store`] implements the lock store: it keeps a connection to the server open, and sends
+//!   requests on it in order.
 //! - [`commands`] builds the commands for the server and reads its answers.
 //! - `lua/` contains the scripts that run on the server. Its `README.md` lists the fragments of
 //!   each script.

@@ -112,7 +112,7 @@ impl ReplicaAcks {
     }
 }
 
-/// Returns `reply`, unless it needs the acknowledgements that `verdict` reports missing.
+/// Returns `reply`, or the failure in `verdict` if the reply needs the missing acknowledgements.
 ///
 /// A lock without its acknowledgements is an error that may have been executed. The engine then
 /// removes the lock, or asks again with the same token. A reply that another token has the lock

@@ -41,7 +41,7 @@ const GRACE: Duration = Duration::from_millis(50);
 pub(crate) struct Sentinels {
     nodes: Vec<Server>,
     master: String,
-    /// Settings for connections to the master, whatever its address: TLS, database and credentials.
+    /// Settings for connections to the master at any address: TLS, database and credentials.
     like: Server,
 }
 

@@ -10,7 +10,7 @@ pub(crate) struct Info(String);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Role {
     pub(crate) is_master: bool,
-    /// Number of replicas connected to the server, or known to its Sentinels.
+    /// Number of replicas connected to the server, or known to its Sentinels if those know more.
     pub(crate) replicas: u32,
 }
 

@@ -79,7 +79,7 @@ impl QuorumCore {
             .map(|(other, _)| other)
     }
 
-    /// Returns the reason why a node may not vote whatever its age, if there is one.
+    /// Returns the reason why a node may not vote even after a quarantine, if there is one.
     pub(super) fn unfit(&self, node: usize) -> Option<&str> {
         self.nodes[node].eligibility.unfit()
     }

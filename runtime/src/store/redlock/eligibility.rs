@@ -18,7 +18,7 @@ const SLACK: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct Eligibility {
     run: Option<Run>,
-    /// Reason why the node may not vote whatever its age, if there is one.
+    /// Reason why the node may not vote even after its quarantine, if there is one.
     unfit: Option<String>,
 }
 
@@ -53,7 +53,7 @@ impl Eligibility {
         let (met, since) = match &self.run {
             Some(run) if run.id == identity.run_id => return Met::Same,
             // The quarantine begins now, not at the reported start. If the server's clock was set
-            // just after the start, the reported uptime is too long.
+            // just after the start, the reported uptime may be too long.
             Some(_) => (Met::Restarted, now),
             None => (Met::New, now - identity.uptime),
         };
@@ -79,7 +79,7 @@ impl Eligibility {
         self.unfit = Some(reason);
     }
 
-    /// Returns the reason why the node may not vote whatever its age, if there is one.
+    /// Returns the reason why the node may not vote even after its quarantine, if there is one.
     pub(super) fn unfit(&self) -> Option<&str> {
         self.unfit.as_deref()
     }

@@ -53,7 +53,7 @@ pub(super) fn no_adoption() -> Failure {
     }
 }
 
-/// Returns the failure of a node that may not vote whatever its age.
+/// Returns the failure of a node that may not vote even after a quarantine.
 pub(super) fn unfit(why: &str) -> Failure {
     Failure {
         error: LockError::Unavailable {

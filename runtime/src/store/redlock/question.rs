@@ -72,9 +72,9 @@ pub(super) enum Question {
     Release {
         /// True if the release must also ensure that no earlier acquire can still set the key.
         uncertain: bool,
-        /// Number of nodes that have answered.
+        /// Number of answers so far.
         answered: usize,
-        /// Number of these nodes that had the key.
+        /// Number of answering nodes that had the key.
         found: usize,
         /// Number of nodes on which the removal followed every acquire of the lock.
         ordered: usize,

@@ -73,7 +73,7 @@ impl Tally {
     }
 
     /// Decides if the lock is taken. If a quorum of yes votes has become impossible, a single no
-    /// vote is enough for a refusal, provided that a quorum of nodes can still vote.
+    /// vote is enough for a refusal. But the votes that are not void must be a quorum.
     pub(super) fn acquired(&self) -> Verdict {
         let quorum = self.quorum();
         if self.yes >= quorum {

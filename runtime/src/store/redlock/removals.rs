@@ -26,7 +26,7 @@ pub(super) struct PendingRemoval {
     /// Time until which the node keeps the key without a holder. `None` if the node removes the key
     /// at once.
     pub(super) kept_until: Option<Instant>,
-    /// The release that is answered with the next answer to this removal.
+    /// The release that waits for the next answer to this removal.
     pub(super) release: Option<OpId>,
     tries: u32,
     due: Instant,

@@ -115,7 +115,7 @@ impl RedlockStore {
         Ok(CheckReport::new(store, findings))
     }
 
-    /// Fails if a node may not vote whatever its age. Logs the nodes in quarantine.
+    /// Fails if a node may not vote even after a quarantine. Logs the nodes in quarantine.
     fn examine(&self) -> Result<(), LockError> {
         let now = self.clock.now();
         for (node, Node { name, .. }) in self.nodes.iter().enumerate() {

@@ -23,7 +23,7 @@ pub(super) struct TestQuorum {
     pub(super) now: Instant,
 }
 
-/// A request that was sent to a node.
+/// A request sent to a node.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SentOp {
     Acquire(OpId, Token),
@@ -33,7 +33,7 @@ pub(super) enum SentOp {
 }
 
 impl TestQuorum {
-    /// Returns a quorum of nodes that are old enough to vote.
+    /// Returns a quorum of nodes old enough to vote.
     pub(super) fn new(nodes: usize) -> Self {
         let mut quorum = Self::young(nodes);
         for node in 0..nodes {
@@ -42,7 +42,7 @@ impl TestQuorum {
         quorum
     }
 
-    /// Returns a quorum of nodes that have had no connection yet.
+    /// Returns a quorum of nodes without a connection so far.
     pub(super) fn young(nodes: usize) -> Self {
         let settings = Settings {
             node_timeout: TIMEOUT,

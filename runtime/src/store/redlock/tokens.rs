@@ -13,13 +13,13 @@ use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::store::OpId;
 
-/// The map is searched for expired entries only when it has at least this many entries.
+/// Expired entries are removed only when the map has more than this many entries.
 const SWEEP_EVERY: usize = 1024;
 
 /// A lock that a call holds or tries to take.
 #[derive(Debug, Clone)]
 pub(super) struct TokenEntry {
-    /// The token that is sent to the nodes instead of the call's own token.
+    /// The token sent to the nodes instead of the call's own token.
     pub(super) wire: Token,
     /// All acquires that were sent with `wire`.
     pub(super) asked: Vec<OpId>,

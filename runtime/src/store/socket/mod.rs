@@ -87,7 +87,7 @@ pub(crate) struct Socket {
     /// for writes while the send buffer is full.
     readiness: Option<Readiness>,
     /// Copy of the stream's file descriptor for `readiness`, kept while `readiness` is `None`.
-    /// Without it, a process without free file descriptors would lose its connection.
+    /// Without this copy, a process that has no free file descriptors would lose its connection.
     copy: Option<Stream>,
     /// True if a write waits for space in the send buffer.
     blocked: bool,

@@ -20,7 +20,7 @@ use crate::store::{Give, GiveKind, Op, Take, TakeKind};
 /// for each lock, and makes all other clients of the server wait longer.
 pub(crate) const MOST: usize = 32;
 
-/// Requests that are sent as one script.
+/// Requests sent as one script.
 pub(crate) type Batch = OneOrMany<InFlight>;
 
 /// Batches, in the order of sending.

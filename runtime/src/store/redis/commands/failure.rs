@@ -90,11 +90,12 @@ const CODES: &[(&str, Retry, &str)] = &[
     ("EXECABORT", Retry::Never, "the server refused the request"),
 ];
 
-/// The server checks these before a script's first write, so a script that fails with one has
-/// changed nothing.
+/// Codes that a server reports only before a script's first write. A script that fails with one of
+/// them has changed nothing.
 const BEFORE_A_WRITE: &[&str] = &["READONLY", "OOM", "MISCONF", "NOREPLICAS"];
 
-/// True if the server refused a command inside a script, which may have changed something before.
+/// True if the server refused a command inside a script. Earlier commands of the script may have
+/// changed something.
 fn is_of_a_script(code: &str, details: &str) -> bool {
     details.contains("@user_script") && !BEFORE_A_WRITE.contains(&code)
 }

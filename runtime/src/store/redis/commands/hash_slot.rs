@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 /// The number of slots in a cluster.
 pub(crate) const SLOTS: u16 = 16_384;
 
-/// For each slot, the smallest number whose hexadecimal digits, as a hash tag, put a key into that
-/// slot.
+/// For each slot, the smallest number that puts a key into the slot if its hexadecimal digits are
+/// the key's hash tag.
 static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     let mut tags = vec![None; usize::from(SLOTS)];
     let mut missing = tags.len();

@@ -1,15 +1,15 @@
-//! A request that was sent to a server.
+//! A request sent to a server.
 
 use super::redirect::RequestFlags;
 use crate::store::{Op, OpId, Reply};
 
-/// A request that was sent, with the circumstances that its answer depends on.
+/// A sent request, with the circumstances on which the meaning of its answer depends.
 pub(crate) struct InFlight {
     pub(crate) id: OpId,
     pub(crate) op: Op,
     /// The flags with which it was sent.
     pub(crate) flags: RequestFlags,
-    /// True if this is a removal, and its earlier acquires were sent before it on the same
+    /// True if this is a removal, and the acquires that it undoes were sent before it on the same
     /// connection.
     pub(crate) ordered: bool,
     /// True if the connection listened for messages to this process when the request was sent.

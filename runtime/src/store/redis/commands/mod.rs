@@ -1,6 +1,6 @@
 //! Commands for a server, and their answers.
 //!
-//! - [`batch`] collects requests into scripts. [`in_flight`] is a request that was sent.
+//! - [`batch`] collects requests into scripts. [`in_flight`] is a sent request.
 //! - [`scripts`] contains the scripts, and [`calls`] the commands that call them. [`outgoing`]
 //!   encodes commands. [`script_sources`] detects a server that keeps losing its scripts, and must
 //!   therefore get their source.

@@ -51,7 +51,7 @@ impl ScriptSources {
             self.by_source_until = Some(now + LASTS);
             return false;
         }
-        // A request from before the last load can fail although that load succeeds.
+        // A request sent before the last load needs no further load.
         self.load.is_none_or(|load| load < number)
     }
 

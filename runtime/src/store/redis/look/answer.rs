@@ -9,8 +9,8 @@ use crate::inspect::info::{Holder, LockInfo, Waiter};
 use crate::store::Failure;
 use crate::store::redis::commands::failure;
 
-/// In the year 5138. A later time is an error of the server. Sums with an earlier time do not
-/// overflow.
+/// Limit for the server's time, in the year 5138. A later time is refused, so that sums of times
+/// cannot overflow.
 const LATEST: Duration = Duration::from_secs(100_000_000_000);
 
 /// Reads an answer of `look.lua` about the lock `key`.

@@ -2,8 +2,7 @@
 --
 -- KEYS for each lock: its own key, its queue and its shares
 -- ARGV[1] prefix of the channels
--- ARGV, then a token and a ttl in ms for each lock
--- Returns for each lock:
+-- ARGV, then a token and a ttl in ms for each lock Returns for each lock:
 -- - 1 if the token has a share, which now lasts the full ttl,
 -- - 0 if the token has none,
 -- - {-1, error} if the server refused a command. The share may have been renewed or not.
@@ -13,7 +12,7 @@
 -- - A lock that another token has alone is not touched.
 -- - While a whole lock becomes a share, no other token can take it.
 -- - The script works even if the server's memory is full. A full server refuses commands that need
---   memory, but only until a script's first write. So the first write needs none.
+--   memory, but only until a script's first write. So the first write must need none.
 local now = milliseconds()
 local locks, kept = {}, {}
 

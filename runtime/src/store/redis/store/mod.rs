@@ -1,4 +1,4 @@
-//! Keeps a connection to one server, and the order of the requests on it.
+//! Keeps a connection to one server open, and sends requests on it in order.
 //!
 //! The store replaces a connection that ends, or that leaves a request unanswered for longer than
 //! the request's patience. The engine has its own time-outs and never waits for the replacement.
@@ -226,7 +226,7 @@ impl RedisStore {
                 self.events.extend(reply::message(&push));
             }
         }
-        // If nothing was pending, no failed exchange has reported the end of the connection.
+        // Without a pending exchange, the end of the connection is noticed only here.
         let ended = self
             .connection
             .as_ref()
@@ -321,8 +321,8 @@ impl RedisStore {
         if self.supervisor.next_attempt().is_none() && silent_at.is_some_and(|at| at <= now) {
             let server = self.address.clone();
             reporter::log(move || tracing::warn!(%server, "no answer in time; reconnecting"));
-            // The bytes may have arrived while the listener is late, so the store reads them before
-            // it decides. It connects again in any case.
+            // The answer may have arrived, and only the listener is late. So the store reads all
+            // received bytes, and also connects again.
             if let Some(connection) = &self.connection
                 && !seeded!(SilenceUnread)
             {

@@ -26,7 +26,7 @@ const LEAST_PATIENCE: Duration = Duration::from_millis(250);
 const PATIENT_ROUND_TRIPS: u32 = 3;
 
 /// A connection that is idle for this long is tested. Firewalls drop idle connections without
-/// notifying either end, and this must not first become apparent in the next call.
+/// notifying either end, and the next call should not be the first to notice.
 const IDLE: Duration = Duration::from_secs(15);
 
 /// Minimum time after which a retired connection gives up a request. The engine has retried the
@@ -109,8 +109,7 @@ pub(crate) enum Content {
 }
 
 impl Connection {
-    /// Returns the connection of `opened`. However slow the network, it extends a request's
-    /// patience to at most `slowest`.
+    /// On a slow network, requests get a longer patience than requested, but at most `slowest`.
     pub(crate) fn new(generation: Generation, opened: OpenedConnection, slowest: Duration) -> Self {
         Self {
             slowest,

@@ -48,7 +48,7 @@ pub(crate) struct Framer {
     /// The received bytes. Replies before `taken` were already returned.
     bytes: Vec<u8>,
     taken: usize,
-    /// The ends of complete replies that were not returned yet.
+    /// The ends of complete replies not yet returned.
     ends: VecDeque<usize>,
     /// The start of the incomplete line or text.
     open: usize,
