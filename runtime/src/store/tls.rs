@@ -71,7 +71,8 @@ impl Tls {
 
 #[cfg(any(feature = "redis", feature = "postgres"))]
 impl Tls {
-    /// Returns the same certificates without the built configuration, which clones share.
+    /// Returns the same certificates without a built configuration. Clones would share the existing
+    /// one.
     pub(crate) fn afresh(&self) -> Self {
         Self {
             #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]

@@ -51,7 +51,7 @@ pub(crate) struct ClusterStore {
     /// The pending read of the map.
     reading: Option<Reading>,
     last_read: Instant,
-    /// True if a node's answer has shown that the map is wrong, after the last read had begun.
+    /// True if a node's answer has shown, since the last read began, that the map is wrong.
     doubted: bool,
     /// The cluster's epoch when the map was reported.
     generation: u64,

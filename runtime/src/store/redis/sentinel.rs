@@ -153,8 +153,8 @@ impl Sentinels {
         self.nodes.iter().find_map(Server::readable)
     }
 
-    /// Asks all Sentinels at once, and returns the newest answer that arrives in time. Its number
-    /// of replicas is replaced with the largest number in any answer.
+    /// Asks all Sentinels at once, and returns the newest answer that arrives in time. Sets its
+    /// number of replicas to the largest number in any answer.
     async fn find(&self, mut until: Instant) -> Result<Named, Failure> {
         let mut asked: FuturesUnordered<_> = self.nodes.iter().map(|node| self.ask(node)).collect();
         let mut newest: Option<Named> = None;
@@ -193,8 +193,8 @@ impl Sentinels {
         read(asked.await.map_err(|error| failure::broken(&error))?)
     }
 
-    /// Returns the failure if no Sentinel named a master. The error in a Sentinel's answer explains
-    /// more than a failed connection, so it comes first.
+    /// Returns the failure if no Sentinel named a master. Prefers the error in a Sentinel's answer,
+    /// because it explains more than a failed connection.
     fn none_named(&self, failed: Vec<Failure>) -> Failure {
         let told = |failure: &Failure| failure.code() != "io";
         let Some(failure) = failed.into_iter().max_by_key(told) else {

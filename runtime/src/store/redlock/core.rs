@@ -57,7 +57,7 @@ impl QuorumCore {
         }
     }
 
-    /// Records a new connection to a node, and the server process that it leads to.
+    /// Records a new connection to a node, and the server process at its other end.
     pub(super) fn meet(&mut self, node: usize, identity: &Identity, now: Instant) -> Met {
         let twin = self.twin(node, &identity.run_id);
         let state = &mut self.nodes[node];
@@ -70,7 +70,7 @@ impl QuorumCore {
         met
     }
 
-    /// Returns another node that may vote and leads to the same server.
+    /// Returns another node that may vote and is the same server.
     fn twin(&self, node: usize, run_id: &str) -> Option<usize> {
         let others = self.nodes.iter().enumerate();
         others
@@ -84,7 +84,7 @@ impl QuorumCore {
         self.nodes[node].eligibility.unfit()
     }
 
-    /// Returns how long a recently started node still may not vote.
+    /// Returns the remaining quarantine of a node, if it started recently.
     pub(super) fn quarantined(&self, node: usize, now: Instant) -> Option<Duration> {
         let from = self.nodes[node]
             .eligibility

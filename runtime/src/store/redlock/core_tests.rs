@@ -275,8 +275,8 @@ fn a_release_finds_the_quorum_in_any_order_of_answers() {
     }
 }
 
-/// Fails if a silent node counts as a node without the key. It may have had the key, so the lock
-/// need not be lost.
+/// Fails if a silent node counts as a node without the key. The node may have had the key, so a
+/// release must not report the lock lost.
 #[test]
 fn a_silent_node_may_have_had_the_lock() {
     for (had, missed) in [

@@ -69,7 +69,7 @@ impl Eligibility {
         met
     }
 
-    /// Returns the process to which the last connection led.
+    /// Returns the id of the server process at the other end of the last connection.
     pub(super) fn run_id(&self) -> Option<&str> {
         self.run.as_ref().map(|run| run.id.as_str())
     }
@@ -146,8 +146,7 @@ mod tests {
         assert!(eligibility.votes(TTL, at(112)));
     }
 
-    /// Fails if the quarantine ends early because the connection breaks again and leads to the same
-    /// process.
+    /// Fails if another connection to the same process ends the quarantine early.
     #[test]
     fn a_new_connection_does_not_shorten_the_quarantine() {
         let mut eligibility = Eligibility::default();

@@ -91,7 +91,7 @@ impl PendingRemovals {
         Some(removal)
     }
 
-    /// True if at most one attempt of `id` was sent.
+    /// True if at most one attempt at the removal `id` was sent.
     pub(super) fn is_first_try(&self, id: OpId) -> bool {
         self.by_id.get(&id).is_none_or(|removal| removal.tries <= 1)
     }

@@ -141,9 +141,9 @@ impl TokenMap {
         }
     }
 
-    /// Records that the lock was taken away on `node` from the token with the half `lease`. When
-    /// the number of such nodes reaches `quorum`, returns the token by which the engine knows the
-    /// lock.
+    /// Records that the lock was taken away by force on `node`. `lease` is one half of the token on
+    /// the node. When this was the case on `quorum` nodes, returns the token by which the engine
+    /// knows the lock.
     pub(super) fn revoked(
         &mut self,
         key: &FullKey,

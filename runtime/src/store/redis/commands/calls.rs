@@ -79,7 +79,7 @@ pub(crate) fn batch_command(
     }
 }
 
-/// Adds the command for acquires. Their order must be that of [`Conditions`].
+/// Adds the command for acquires, which must be sorted by their [`Conditions`].
 fn acquire(ops: &[&Op], names: &KeyNames, listening: bool, out: &mut Outgoing) {
     let auxiliary_keys = names.have_auxiliary_keys();
     if let ([Op::Take(one)], true) = (ops, auxiliary_keys) {
@@ -216,7 +216,7 @@ fn fences(ops: &[&Op]) -> u32 {
     each.max().unwrap_or_default()
 }
 
-/// Adds the command for releases. Their order must be that of [`Conditions`].
+/// Adds the command for releases, which must be sorted by their [`Conditions`].
 fn release(ops: &[&Op], names: &KeyNames, out: &mut Outgoing) {
     let auxiliary_keys = names.have_auxiliary_keys();
     if let ([Op::Give(one)], true) = (ops, auxiliary_keys) {

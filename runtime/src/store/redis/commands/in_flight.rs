@@ -3,7 +3,7 @@
 use super::redirect::RequestFlags;
 use crate::store::{Op, OpId, Reply};
 
-/// A sent request, with the circumstances on which the meaning of its answer depends.
+/// A sent request, with the data that is needed to interpret its answer.
 pub(crate) struct InFlight {
     pub(crate) id: OpId,
     pub(crate) op: Op,

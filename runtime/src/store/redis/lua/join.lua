@@ -10,17 +10,17 @@
 -- ARGV[4] the process, 32 characters
 -- ARGV[5] `+` to queue and listen, `-` to queue without listening, `''` not to queue
 -- ARGV[6] prefix of the channels
--- ARGV[7] owner, shown to operators
--- Returns {1, fence, 0, wanted} if the token has a share now, as in `acquire.lua`.
--- Returns {0, ms, queued, owner} if no share is available. The owner is missing or `''` if it is
--- not known.
+-- ARGV[7] owner, shown to operators Returns {1, fence, 0, wanted} if the token has a share now, as
+-- in `acquire.lua`. Returns {0, ms, queued, owner} if no share is available. The owner is missing
+-- or `''` if it is not known.
 --
 -- Guarantees:
 -- - While there is a share, the lock's own key is set, so every client that checks the key finds
 --   the lock held. The key expires with the share that lasts longest. No share shortens another.
 -- - A call takes a share only while fewer than ARGV[3] are held. The limits of other calls do not
 --   matter.
--- - Each share ends at its own time. Ended shares are removed before the script decides.
+-- - Each share ends at its own time. Ended shares are removed before the script decides about the
+--   request.
 -- - A process that comes while other processes queue goes to the end of the queue. Otherwise a
 --   stream of readers could keep a writer out.
 local now, most = milliseconds(), tonumber(ARGV[3])

@@ -213,8 +213,8 @@ impl RedisStore {
     }
 
     fn reply(&mut self, id: OpId, result: Result<Reply, Failure>) {
-        // An acquire that failed but may have been carried out stays in `acquires`. The store needs
-        // its connection for the later removal, to know whether both use the same one.
+        // An acquire that failed but may have been carried out stays in `acquires`. The entry later
+        // shows whether its removal is sent on the same connection.
         if !matches!(&result, Err(failure) if failure.executed) {
             self.acquires.remove(&id);
         }
@@ -262,7 +262,8 @@ impl RedisStore {
         }
     }
 
-    /// Switches back to calls by hash, because the user may not send the source. The requests fail.
+    /// Calls scripts by their hash again, because the user may not send the source. The requests of
+    /// this batch fail.
     fn source_refused(&mut self, batch: Batch, stamp: Stamp) {
         if let Some(connection) = self.connection_of(stamp.generation) {
             connection.source_refused();

@@ -214,7 +214,8 @@ impl Framer {
         }
         let values = match kind {
             b'%' => 2 * length,
-            // The last value is the one to which these attributes belong.
+            // RESP3 attributes come before the value that they describe, so that value is missing,
+            // too.
             b'|' => 2 * length + 1,
             _ => length,
         };
@@ -226,7 +227,7 @@ impl Framer {
         Ok(())
     }
 
-    /// Reads bytes of a text that lacks `left` bytes.
+    /// Reads further bytes of a text of which `left` bytes are missing.
     fn in_text(&mut self, left: u64) -> Result<(), Garbage> {
         let come = &self.bytes[self.looked..];
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(come.len());

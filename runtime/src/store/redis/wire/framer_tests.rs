@@ -162,9 +162,9 @@ fn reply() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// Fails if the split of a reply into pieces changes the outcome, or if a part of a line is
-    /// passed on. Also fails if the framer refuses a reply that the crate's parser accepts, or if
-    /// the two parsers differ.
+    /// Fails if the outcome depends on the pieces into which a reply is split, or if the framer
+    /// returns an incomplete line. Also fails if the framer refuses a reply that the crate's parser
+    /// accepts, or if the two parsers differ.
     #[test]
     fn replies_may_be_split_anywhere(
         replies in prop::collection::vec(reply(), 1..6),
