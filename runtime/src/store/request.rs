@@ -73,8 +73,8 @@ pub(crate) struct Take {
     pub(crate) key: FullKey,
     pub(crate) token: Token,
     pub(crate) ttl: Duration,
-    /// Path of the function that makes the call. The store writes it into the key's value, for
-    /// operators.
+    /// Path of the annotated function that makes the call, if there is one. The store writes it
+    /// into the key's value, for operators.
     pub(crate) function: &'static str,
     /// True if the store queues this process when another process has the key.
     pub(crate) queue: bool,

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::store::redis::commands::scripts::RENEW;
 
-    /// An argument that is written in parts.
+    /// An argument written in parts.
     struct Parts<'a>(&'a [Vec<u8>]);
 
     impl ToRedisArgs for Parts<'_> {
