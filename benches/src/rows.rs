@@ -254,7 +254,7 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     Row {
         name: "overhead",
-        title: "an annotated function on a store that does nothing and on memory://, and the gate alone, without a server",
+        title: "an annotated function on a store that does nothing and on memory://, one that blocks its thread, and the gate alone, without a server",
         contestants: &[],
         task: Task::Overhead,
         setups: &[],
