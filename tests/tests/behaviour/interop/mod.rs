@@ -126,7 +126,8 @@ async fn we_leave_alone_what_became_its(
     key: &str,
     wire: &str,
 ) {
-    let guard = pool.lock(key).ttl(SHORT).acquire().await.expect("free");
+    let request = || pool.lock(key).ttl(SHORT).acquire();
+    let guard = wait::begun(request).await.expect("free");
     wait::until("ours expires", PATIENCE, || peer.acquire(wire, TTL));
     assert!(matches!(guard.check(), Err(LockError::Lost { .. })));
     drop(guard);
