@@ -45,7 +45,8 @@ impl<S: Service> Shared<S> {
                     .keep(&session.server, node, fence, keep, patience)
                     .await
             }
-            // A node that may not exist is not kept, because its token never had the lock.
+            // Without a fence, the token never had the lock, so its node is removed instead of
+            // kept.
             _ => self.service.remove(&session.server, node, patience).await,
         };
         let found = match self.or_ended(session, answer) {
@@ -75,7 +76,7 @@ impl<S: Service> Shared<S> {
         let now = self.clock.now();
         let over = {
             let mut state = self.state();
-            // It may have been renewed or released in the meantime.
+            // The lease may have been renewed or released in the meantime.
             let lock = state.locks.get(id);
             let over = lock.is_some_and(|lock| lock.until <= now);
             let lock = over.then(|| state.locks.remove(id)).flatten();

@@ -4,7 +4,7 @@
 //! with heartbeats, and all of its *nodes* end with the session. A key is a directory of nodes. The
 //! oldest node has the lock. The nodes behind it are a queue, first come first served.
 //!
-//! - [`service`] is the interface of such a server. Each of these stores implements it.
+//! - [`service`] is the interface of a server with sessions. Each of these stores implements it.
 //! - [`store`] implements the lock store: it takes requests, and returns answers and events.
 //! - [`shared`] is the state that the requests of a pool share. [`requests`], [`entering`] and
 //!   [`leaving`] carry the requests out.
@@ -24,7 +24,8 @@
 //!   node of a token that was not renewed within its ttl, and retries without limit. If the process
 //!   is stopped or killed, the session ends.
 //! - *A lost session is reported at once.* All of its locks are [`StoreEvent::Lost`] together.
-//! - *Nodes of other sessions do not count.* A node carries its session, and the store compares it.
+//! - *Nodes of other sessions do not count.* A node records the session that created it. The store
+//!   checks that this is its own session.
 //!
 //! [`StoreEvent::Lost`]: super::StoreEvent::Lost
 

@@ -1,4 +1,4 @@
-//! Tests places on a fake server that loses answers, with a paused clock.
+//! Tests waiting nodes (places) on a fake server that loses answers, with a paused clock.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -240,7 +240,8 @@ impl Client {
         self.answer().await
     }
 
-    /// Asks again with a waiting token. Its turn comes before the answer is lost.
+    /// Requests the lock again for a waiting token, but gets no answer. Meanwhile the token's node
+    /// becomes the first.
     async fn asks_in_vain(&mut self, server: &Server, token: Token, holder: Token) {
         server.lose();
         self.begins_to_ask(token);
@@ -272,7 +273,7 @@ impl Client {
         self.store.submit(&mut vec![Request { id, op, patience }]);
     }
 
-    /// The answer to the last request.
+    /// Returns the answer to the last request.
     async fn answer(&mut self) -> Result<Reply, Failure> {
         match self.event().await {
             StoreEvent::Reply(OpId(replied), reply) if replied == self.last => reply,
@@ -322,8 +323,8 @@ async fn a_granted_turn_is_used_without_a_request() {
     );
 }
 
-/// Fails if holders learn of the end of their session only from a heartbeat. The next holder has
-/// its turn before that.
+/// Fails if the end of a session is reported only after the next heartbeat. Another process may get
+/// the lock before that.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_session_is_reported_at_once() {
     let server = Arc::<Server>::default();
@@ -337,8 +338,8 @@ async fn the_end_of_a_session_is_reported_at_once() {
     assert!(matches!(told, Ok(StoreEvent::Lost(_))), "{told:?}");
 }
 
-/// Fails if a place is granted that another process has taken away by force. That process would
-/// remove the node of a holder that does not know about it.
+/// Fails if a call gets the lock with a node that another process is taking away by force. That
+/// process would remove the node without a notice to the call.
 #[tokio::test(start_paused = true)]
 async fn a_revoked_place_is_not_granted() {
     let (server, mut client) = one_waits().await;
@@ -388,7 +389,7 @@ async fn a_revocation_applies_to_a_node_of_one_session() {
     for before in 0..BEFORE {
         let taken = client.asks(Token::fixed(100 + before)).await;
         assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
-        // It is taken away, and its holder does not return.
+        // The node is taken away, but the holder does not release its lock.
         server.leaves(name);
     }
     let holder = Token::fixed(2);
