@@ -133,7 +133,7 @@ async fn an_abandoned_request_is_not_sent_again(etcd: &Etcd) {
         patience,
         answer,
     };
-    // Its revision differs from that of the session's key.
+    // The revision 1 differs from that of the session's key, so the first transaction fails.
     let epoch = Epoch::new(session.key.clone(), session.lease, 1);
     let carrying = together(Arc::clone(&etcd.client), Arc::new(epoch), vec![asked]);
     let gives_up = async {

@@ -11,7 +11,7 @@ use crate::owner::Owner;
 use crate::store::Failure;
 use crate::store::session::service::First;
 
-/// Returns the holder from the value of its node.
+/// Returns the owner from the value of a node.
 pub(super) fn owner(first: &KeyValue) -> Option<Owner> {
     Owner::read(std::str::from_utf8(&first.value).ok()?)
 }
@@ -77,7 +77,7 @@ pub(super) fn get(key: &str) -> Operation {
     .into()
 }
 
-/// Finds the oldest node, with its owner.
+/// Reads the oldest node of a directory, with its value.
 pub(super) fn first(directory: &str) -> Operation {
     RangeRequest {
         key: directory.into(),

@@ -161,8 +161,8 @@ impl<L: Look> SessionSource<L> {
         }
         let removed = self.removed(first).await;
         if let Some((session, name)) = holder {
-            // An error is ignored, because the revocation concerns only this node, and ends with a
-            // session anyway.
+            // An error is ignored, because the revocation concerns only this node, and the server
+            // removes it at the end of a session.
             let _ = self.look.forget(first, session, name).await;
         }
         removed.map(|()| shown(key.name(), &nodes))

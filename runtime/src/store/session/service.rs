@@ -111,7 +111,7 @@ pub(crate) trait Service: Send + Sync + 'static {
         Duration::ZERO
     }
 
-    /// True if the client currently has no connection to the server.
+    /// True if requests failed because of a lost connection, and no new connection is open yet.
     fn is_away(&self) -> bool;
 
     /// Opens a session. Requests the lifetime `timeout`, and returns the lifetime that the server
