@@ -111,7 +111,7 @@ pub(crate) trait Service: Send + Sync + 'static {
         Duration::ZERO
     }
 
-    /// True if requests failed because of a lost connection, and no new connection is open yet.
+    /// True if requests failed for lack of a connection, and the server was not reached since.
     fn is_away(&self) -> bool;
 
     /// Opens a session. Requests the lifetime `timeout`, and returns the lifetime that the server

@@ -1,9 +1,9 @@
 //! Locks in a ZooKeeper ensemble, with the names of Apache Curator.
 //!
 //! A node is an ephemeral sequential znode of a session, named like those of Curator's
-//! `InterProcessMutex`. So services in Java on the same path and ours exclude each other, and share
-//! one queue. The directory of a lock's key is a container, which the server removes when it is
-//! empty.
+//! `InterProcessMutex`. So Java services with Curator and services with this library exclude each
+//! other on the same path, and share one queue. The directory of a lock's key is a container, which
+//! the server removes when it is empty.
 //!
 //! - [`service`] implements the session store's interface for ZooKeeper. [`entering`] creates
 //!   nodes, and [`removing`] removes them.

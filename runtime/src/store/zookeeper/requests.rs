@@ -37,7 +37,7 @@ pub(super) enum Kind {
     Container = 4,
 }
 
-/// The users of a znode.
+/// The users that may access a znode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Users {
     Anyone,
@@ -124,7 +124,7 @@ impl Line {
         async move { asking.await.map(drop) }
     }
 
-    /// Empties the znode's data.
+    /// Writes empty data to the znode.
     pub(super) fn touch(
         &self,
         path: &str,
