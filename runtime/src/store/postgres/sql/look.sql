@@ -5,8 +5,8 @@ BEGIN
   RETURN (extract(epoch FROM t) * 1000000)::bigint;
 END $$;
 
--- Shows these locks to people. Returns a row for each lock that is not free, each free lock that a
--- transaction pins, each share and each waiting process. Changes nothing. Times are in
+-- Describes these locks to operators. Returns a row for each lock that is not free, each free lock
+-- that a transaction pins, each share and each waiting process. Changes nothing. Times are in
 -- microseconds, and so are fences.
 CREATE FUNCTION leasehold.look(names text[])
 RETURNS TABLE (key text, part text, place bigint, state text, fence bigint, most integer, owner text, since bigint,
