@@ -45,9 +45,9 @@
 //! # Time
 //!
 //! Leases are counted on the clock of the test's tokio runtime. A test that pauses it
-//! (`start_paused = true`) does not wait: hours of leases pass in milliseconds, and each run takes
-//! the same course. Without paused time the kit works as well, on both kinds of runtime, and waits
-//! like production.
+//! (`start_paused = true`) does not wait: hours of leases pass in milliseconds, and each run has
+//! the same order of events. Without paused time the kit works as well, on both kinds of runtime,
+//! and waits like production.
 //!
 //! # Two tests
 //!

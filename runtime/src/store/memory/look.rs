@@ -1,4 +1,4 @@
-//! Shows the locks in this process to people, and takes them away from their holders.
+//! Inspects the locks of this process, and takes them away from their holders.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,4 @@
-//! Locks that several calls hold at the same time: shares of a key, with or without a bound.
+//! Locks that several calls hold at the same time: shares of a key, with or without a limit.
 
 use std::collections::HashMap;
 use std::time::Duration;
