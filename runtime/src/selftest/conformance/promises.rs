@@ -56,7 +56,7 @@ impl Promises {
         sessions: true,
         keeps: true,
     };
-    /// Promises of a server that keeps locks by sessions only.
+    /// Promises of a server whose locks cannot outlast their session.
     #[cfg(all(feature = "__test", feature = "zookeeper"))]
     pub(crate) const ONLY_SESSIONS: Self = Self {
         keeps: false,
@@ -74,8 +74,8 @@ impl Promises {
         keeps: true,
     };
 
-    /// True if an answer is certain only on a majority of nodes. On the other nodes, requests of
-    /// two clients may arrive in the opposite order.
+    /// True for a quorum, whose answer is certain only on a majority of nodes. On the other nodes,
+    /// requests of two clients may arrive in the opposite order.
     pub(super) fn is_quorum(self) -> bool {
         !self.fences
     }

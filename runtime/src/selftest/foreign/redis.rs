@@ -93,7 +93,7 @@ fn value(bytes: &[u8]) -> Option<Value> {
         .then(|| redis::parse_redis_value(bytes).ok())?
 }
 
-/// Checks that each answer has the shape that its request asked for.
+/// Checks that the parsed reply to each request has a shape that fits the request.
 ///
 /// # Panics
 ///
@@ -236,8 +236,8 @@ fn fits(op: &Op, reply: &Reply, scripts: Scripts) {
     assert!(fits, "{reply:?} answers {op:?}");
 }
 
-/// Checks that a slot map covers the slots that it names, and that each master is asked for one of
-/// its slots.
+/// Checks that a slot map covers the slots that it names, and that the slot chosen for each master
+/// is one of its own.
 ///
 /// # Panics
 ///
