@@ -28,7 +28,7 @@ const OTHERS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A lock pool for one test, with control over its locks. See the [module](crate::testing).
 ///
-/// A clone is a handle of the same kit. The kit starts at its first use, on the tokio runtime of
+/// A clone is a handle to the same kit. The kit starts at its first use, on the tokio runtime of
 /// that use, and its locks end with that runtime.
 ///
 /// ```

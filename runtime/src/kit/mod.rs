@@ -44,7 +44,7 @@
 //!
 //! # Time
 //!
-//! Leases are counted on the clock of the test's tokio runtime. A test that pauses it
+//! Leases are counted on the clock of the test's tokio runtime. A test that pauses this clock
 //! (`start_paused = true`) does not wait: hours of leases pass in milliseconds, and each run has
 //! the same order of events. Without paused time the kit works as well, on both kinds of runtime,
 //! and waits like production.

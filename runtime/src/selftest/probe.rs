@@ -114,8 +114,8 @@ pub async fn etcd_seals(url: &str) {
     etcd::service::Etcd::seals(address, &options).await;
 }
 
-/// Gives up a request to the cluster at `url` before its transaction fails because of another
-/// epoch.
+/// Gives up a request to the cluster at `url`. Its transaction then fails because its epoch is
+/// outdated.
 ///
 /// # Panics
 ///

@@ -188,7 +188,7 @@ bugs! {
     ShareNotKept,
     /// A reader that releases its share removes the shares of all readers.
     ShareReleasesAll,
-    /// In a batch of renewals, each one receives the answer of another.
+    /// In a batch of renewals, each renewal receives the answer to another renewal.
     WrongLeaseExtended,
     /// The lease of a handed-over lock is not renewed.
     HandedOverNotRenewed,

@@ -65,8 +65,8 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     // Skipped for a quorum and for a store with sessions. A node of a quorum does not vote if its
     // answer is read late. A store with sessions has a dedicated thread, which no caller delays.
     if !promises.is_quorum() && !promises.sessions {
-        // This scene comes first: after a silence, the Redis connection is replaced during the next
-        // scenes.
+        // This scene comes first, because the Redis store replaces its connection some time after a
+        // silence.
         play!(late::an_answer_that_no_listener_heard_of_counts; one);
         play!(late::an_answer_that_has_come_counts; one);
     }

@@ -45,8 +45,8 @@ impl Promises {
         short: Duration::from_millis(600),
         ..Self::ONE
     };
-    /// Promises of a server with sessions. The client itself ends its leases. Here, a lease of the
-    /// short ttl ends sooner than the claim of a process whose turn it is.
+    /// Promises of a server with sessions. The client itself ends its leases. The short ttl is
+    /// shorter than a claim, the time that a process has to take a lock at its turn.
     #[cfg(feature = "__session")]
     pub(crate) const SESSIONS: Self = Self {
         fences: true,

@@ -243,7 +243,8 @@ fn fits(op: &Op, reply: &Reply, scripts: Scripts) {
 ///
 /// If a property does not hold.
 pub fn slots(bytes: &[u8]) {
-    // The first byte selects the form: the bytes as an answer, or ranges filled with them.
+    // If the first byte is `*`, the input is a whole answer. Otherwise, slot ranges are built from
+    // the other bytes.
     let mut input = Input(bytes);
     let value = match input.byte() {
         b'*' => value(bytes),

@@ -10,7 +10,7 @@ const TTLS: [u64; 17] = [
     1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400,
 ];
 
-/// Returns the lifetimes of the leases for these ttls.
+/// Returns the lease lifetime of each class.
 pub(super) fn all() -> Vec<Timeout> {
     TTLS.iter().map(|ttl| Timeout(lasts(*ttl))).collect()
 }

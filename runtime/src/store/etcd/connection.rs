@@ -58,7 +58,7 @@ struct Unanswered {
     since: Option<Instant>,
 }
 
-/// Counts a request until it is dropped.
+/// Counts an unanswered request until this value is dropped.
 struct Waiting<'a>(&'a Mutex<Unanswered>);
 
 impl<'a> Waiting<'a> {

@@ -30,7 +30,7 @@ impl Etcd {
         a_late_request_makes_nothing(&etcd).await;
     }
 
-    /// Gives up a request before its transaction fails because of another epoch.
+    /// Gives up a request whose transaction then fails because its epoch is outdated.
     ///
     /// # Panics
     ///
@@ -103,7 +103,7 @@ async fn a_late_request_makes_nothing(etcd: &Etcd) {
     closed.expect("the server answers");
 }
 
-/// Gives up a request before its transaction fails because of another epoch.
+/// Gives up a request whose transaction then fails because its epoch is outdated.
 ///
 /// # Panics
 ///

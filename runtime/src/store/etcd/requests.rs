@@ -1,4 +1,4 @@
-//! The parts of transactions, and the contents of their answers.
+//! Builds the parts of transactions, and reads their answers.
 
 use super::failure;
 use super::messages::{
@@ -35,7 +35,7 @@ pub(super) fn fence(revision: i64) -> Result<Fence, Failure> {
     Ok(Fence::new(revision))
 }
 
-/// Returns the revision that a fence was made of.
+/// Returns the revision from which a fence was made.
 pub(super) fn revision_of(fence: Fence) -> Result<i64, Failure> {
     i64::try_from(fence.get()).map_err(|_| failure::garbled())
 }

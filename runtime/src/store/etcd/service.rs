@@ -393,7 +393,6 @@ fn new_leader() -> Failure {
 mod tests {
     use super::*;
 
-    /// A heartbeat that a replaced leader has answered does not count.
     #[test]
     fn a_heartbeat_of_a_replaced_leader_does_not_count() {
         let header = |member_id, raft_term| Header {

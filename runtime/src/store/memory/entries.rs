@@ -217,8 +217,8 @@ impl Entries {
         if let (State::Held { taken, .. }, true, Some(keep)) = (&entry.state, found, keep) {
             entry.state = State::Kept(*taken);
             entry.expires = now + keep;
-            // The key is not handed to the first pool in the queue. That pool asks again now, and
-            // its answer shows when to ask next.
+            // The key is not handed to the first pool in the queue. That pool repeats its request
+            // now, and the answer contains the remaining time.
             self.invite(key);
         } else if found || revoked {
             self.free(key, now);

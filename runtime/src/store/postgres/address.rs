@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    /// Fails if, without the feature, a URL with TLS is accepted as one without TLS.
+    /// Fails if a build without the feature `tls` accepts a URL that requires TLS.
     #[test]
     fn encryption_needs_its_feature() {
         for mode in ["require", "verify-ca", "verify-full"] {

@@ -40,7 +40,7 @@ pub(super) struct Call {
     pub(super) patience: Duration,
 }
 
-/// The arguments of the function, with a line for each key.
+/// The arguments of the function: arrays with an element for each key.
 #[derive(Debug)]
 enum Work {
     /// Acquires of locks and of shares.
@@ -81,8 +81,8 @@ pub(super) struct Packer {
 }
 
 impl Packer {
-    /// Adds a request. For a release, `ordered` is true if the acquires that it follows go before
-    /// it on the same connection.
+    /// Adds a request. For a release, `ordered` is true if the acquires that it follows are sent
+    /// before it on the same connection.
     pub(super) fn add(&mut self, request: Request, ordered: bool) {
         let Request { id, op, patience } = request;
         let mut first = 0;

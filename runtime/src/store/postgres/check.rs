@@ -1,7 +1,7 @@
 //! Checks a database for present and future problems.
 //!
 //! The check tries the functions on a separate key, and reads the server's settings and statistics.
-//! It runs when a pool connects, which logs the findings, and for `LockPool::check`.
+//! It runs for `LockPool::check`, and when a pool connects. The pool then logs the findings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

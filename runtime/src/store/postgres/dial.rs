@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(begun.get(), 1);
     }
 
-    /// Fails if a server that does not answer, or a standby, hides the answer of another one.
+    /// Fails if a server that does not answer, or a standby, hides the answer of another server.
     #[tokio::test]
     async fn an_error_of_a_server_takes_precedence_over_silence() {
         let all = [failure::ended(), failure::standby(), failure::silent()];

@@ -22,7 +22,7 @@ const UP: &str = "check that the server is up and the URL is right";
 
 const PRIMARY: &str = "check that the primary is up and that the URL names it";
 
-/// The code of a server that takes no writes, such as a standby.
+/// The code of a server that accepts no writes, such as a standby.
 pub(super) const STANDBY: &str = "25006";
 
 /// The code of a wait for a row that lasted too long.
@@ -192,7 +192,7 @@ pub(super) fn out_of_reach(error: &io::Error) -> Failure {
     failed("io", &error.to_string(), UP)
 }
 
-/// Returns the failure of one of several servers, which accepts no writes.
+/// Returns the failure of a server that accepts no writes, if the URL names several servers.
 pub(super) fn standby() -> Failure {
     failed(STANDBY, "the server does not accept writes", PRIMARY)
 }

@@ -31,11 +31,11 @@ const SESSION: &str = "-c default_transaction_isolation=read\\ committed \
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Security {
     Plain,
-    /// Encrypted, for any server that answers.
+    /// Encrypted, but the server is not verified.
     Encrypted,
-    /// An authority has certified the server.
+    /// Encrypted, and an authority has certified the server.
     Certified,
-    /// An authority has certified the server's name.
+    /// Encrypted, and an authority has certified the server's name.
     Named,
 }
 

@@ -33,7 +33,8 @@ const KEYS: &str = "SELECT l.key FROM leasehold.locks l WHERE l.key > $1 AND l.k
                         AND k.mode = 'RowShareLock' AND k.pid IS DISTINCT FROM pg_backend_pid()) \
             AND leasehold._pin(l.xmax) IS NOT NULL) ORDER BY l.key LIMIT $4";
 
-/// Sorts after every key: it repeats the last character more often than a key can.
+/// A text that sorts after every key, because it repeats the last character more often than a key
+/// can.
 static LAST: LazyLock<String> = LazyLock::new(|| {
     char::MAX
         .to_string()

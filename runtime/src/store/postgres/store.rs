@@ -2,7 +2,7 @@
 //!
 //! Requests gather while [`ENOUGH`] calls have no answer, and are then sent together. So the slower
 //! the server is, the more requests share a call. The engine also collects requests, but for at
-//! most 20 ms. That is not enough: calls with one request each kept a slow server slow.
+//! most 20 ms. That is not enough: with one request in each call, a slow server stayed slow.
 
 use std::collections::{HashSet, VecDeque};
 use std::mem;
@@ -64,7 +64,8 @@ pub(crate) struct PostgresStore {
     /// The separate connection for turns, if there is one.
     listener: Option<Listener>,
     sweep_at: Instant,
-    /// Fires when the connection must be swept, replaced, or checked for silence.
+    /// Fires when idle rows must be removed, or the connection must be replaced or checked for
+    /// silence.
     timer: Pin<Box<Sleep>>,
     /// Elapses once the runtime has polled its sockets after this timer's deadline.
     looked: Pin<Box<Sleep>>,

@@ -100,7 +100,7 @@ struct Session {
     io_driver: IoDriver,
     /// Time of the next check of the connection.
     look_at: Instant,
-    /// The check under way, and its deadline.
+    /// The unanswered check, and its deadline.
     look: Option<(Boxed<Result<(), Error>>, Instant)>,
 }
 
@@ -189,8 +189,8 @@ impl Listener {
 }
 
 impl Session {
-    /// Moves bytes and reads messages. Returns false once the connection is useless. A check takes
-    /// at most `limit`, and the next one follows after `pause`.
+    /// Moves bytes and reads messages. Returns false once the connection does not work. A check
+    /// takes at most `limit`, and the next one follows after `pause`.
     fn is_alive(
         &mut self,
         cx: &mut Context<'_>,

@@ -203,7 +203,7 @@ impl<S: Service> Shared<S> {
                     break;
                 }
                 Ok(Turn::Gone) => {
-                    // The engine asks again, and gets another place.
+                    // The engine repeats its request, and gets another place.
                     let was_place = self.state().places.remove_node(&key, &own);
                     if was_place {
                         // An earlier request may still create the node.

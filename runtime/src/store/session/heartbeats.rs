@@ -1,4 +1,4 @@
-//! The heartbeats of a session.
+//! Keeps sessions alive with heartbeats, and listens for their end.
 
 use std::future::pending;
 use std::pin::pin;

@@ -31,7 +31,7 @@ const RETRY: Duration = Duration::from_millis(50);
 /// Number of requests for taking a lock away, in addition to those of an inspection.
 const MORE: u32 = 5;
 
-/// A node, as any process sees it.
+/// A node, with the data that any process can read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// The node's key or path on the server.

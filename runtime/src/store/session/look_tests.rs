@@ -63,7 +63,7 @@ impl Look for &mut Server {
         unless(self.cannot_tell).map(|()| true)
     }
 
-    /// The holder never gives its node back.
+    /// The holder never removes its node.
     async fn gone(&mut self, _: &Seen) -> Answer<()> {
         unless(self.cannot_watch)?;
         std::future::pending().await

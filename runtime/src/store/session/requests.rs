@@ -74,7 +74,7 @@ impl<S: Service> Shared<S> {
                 ttl,
                 function,
             } => self.acquire_all(keys, ttl, function, patience).await,
-            // An exclusive lock stays exclusive after a downgrade: readers wait until it ends.
+            // Ignores a downgrade: the lock stays exclusive, and readers wait until it ends.
             Op::Keep { renewals, .. } => self.renew(renewals, patience).await,
             Op::Give(Give {
                 kind: GiveKind::Record(_),

@@ -14,7 +14,7 @@ use crate::store::Failure;
 pub(crate) struct Node {
     pub(crate) key: FullKey,
     pub(crate) name: Token,
-    /// Unique among all nodes of this process, ever.
+    /// A number that no other node of this process has or had.
     pub(crate) number: u64,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct First {
     pub(crate) others: bool,
 }
 
-/// Result of entering a key's directory.
+/// Result of creating a node in a key's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entered {
     First(First),
@@ -57,7 +57,7 @@ pub(crate) enum Entered {
     Held(Option<Owner>),
 }
 
-/// Result of entering several directories in one step.
+/// Result of creating a node in each of several directories, in one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EnteredAll {
     /// Each node is the first of its directory. Contains the nodes' fences, in the same order.
@@ -106,7 +106,8 @@ pub(crate) trait Service: Send + Sync + 'static {
         timeout.usable()
     }
 
-    /// Returns the time that a heartbeat may take in addition to its requests.
+    /// Returns the additional time that a confirmation may take, because a heartbeat waits between
+    /// its requests.
     fn confirmed_within(&self) -> Duration {
         Duration::ZERO
     }

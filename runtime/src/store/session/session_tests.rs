@@ -331,7 +331,7 @@ async fn the_end_of_a_session_is_reported_at_once() {
     let mut client = Client::of(&server);
     let taken = client.asks(Token::fixed(3)).await;
     assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
-    // By then the session listens for its end.
+    // After this pause, the session listens for its end.
     tokio::time::sleep(CLAIM).await;
     server.ends();
     let told = tokio::time::timeout(TTL / 2, client.event()).await;
@@ -344,7 +344,7 @@ async fn the_end_of_a_session_is_reported_at_once() {
 async fn a_revoked_place_is_not_granted() {
     let (server, mut client) = one_waits().await;
     let place = server.nodes()[1];
-    // By then the session listens for revocations.
+    // After this pause, the session listens for revocations.
     tokio::time::sleep(CLAIM).await;
     server.leaves(HOLDER);
     client.is_told_of_its_turn().await;
@@ -360,7 +360,7 @@ async fn a_revoked_place_is_not_granted() {
 }
 
 /// Fails if a place is granted during the removal of its node. A call has given up at its turn, and
-/// the answer to its release is lost. Then the next call asks.
+/// the answer to its release is lost. Then the next call requests the lock.
 #[tokio::test(start_paused = true)]
 async fn a_released_place_is_not_granted() {
     let (server, mut client) = one_waits().await;
@@ -396,7 +396,7 @@ async fn a_revocation_applies_to_a_node_of_one_session() {
     client.begins_to_ask_for(holder, TTL * 10);
     let taken = client.answer().await;
     assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
-    // By then the session listens for revocations.
+    // After this pause, the session listens for revocations.
     tokio::time::sleep(CLAIM).await;
     server.revoke(Some(2), name);
     let told = tokio::time::timeout(TTL / 2, client.event()).await;
@@ -407,7 +407,8 @@ async fn a_revocation_applies_to_a_node_of_one_session() {
 }
 
 /// Fails if a place that its process no longer knows stays in the queue. A call's turn comes, but
-/// its answer is lost for longer than a claim, so the place is given up. Then the call asks again.
+/// its answer is lost for longer than a claim, so the place is given up. Then the call requests the
+/// lock again.
 #[tokio::test(start_paused = true)]
 async fn a_recreated_place_gets_its_turn() {
     let (server, mut client) = one_waits().await;

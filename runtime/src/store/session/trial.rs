@@ -8,7 +8,7 @@ use crate::store::Failure;
 use crate::store::options::Options;
 
 /// Takes a lock in a session with the lifetime `timeout`, checks that another node finds it held,
-/// and releases it. `garbled` is the error for an impossible answer.
+/// and releases it. `garbled` returns the error for an impossible answer.
 pub(crate) async fn try_out<S: Service>(
     service: &S,
     timeout: Timeout,

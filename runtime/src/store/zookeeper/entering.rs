@@ -1,7 +1,7 @@
 //! Creates nodes: adds a znode at the end of its directory, and looks up the first znode.
 //!
-//! The order in a directory is that of the numbers that the server gives. Once a node is the first,
-//! it stays the first. A server carries out the requests of a connection in order. So a list
+//! The nodes of a directory are ordered by the numbers that the server assigns. Once a node is the
+//! first, it stays the first. A server carries out the requests of a connection in order. So a list
 //! requested after a creation shows the created znode and all znodes before it.
 //!
 //! An unanswered creation may have created its znode, or may still do so. In that case, a write to

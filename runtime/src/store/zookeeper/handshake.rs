@@ -1,7 +1,7 @@
 //! The handshake that opens or resumes a session, and reads a server's bounds for sessions.
 //!
 //! A client requests a time-out, and the server answers with the nearest allowed one. ZooKeeper has
-//! no request for the bounds.
+//! no request for the bounds, so a client opens two sessions to find them.
 
 use std::time::Duration;
 

@@ -110,7 +110,7 @@ impl<'a> In<'a> {
 pub(super) struct Stat {
     /// The transaction that created the znode.
     pub(super) czxid: i64,
-    /// Time of its creation, in milliseconds.
+    /// Creation time of the znode, in milliseconds.
     pub(super) ctime: i64,
     /// The session that the znode ends with, or 0.
     pub(super) ephemeral_owner: i64,

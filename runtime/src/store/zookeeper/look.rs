@@ -114,7 +114,7 @@ impl ZooKeeperLook {
             match answered(self.limit, line.data(&znode)).await {
                 Ok((data, stat)) => seen(znode, token(name), &data, &stat).map(Some),
                 Err(Error::NoNode) => Ok(None),
-                // This client may not read the znode of another client. The znode must not hide
+                // This client may not read the znode of another client. Such a znode must not hide
                 // other locks.
                 Err(Error::NoAuth) => self.unreadable(line, znode).await,
                 Err(error) => Err(failure::trouble(&error)),
@@ -173,7 +173,7 @@ fn seen(path: String, name: Option<Token>, data: &[u8], stat: &Stat) -> Answer<S
         since: made
             .ok()
             .and_then(|made| SystemTime::UNIX_EPOCH.checked_add(made)),
-        // The server does not report it.
+        // The server does not report the end of a session.
         ends: None,
     })
 }

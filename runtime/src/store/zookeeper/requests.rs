@@ -33,7 +33,7 @@ pub(super) enum Kind {
     Persistent = 0,
     Ephemeral = 1,
     EphemeralSequential = 3,
-    /// The server removes it when it is empty.
+    /// The server removes the znode when it has no children.
     Container = 4,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Users {
     Anyone,
-    /// The user that created it.
+    /// The user that created the znode.
     Creator,
 }
 

@@ -77,8 +77,8 @@ impl ZooKeeper {
                 nodes.for_each(|(name, fence)| revoked(name, fence));
                 change
             }
-            // No node is taken away, or the list belongs to another user, who cannot remove our
-            // nodes.
+            // No node is being taken away, or the list belongs to another user, who cannot remove
+            // our nodes.
             Err(absent @ (Error::NoNode | Error::NoAuth)) => {
                 let watching = line.watch_stat(&directory);
                 let (found, change) = done(self.patience, watching).await?;
@@ -120,7 +120,7 @@ impl ZooKeeper {
                 if self.out.swap(false, Ordering::Relaxed) {
                     let server = self.servers.address.to_string();
                     reporter::log(move || tracing::info!(server, "connected again"));
-                    // Without a store there is no engine to notify.
+                    // Fails only after the store was dropped. Then no engine reads events.
                     let _ = self.events.send(StoreEvent::Connected);
                 }
             }

@@ -95,9 +95,9 @@ BEGIN
 END $$;
 
 -- Releases locks and shares, and leaves queues, in the order of the arrays. Returns one row for
--- each: `had` is true if the token had the lock or share, and null for a skipped row. A release
--- need not be on disk before it is answered: if a crash loses it, the lock ends with its ttl. A
--- cooldown must be on disk.
+-- each request: `had` is true if the token had the lock or share, and null for a skipped row. A
+-- release need not be on disk before it is answered: if a crash loses it, the lock ends with its
+-- ttl. A cooldown must be on disk.
 CREATE FUNCTION leasehold.give(me uuid, verbs text[], keys text[], tokens uuid[], keeps integer[])
 RETURNS TABLE (had boolean) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -128,7 +128,8 @@ DECLARE
   removed integer;
   last bigint;
 BEGIN
-  -- One sweep at a time. Only a role with UPDATE on this table can hold the row.
+  -- This row lock admits one sweep at a time. Only a role with the right to UPDATE this table can
+  -- lock the row.
   PERFORM FROM leasehold.meta m FOR NO KEY UPDATE SKIP LOCKED;
   IF NOT FOUND THEN RETURN 0; END IF;
   PERFORM set_config('synchronous_commit', 'off', true), set_config('enable_seqscan', 'on', true);

@@ -145,7 +145,7 @@ BEGIN
       EXIT;
     END IF;
     INSERT INTO leasehold.locks (key) VALUES (k) ON CONFLICT DO NOTHING;
-    -- Waits for other calls, which are short, and not for pins.
+    -- Waits for other calls, which are short. A pin does not conflict with this lock mode.
     SELECT r.* INTO l FROM leasehold.locks r WHERE r.key = k FOR NO KEY UPDATE;
     CONTINUE WHEN NOT FOUND;
     PERFORM FROM leasehold.locks r WHERE r.key = k FOR UPDATE SKIP LOCKED;

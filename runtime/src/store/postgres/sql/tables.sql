@@ -10,8 +10,8 @@
 -- Use of row locks:
 -- * `verify` takes FOR KEY SHARE on the lock's row and keeps it to the end of its transaction: the
 --   lock is pinned.
--- * A renewal and a release change no key column, so they take FOR NO KEY UPDATE, which a pin does
---   not hold up.
+-- * A renewal and a release change no key column, so they take FOR NO KEY UPDATE, which does not
+--   conflict with a pin.
 -- * Each function that gives a lock to another token first tries FOR UPDATE, with SKIP LOCKED. On a
 --   pinned row this fails without a wait.
 -- * A call with several keys may wait while it creates rows, in the order of the keys. Then it may

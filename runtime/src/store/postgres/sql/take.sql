@@ -39,7 +39,7 @@ BEGIN
 END $$;
 
 -- Takes a share, if fewer than `limit_` calls have one, regardless of their limits. `limit_` is 0
--- for no bound.
+-- for no limit.
 CREATE FUNCTION leasehold._join(me uuid, k text, t uuid, ttl integer, limit_ integer, queues boolean, fn text,
   waits boolean, OUT taken boolean, OUT fence bigint, OUT number integer, OUT wanted boolean, OUT left_ms bigint,
   OUT holder text)
@@ -72,7 +72,7 @@ BEGIN
   IF room IS NOT TRUE THEN
     left_ms := leasehold._refuse(me, l, pinned, queues, fn);
     IF limit_ > 0 AND taken_shares > limit_ AND l.most > 0 THEN
-      -- Enough shares must end that fewer than `limit_` are left.
+      -- The call can get a share once fewer than `limit_` shares are left.
       left_ms := leasehold._left((SELECT s.expires_at FROM leasehold.shares s WHERE s.key = k
         ORDER BY s.expires_at OFFSET taken_shares - limit_ LIMIT 1));
     END IF;
