@@ -38,8 +38,8 @@ impl Promises {
         sessions: false,
         keeps: true,
     };
-    /// Promises of a server that commits. A busy disk can delay a commit by a third of a second, so
-    /// a shorter lease could end between two requests of a scene.
+    /// Promises of a server that writes each commit to its disk. A busy disk can delay a commit by
+    /// a third of a second, so a shorter lease could end between two requests of a scene.
     #[cfg(all(feature = "__test", feature = "postgres"))]
     pub(crate) const COMMITS: Self = Self {
         short: Duration::from_millis(600),

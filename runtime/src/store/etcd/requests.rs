@@ -40,8 +40,8 @@ pub(super) fn revision_of(fence: Fence) -> Result<i64, Failure> {
     i64::try_from(fence.get()).map_err(|_| failure::garbled())
 }
 
-/// The condition that the key was created, or last changed, at revision `at`. With 0 the key must
-/// not exist.
+/// Builds the condition that the key was created, or last changed, at revision `at`. With 0 the key
+/// must not exist.
 pub(super) fn revision(target: i32, key: impl AsRef<[u8]>, at: i64) -> Compare {
     let operand = if target == MODIFICATION {
         Operand::ModRevision(at)
@@ -77,7 +77,7 @@ pub(super) fn get(key: &str) -> Operation {
     .into()
 }
 
-/// Reads the oldest node of a directory, with its value.
+/// Builds the operation that reads the oldest node of a directory, with its value.
 pub(super) fn first(directory: &str) -> Operation {
     RangeRequest {
         key: directory.into(),

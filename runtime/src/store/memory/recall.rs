@@ -1,4 +1,4 @@
-//! Answers with kept results instead of locks, and adopts locks.
+//! Returns kept results instead of locks, and adopts locks.
 
 use std::time::Duration;
 

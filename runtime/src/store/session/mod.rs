@@ -4,7 +4,7 @@
 //! with heartbeats, and all of its *nodes* end with the session. A key is a directory of nodes. The
 //! oldest node has the lock. The nodes behind it are a queue, first come first served.
 //!
-//! - [`service`] is the interface of a server with sessions. Each of these stores implements it.
+//! - [`service`] is the interface of a server with sessions, which each of these stores implements.
 //! - [`store`] implements the lock store: it takes requests, and returns answers and events.
 //! - [`shared`] is the state that the requests of a pool share. [`requests`], [`entering`] and
 //!   [`leaving`] carry the requests out.

@@ -117,7 +117,7 @@ fn granted(answer: &[u8]) -> Result<Granted, Error> {
     })
 }
 
-/// True if the bytes of an answer grant a session. Accepts any bytes.
+/// True if the bytes of an answer grant a session. Fuzz tests call it with any bytes.
 #[cfg(feature = "__test")]
 pub(crate) fn grants(answer: &[u8]) -> bool {
     granted(answer).is_ok()

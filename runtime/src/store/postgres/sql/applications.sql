@@ -1,11 +1,11 @@
 
 -- For an application's own transaction, in any client. Raises LH001 unless the acquisition of `k`
--- with the fence `f` has the lock, or was the last to have it and has not released it. After
--- success, no other acquisition gets the lock before the transaction has ended, regardless of the
--- clocks. An acquisition from before a fail-over is refused, because data that its holder has read
--- may be missing here. The caller needs no rights on the tables. The error also names the
--- constraint `leasehold_verify`, for clients that show no SQLSTATE. The same applies to `guard`,
--- with `leasehold_guard`.
+-- with the fence `f` has the lock, or was the last to have it without releasing it. After success,
+-- no other acquisition gets the lock before the transaction has ended, regardless of the clocks. An
+-- acquisition from before a fail-over is refused, because data that its holder has read may be
+-- missing here. The caller needs no rights on the tables. The error also names the constraint
+-- `leasehold_verify`, for clients that show no SQLSTATE. The same applies to `guard`, with
+-- `leasehold_guard`.
 CREATE FUNCTION leasehold.verify(k text, f bigint) RETURNS void LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
