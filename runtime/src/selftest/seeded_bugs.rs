@@ -55,7 +55,7 @@ bugs! {
     NoGate,
     /// A blocking body whose lease was lost returns its value.
     LateValueReturned,
-    /// Two calls of `lead` have the lock together.
+    /// Two calls of `lead` have the lock at the same time.
     TwoLeaders,
     /// A call of `lead` ends when it cannot request its lock.
     LeaderGivesUp,

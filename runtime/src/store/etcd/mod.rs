@@ -14,7 +14,7 @@
 //!   can still be carried out.
 //! - [`gathering`] sends several requests in one transaction. [`epoch`] keeps a late request from
 //!   creating a node.
-//! - [`look`] shows the locks to any process, and takes them away.
+//! - [`look`] inspects the locks of all processes, and takes them away.
 //! - [`address`] parses the URL, [`failure`] has the meaning of the server's errors, and [`check`]
 //!   checks a cluster for problems. [`backend`] connects a store.
 

@@ -272,7 +272,8 @@ impl Entries {
         entry.prune(now).then_some(entry)
     }
 
-    /// Removes the keys that expired without a release, at most once in `SWEEP_EVERY` acquisitions.
+    /// Removes the keys that expired without a release, at most once for every `SWEEP_EVERY`
+    /// acquisitions.
     pub(super) fn sweep(&mut self, now: Instant) {
         self.since_sweep += 1;
         if self.since_sweep > SWEEP_EVERY.max(self.left_by_sweep) {

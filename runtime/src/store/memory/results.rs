@@ -49,7 +49,7 @@ impl Results {
         all.any(|results| any_is_kept(results, now))
     }
 
-    /// Removes the expired results, at most once in `SWEEP_EVERY` kept results.
+    /// Removes the expired results, at most once for every `SWEEP_EVERY` stored results.
     fn sweep(&mut self, now: Instant) {
         self.since_sweep += 1;
         if self.since_sweep > SWEEP_EVERY.max(self.left_by_sweep) {

@@ -53,7 +53,7 @@ const ALL: [Function; 8] = [
 /// Maximum number of rows that a sweep removes, because other requests wait behind it.
 const MOST_SWEPT: i32 = 1_000;
 
-/// The way to call the functions over one connection.
+/// The form in which a connection calls the functions.
 #[derive(Debug, Clone)]
 pub(super) enum Functions {
     /// The prepared statements of a session that only the pool uses.

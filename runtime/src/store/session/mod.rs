@@ -13,7 +13,7 @@
 //!   alive.
 //! - [`lanes`] keeps the requests for one key in order. [`locks`] has the node of each token and
 //!   the end of its lease, and [`places`] has the waiting nodes.
-//! - [`look`] shows the locks to any process, and takes them away.
+//! - [`look`] inspects the locks of all processes, and takes them away.
 //! - [`members`] parses the members of a cluster from a URL, and [`trial`] tests that locks work.
 //!
 //! A lock is safe here for these reasons:

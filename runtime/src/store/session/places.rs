@@ -83,7 +83,7 @@ impl<N: PartialEq> Places<N> {
         place.is_some_and(|place| place.node == *node)
     }
 
-    /// Removes the place of `key` if it is `node`. Returns true if it was.
+    /// Removes the place of `key` if it is `node`. Returns true if the place was removed.
     pub(super) fn remove_node(&mut self, key: &FullKey, node: &N) -> bool {
         let is_this = self.is(key, node);
         if is_this {

@@ -307,8 +307,8 @@ async fn one_waits() -> (Arc<Server>, Client) {
     (server, client)
 }
 
-/// Fails if a call asks the server again for a lock that the server has already given to this
-/// process.
+/// Fails if a call requests a lock from the server although the server has already given the lock
+/// to this process.
 #[tokio::test(start_paused = true)]
 async fn a_granted_turn_is_used_without_a_request() {
     let (server, mut client) = one_waits().await;
@@ -406,8 +406,8 @@ async fn a_revocation_applies_to_a_node_of_one_session() {
     assert_eq!(lease, holder.half(), "another holder was told");
 }
 
-/// Fails if a place that its process no longer knows stays in the queue. A call's turn comes, but
-/// its answer is lost for longer than a claim, so the place is given up. Then the call requests the
+/// Fails if a recreated place stays in the queue without its process. A call's turn comes, but its
+/// answer is lost for longer than a claim, so the place is given up. Then the call requests the
 /// lock again.
 #[tokio::test(start_paused = true)]
 async fn a_recreated_place_gets_its_turn() {

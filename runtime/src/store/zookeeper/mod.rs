@@ -14,7 +14,7 @@
 //! - [`classes`] groups the ttls that share a session, within the bounds that [`handshake`] gets
 //!   from the server.
 //! - [`names`] maps nodes to znodes, and [`directory`] orders the znodes of a lock.
-//! - [`look`] shows the locks to any process, and takes them away.
+//! - [`look`] inspects the locks of all processes, and takes them away.
 //! - [`address`] parses the URL, [`failure`] has the meaning of each [`error`], and [`check`]
 //!   checks an ensemble for problems. [`backend`] connects a store.
 

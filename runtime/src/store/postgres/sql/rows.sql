@@ -76,7 +76,8 @@ BEGIN
   PERFORM leasehold._tell(p, 't' || k);
 END $$;
 
--- Notifies the process that has waited longest to ask again. It keeps its place.
+-- Notifies the process that has waited longest, which then repeats its request. The process keeps
+-- its place.
 CREATE FUNCTION leasehold._invite(k text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   p uuid := leasehold._first(k);
