@@ -133,8 +133,8 @@ impl Kit {
         }
     }
 
-    /// Creates a kit on the lock store at `url`, such as a Redis started by the test suite, so that
-    /// a test written for [`new`](Self::new) runs against a real server. With `memory://` this is
+    /// Creates a kit on the lock store at `url`, such as a Redis started by the test suite. A test
+    /// written for [`new`](Self::new) then runs against a real server. With `memory://`, this is
     /// [`new`](Self::new).
     ///
     /// Each kit has a separate namespace, so tests run side by side on one server and use their
