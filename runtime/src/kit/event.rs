@@ -85,7 +85,7 @@ pub struct Caller {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// The caller has got the lock.
+    /// The caller has acquired the lock.
     Granted {
         /// Mode of the lock, which decides which other holders it excludes.
         mode: Mode,
@@ -100,7 +100,7 @@ pub enum EventKind {
     /// The lease was lost, because it was not renewed in time or was taken away. The caller is
     /// notified.
     Lost,
-    /// The caller has requested the release. Its body has ended.
+    /// The caller has requested the release. After that, nothing runs inside the lock.
     Released,
     /// The caller's future or guard was dropped while it held the lock. The drop releases the lock.
     Dropped,

@@ -320,7 +320,7 @@ impl State {
         })
     }
 
-    /// Marks the locks whose [`Point::After`] has passed, so that the store takes them away.
+    /// Marks the locks whose `Point::After` has passed, so that the store takes them away.
     fn lose_by_time(&mut self, now: Instant) {
         let held = self.held().filter_map(|(_, call)| match call.stage {
             Stage::Held { since } => Some((call.key.clone(), since)),

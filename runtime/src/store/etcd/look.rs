@@ -53,7 +53,7 @@ impl EtcdLook {
         Ok(asking.await?.kvs)
     }
 
-    /// Returns the first [`MOST`] keys from `key` to `range_end`, in key order.
+    /// Returns the first `MOST` keys from `key` to `range_end`, in key order.
     async fn keys(&self, key: Vec<u8>, range_end: Vec<u8>) -> Answer<Vec<KeyValue>> {
         self.range(RangeRequest {
             key,

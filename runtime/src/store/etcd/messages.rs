@@ -3,10 +3,10 @@
 //! The field numbers are those of the server's `rpc.proto` and `kv.proto`. Other fields of a
 //! message are not sent, and are skipped in answers.
 //!
-//! The messages are written by hand, because a generator would need `protoc` on each machine that
-//! builds a service. The crate `etcd-client` (0.21) has such a generator. That crate also spreads
-//! requests over all members, even one that does not answer. The pool must be able to leave such a
-//! member. It also needs both answers of a heartbeat (keep-alive and read) from the same member.
+//! The messages are written by hand, because generated messages need `protoc` on each machine that
+//! builds a service. The crate `etcd-client` (0.21) needs it, too. That crate also spreads requests
+//! over all members, even one that does not answer. The pool must be able to leave such a member.
+//! It also needs both answers of a heartbeat (keep-alive and read) from the same member.
 
 use prost::{Message, Oneof};
 

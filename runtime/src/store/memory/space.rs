@@ -28,8 +28,8 @@ impl Space {
 
     /// Returns the space of this name in this process, and the id of a new pool in it.
     ///
-    /// The pool enters before the registry's mutex is released. Otherwise, the space could be
-    /// removed from the registry between the two steps.
+    /// The pool enters before the registry's mutex is released. Otherwise, another thread could
+    /// remove the space from the registry before the pool enters it.
     pub(super) fn enter_named(name: &str) -> (Arc<Self>, PoolId) {
         let mut named = named();
         named.retain(|_, space| space.is_used());

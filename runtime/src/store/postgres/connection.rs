@@ -134,8 +134,9 @@ async fn set_up(
             None => Ok(false),
         }
     };
-    // These requests are sent together, because leases may end during further round trips. The
-    // checks come first, because the settings below must not change the sessions of a pooler.
+    // These requests are sent together, because after an outage, leases may end during further
+    // round trips. The checks come first, because the settings below must not change the sessions
+    // of a pooler.
     let (checked, kept) = join(schema::check(client), turns::expect_session(client)).await;
     checked.and(kept)?;
     let (set, listens, functions) = join3(

@@ -100,8 +100,8 @@ pub(crate) trait Service: Send + Sync + 'static {
     /// Returns the lifetimes that can be requested for sessions, the shortest first.
     fn classes(&self) -> Vec<Timeout>;
 
-    /// Returns the longest ttl of the locks of a session with this lifetime. The session must stay
-    /// confirmed for this long between two heartbeats.
+    /// Returns the longest ttl of the leases that a session with this lifetime serves. By default,
+    /// this is the time that a heartbeat confirms.
     fn serves(&self, timeout: Timeout) -> Duration {
         timeout.usable()
     }

@@ -1,7 +1,7 @@
 
 -- For an application's own transaction, in any client. Raises LH001 unless the acquisition of `k`
--- with the fence `f` has the lock, or was the last to have it without releasing it. After success,
--- no other acquisition gets the lock before the transaction has ended, regardless of the clocks. An
+-- with the fence `f` has the lock, or had it last and has not released it. After success, no other
+-- acquisition gets the lock before the transaction has ended, regardless of the clocks. An
 -- acquisition from before a fail-over is refused, because data that its holder has read may be
 -- missing here. The caller needs no rights on the tables. The error also names the constraint
 -- `leasehold_verify`, for clients that show no SQLSTATE. The same applies to `guard`, with
@@ -29,9 +29,9 @@ END $$;
 -- before the transaction has ended.
 --
 -- Stores count fences by the clock in microseconds, or slower. A fence far ahead of this clock
--- comes from no holder. If it were accepted, all holders would be refused for a long time.
--- Synchronized clocks differ by less than an hour. If a wrong fence is accepted, the fences of
--- holders are higher again after an hour at most.
+-- comes from no holder. If it were accepted, it would exclude all holders permanently. Synchronized
+-- clocks differ by less than an hour. If a wrong fence is accepted, the fences of holders are
+-- higher again after an hour at most.
 CREATE FUNCTION leasehold.guard(k text, f bigint) RETURNS void LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
