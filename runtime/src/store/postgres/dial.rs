@@ -22,8 +22,8 @@ use super::tls::{Connector, Handshake, Stream};
 #[cfg(not(feature = "tls"))]
 use tokio_postgres::{NoTls, NoTls as Handshake, tls::NoTlsStream as Stream};
 
-/// Detects a host that refuses writes. It is sent if the URL names several hosts. libpq does the
-/// same for `target_session_attrs=read-write`.
+/// Detects a host that refuses writes. This query is sent if the URL names several hosts. libpq
+/// does the same for `target_session_attrs=read-write`.
 const READ_ONLY: &str = "SELECT pg_catalog.current_setting('transaction_read_only') AS read_only";
 
 /// Pause before the attempt for the next address of a host. Earlier attempts continue meanwhile

@@ -406,9 +406,9 @@ async fn a_revocation_applies_to_a_node_of_one_session() {
     assert_eq!(lease, holder.half(), "another holder was told");
 }
 
-/// Fails if a recreated place stays in the queue without its process. A call's turn comes, but its
-/// answer is lost for longer than a claim, so the place is given up. Then the call requests the
-/// lock again.
+/// Fails if a recreated place stays in the queue although its process does not use it. A call's
+/// turn comes, but its answer is lost for longer than a claim, so the place is given up. Then the
+/// call requests the lock again.
 #[tokio::test(start_paused = true)]
 async fn a_recreated_place_gets_its_turn() {
     let (server, mut client) = one_waits().await;

@@ -25,8 +25,8 @@ use super::live::{Session, answered};
 use crate::base::seeded::seeded;
 use crate::store::session::service::{Answer, Trouble};
 
-/// Keeps the session alive. On success, the session is confirmed, counted from the start of this
-/// call. A heartbeat has reached the leader after `hearing`.
+/// Keeps the session alive. On success, the session is confirmed for a time that counts from the
+/// start of this call. A heartbeat has reached the leader after `hearing`.
 pub(super) async fn beat(session: &Session, hearing: Duration, patience: Duration) -> Answer<()> {
     let writes = || async {
         let line = session.line(patience).await?;

@@ -70,10 +70,10 @@ BEGIN
   END IF;
 END $$;
 
--- Takes a lock away from its holders. Returns the rows of `look` from just before. A holder that
--- can be notified keeps other clients out until it releases, for at most 3 seconds. Otherwise the
--- lock is free at once, or goes to the process that waits first. Only an operator's command ends a
--- lease in this way.
+-- Takes a lock away from its holders. Returns the rows that `look` returned just before that. A
+-- holder that can be notified keeps other clients out until it releases, for at most 3 seconds.
+-- Otherwise the lock is free at once, or goes to the process that waits first. Only an operator's
+-- command ends a lease in this way.
 CREATE FUNCTION leasehold.take_away(k text)
 RETURNS TABLE (key text, part text, place bigint, state text, fence bigint, most integer, owner text, since bigint,
   ends bigint, now bigint)
