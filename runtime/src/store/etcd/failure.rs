@@ -16,8 +16,8 @@ pub(super) enum Problem {
     Silent { dead: bool },
 }
 
-/// Prefixes of the server's own errors. If a version has no API error for an authentication error,
-/// it sends the text of its package `auth`, as 3.5.0 does for old tokens.
+/// Prefixes of the server's own errors. For an authentication error without an API error, some
+/// versions send the text of their package `auth`. For example, 3.5.0 does so for old tokens.
 const SERVER: [&str; 2] = ["etcdserver:", "auth:"];
 
 /// Code of a refusal that a new login resolves.
@@ -66,7 +66,8 @@ const KNOWN: &[Known] = &[
         "database space exceeded",
         FULL,
         Retry::Later,
-        // A transaction that passes the first check of the quota is carried out, and then refused.
+        // A transaction that passes the first check of the quota is carried out, although the
+        // server then returns this error.
         true,
         "the server's database is full, so no lock can be taken; compact and defragment it, and \
          disarm its alarm",
@@ -151,7 +152,7 @@ pub(super) fn ends_the_connection(problem: &Problem) -> bool {
     }
 }
 
-/// True if nothing is known of the server: the connection is broken or silent.
+/// True if the server itself did not answer: the connection is broken or silent.
 pub(super) fn is_of_the_connection(problem: &Problem) -> bool {
     match problem {
         Problem::Silent { dead } => *dead,
@@ -169,7 +170,7 @@ pub(super) fn is_end_of_session(problem: &Problem) -> bool {
     }
 }
 
-/// True if the error is not the server's own.
+/// True if the error comes from the connection, and not from the server.
 fn is_broken(status: &Status) -> bool {
     let broken = matches!(
         status.code(),
@@ -282,7 +283,7 @@ pub(super) fn garbled() -> Failure {
     )
 }
 
-/// The failure of a request that met other changes at each try.
+/// The failure of a request that conflicted with other changes at each try.
 pub(super) fn unsettled() -> Failure {
     Failure::unavailable(
         "conflict",

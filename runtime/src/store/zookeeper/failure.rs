@@ -93,7 +93,7 @@ pub(super) fn silent() -> Failure {
     )
 }
 
-/// The failure of a request behind too many others of this process.
+/// The failure of a request that waited too long behind other requests of this process.
 pub(super) fn busy() -> Failure {
     Failure::unavailable(
         "timeout",
@@ -165,7 +165,7 @@ pub(super) fn after_making(trouble: Trouble) -> Trouble {
     }
 }
 
-/// The failure of a request that met other changes again and again.
+/// The failure of a request that conflicted with other changes at each try.
 pub(super) fn unsettled() -> Failure {
     Failure::unavailable(
         "conflict",

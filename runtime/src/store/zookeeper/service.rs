@@ -31,7 +31,7 @@ use crate::store::{Failure, StoreEvent};
 pub(crate) struct ZooKeeper {
     pub(super) servers: Arc<Servers>,
     pub(super) names: Names,
-    /// Time limit of a look that no request waits for.
+    /// Time limit of requests that no call waits for.
     pub(super) patience: Duration,
     events: UnboundedSender<StoreEvent>,
     /// True if requests have failed because no server could be reached.
@@ -39,7 +39,7 @@ pub(crate) struct ZooKeeper {
 }
 
 impl ZooKeeper {
-    /// Asks the servers in the URL for their bounds.
+    /// Connects to the servers in the URL, and reads their bounds for sessions.
     pub(super) async fn reach(
         address: Address,
         options: &Options,
@@ -77,7 +77,7 @@ impl ZooKeeper {
                 nodes.for_each(|(name, fence)| revoked(name, fence));
                 change
             }
-            // No node is taken away. Or another user created the list, and that user cannot remove
+            // No node is being taken away, or the list belongs to another user, who cannot remove
             // our nodes.
             Err(absent @ (Error::NoNode | Error::NoAuth)) => {
                 let watching = line.watch_stat(&directory);
@@ -89,7 +89,7 @@ impl ZooKeeper {
             }
             Err(error) => return Err(failure::trouble(&error)),
         };
-        // An abandoned session ends with the last owner of its connection.
+        // Dropped, because a session of a dropped pool ends only when no task owns its connection.
         drop(line);
         change.changed().await;
         Ok(())
@@ -120,7 +120,7 @@ impl ZooKeeper {
                 if self.out.swap(false, Ordering::Relaxed) {
                     let server = self.servers.address.to_string();
                     reporter::log(move || tracing::info!(server, "connected again"));
-                    // Without a store there is no engine to notify.
+                    // Fails only after the store was dropped. Then no engine reads events.
                     let _ = self.events.send(StoreEvent::Connected);
                 }
             }
@@ -133,7 +133,8 @@ impl ZooKeeper {
                     );
                 }
             }
-            // The client may have ended the session by its own clock.
+            // These errors do not show if a server can be reached. For example, the client may have
+            // ended the session itself.
             Err(Trouble::Failed(_) | Trouble::Ended) => {}
         }
         answer
@@ -150,7 +151,8 @@ pub(super) fn users(address: &Address) -> Users {
 }
 
 /// Returns the common bounds of all servers that answer, so that a session keeps its length when
-/// the client moves to another server. Asks again until one answers or the time is over.
+/// the client moves to another server. Repeats the requests until a server answers or the time is
+/// over.
 async fn common_bounds(
     servers: &[String],
     patience: Duration,
