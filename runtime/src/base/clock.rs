@@ -3,8 +3,8 @@
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A point in time: nanoseconds on a monotonic clock. The clock counts suspend, but not the time
-/// for which a hypervisor pauses the machine.
+/// A point in time: nanoseconds on a monotonic clock. The clock includes the time for which the
+/// machine is suspended, but not the time for which a hypervisor pauses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Instant(u64);
 
@@ -74,7 +74,7 @@ impl Clock {
 fn system_nanos() -> u64 {
     use rustix::time::{ClockId, clock_gettime};
 
-    // Apple's monotonic clock counts sleep; the BSDs have nothing better to offer.
+    // Apple's monotonic clock also includes suspended time. The BSDs have no clock that does.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const CLOCK: ClockId = ClockId::Boottime;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]

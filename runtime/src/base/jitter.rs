@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// A small generator (xorshift64*). Not for values that must not be guessed.
+/// A small random number generator (xorshift64*). Its values can be guessed, so do not use it for
+/// secrets.
 #[derive(Debug)]
 pub(crate) struct Jitter(u64);
 

@@ -1,4 +1,4 @@
-//! Implementations of other crates' traits, one feature for each crate.
+//! Implementations of the traits of other crates. Each crate has a feature.
 
 #[cfg(feature = "actix")]
 mod actix;

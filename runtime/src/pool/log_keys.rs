@@ -1,4 +1,4 @@
-//! The option to show keys in spans.
+//! The option that shows keys in spans.
 
 use super::builder::LockPoolBuilder;
 
