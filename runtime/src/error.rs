@@ -241,8 +241,8 @@ impl LockError {
     /// - The `cooldown` of the call site is added to the mean.
     /// - The estimate is at most the remaining time of the holder's lease, and at least 10 ms.
     /// - Before the first release, the estimate is 1 s for a lock with a watchdog, because its
-    ///   lease does not show when the lock will be released. Without a watchdog, it is the
-    ///   remaining time of the lease.
+    ///   lease does not predict its release. Without a watchdog, it is the remaining time of the
+    ///   lease.
     /// - While the key is left free for [other clients](crate::Fairness::make_way_after), the time
     ///   is exactly the remaining time of that pause.
     /// - [`Fairness::retry_hint`](crate::Fairness::retry_hint) replaces the estimate and the
@@ -273,8 +273,8 @@ impl LockError {
     /// Only [`Contended`](Self::Contended) and [`TimedOut`](Self::TimedOut) have a holder. This
     /// method sends no request to the store.
     ///
-    /// Returns none if a client without leasehold holds the lock, if several calls share the lock,
-    /// or while one process hands the lock over to the next. `Display` shows the holder, for logs.
+    /// Returns none if another client holds the lock, if several calls share the lock, or while one
+    /// process hands the lock over to the next. `Display` shows the holder, for logs.
     /// [`public_message`](Self::public_message) does not.
     ///
     /// ```

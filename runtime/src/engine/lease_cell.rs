@@ -293,7 +293,7 @@ impl LeaseCell {
         Phase::ALL[usize::from(self.phase.load(Ordering::SeqCst))]
     }
 
-    /// Closes the cell when the holder begins its release. From then on, the body does not run.
+    /// Closes the cell when the holder begins its release. The body does not run after this.
     pub(crate) fn close(&self) {
         self.fence.close();
         if seeded!(HandleOutlivesItsCall) {

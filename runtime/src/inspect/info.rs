@@ -137,7 +137,7 @@ pub struct Holder {
     )]
     pub expires_in: Option<Duration>,
     /// Fence of the holder. If the calls of its process hand the lock over to each other, this is
-    /// the fence of the first call, and the later calls have the next fences.
+    /// the fence of the first call. The later calls have the next fences.
     pub fence: Option<Fence>,
     /// True if [`LockPool::force_release`](crate::LockPool::force_release) has taken the lock away
     /// from this holder. The lock becomes free when the holder's body has ended. Always false on

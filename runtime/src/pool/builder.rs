@@ -148,7 +148,7 @@ impl LockPoolBuilder {
     ///
     /// Do not choose a namespace that begins with another namespace and a colon. The namespace `a`
     /// with the key `b:c`, and the namespace `a:b` with the key `c`, are the same key on the
-    /// server, but with two counters for its fences.
+    /// server. But its fences would come from two counters.
     ///
     /// ```
     /// // On the server `pool.lock("order:42")` is then the key `shop:order:42`.

@@ -41,8 +41,7 @@ impl Core {
         self.shutdown_due(now);
     }
 
-    /// Adopts a lock. From then on it has the token of `acquire`. The answer is `Granted` or
-    /// `Failed`.
+    /// Adopts a lock, which then has the token of `acquire`. The answer is `Granted` or `Failed`.
     pub(crate) fn adopt(
         &mut self,
         id: TicketId,

@@ -125,9 +125,9 @@ impl Cleanup {
         self.next_try = now + patience + pause;
     }
 
-    /// True if a removal that found no lock, answered at `now`, proves a loss. That is so if the
-    /// key cannot have disappeared otherwise: it has not expired, and the store cannot have carried
-    /// out another try. Besides, no acquire of this ticket may be open (`certain`).
+    /// True if a removal that found no lock, answered at `now`, proves a loss. It does if nothing
+    /// else can explain the missing key. The key cannot have expired, the store cannot have carried
+    /// out another try, and no acquire of this ticket is open (`certain`).
     pub(super) fn missed(&self, certain: bool, now: Instant) -> bool {
         let live = matches!(self.origin, Origin::Live { expires, .. } if now < expires);
         certain && live && self.open == 1

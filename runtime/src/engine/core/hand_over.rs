@@ -12,8 +12,8 @@
 //! If one of these conditions is not met, the lock is released and requested again.
 //!
 //! The store may have lost the lock without the engine's knowledge. Then calls may begin on a lost
-//! lease: at most one for each reserved fence, and only while at least half of the ttl is left. The
-//! fences of these calls are lower than that of a new holder.
+//! lease, at most one for each reserved fence. Each begins only while at least half of the ttl is
+//! left. The fences of these calls are lower than that of a new holder.
 
 use super::Core;
 use super::queue::KeyQueue;

@@ -1,6 +1,6 @@
 //! Hold times of locks, and the `retry_after` of refused calls.
 //!
-//! The remaining lease of a lock with a watchdog does not predict the release: it is usually close
+//! The remaining lease of a lock with a watchdog does not predict the release. It is usually close
 //! to a full ttl, even if the body is short. So the core computes a mean hold time for each call
 //! site. A refused call gets that mean, but never more than the remaining lease.
 

@@ -150,7 +150,7 @@ impl Lease {
         self.renew_at = Some(retry_at);
     }
 
-    /// Adds the lease to a batch, which has the timer from then on.
+    /// Adds the lease to a batch. The batch then has the timer.
     pub(super) fn enter_batch(&mut self) {
         self.in_batch = true;
     }

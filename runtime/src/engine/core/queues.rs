@@ -35,8 +35,8 @@ impl Queues {
         queue.or_insert_with(KeyQueue::new).push(id, acquire);
     }
 
-    /// Returns the queue of a key, which is created if necessary. For a call that got the key
-    /// without a place in the queue.
+    /// Returns the queue of a key, for a call that got the key without waiting in it. Creates the
+    /// queue if necessary.
     pub(super) fn open(&mut self, key: &FullKey) -> &mut KeyQueue {
         let queue = self.by_key.entry(key.clone());
         queue.or_insert_with(KeyQueue::new)

@@ -1,7 +1,7 @@
 //! Results that the store keeps for a key: answering calls with them, and removing them.
 //!
-//! A call with `replay` always asks the store and never gets its lock by a hand-over, because only
-//! the store knows whether a result is kept. One answer serves all waiting `replay` calls of this
+//! Only the store knows whether a result is kept. So a call with `replay` always asks the store,
+//! and never gets its lock by a hand-over. One answer serves all waiting `replay` calls of this
 //! process with the same key and the same function.
 
 use std::sync::Arc;

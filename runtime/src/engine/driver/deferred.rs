@@ -3,7 +3,7 @@
 //! A thread with a lower [`priority`] than the keeper puts its commands into this list. Its task
 //! may then move to a thread with normal priority, and the task's later commands must not overtake
 //! the deferred ones. So a thread that takes the engine's mutex for a command executes all deferred
-//! commands first, and commands are removed from the list only under the mutex.
+//! commands first. Commands are removed from the list only under the mutex.
 //!
 //! [`priority`]: super::priority
 

@@ -1,9 +1,9 @@
 //! Lanes: the store's sockets, and the tasks that wait for answers on them.
 //!
 //! A lane is one of the store's sockets with its listener, a task on a caller's runtime. If a
-//! socket has no listener, the next command of a caller starts one on the caller's runtime. Answers
-//! are read under the engine's mutex, so any thread that may take the mutex may read them. A
-//! listener can wake callers of its own runtime without waking another thread.
+//! socket has no listener, the next caller starts a listener on its runtime. Answers are read under
+//! the engine's mutex, so any thread that may take the mutex may read them. A listener can wake
+//! callers of its own runtime without waking another thread.
 //!
 //! A runtime may be blocked, or end. When it ends, its listener notifies the engine. While requests
 //! are under way, the keeper checks at intervals of [`WATCH`] whether an answer was read. If
@@ -29,8 +29,8 @@ const SLOW_WATCH: Duration = Duration::from_millis(100);
 /// thread.
 const PENALTY: Duration = Duration::from_secs(1);
 
-/// Time in which no new listener starts, after a start has failed: the runtime has no I/O driver,
-/// or the process has too many open files.
+/// Time in which no new listener starts, after a start has failed. Either the runtime has no I/O
+/// driver, or the process has too many open files.
 const UNABLE: Duration = Duration::from_secs(60);
 
 /// Number of consecutive checks with unread answers before the keeper takes over. A single check

@@ -45,8 +45,8 @@ impl Shared {
     /// Executes a caller's command, unless the engine has stopped. If a socket has no listener and
     /// `runtime` returns a runtime, returns new listeners and that runtime.
     ///
-    /// The caller spawns the listeners after this call, without the mutex. The reason is that a
-    /// runtime that is shutting down drops a spawned task at once, and a dropped listener takes the
+    /// The caller spawns the listeners after this call, without the mutex. Otherwise a runtime in
+    /// its shutdown could drop the spawned listener at once, and a dropped listener takes the
     /// mutex.
     pub(super) fn execute<R>(
         &self,

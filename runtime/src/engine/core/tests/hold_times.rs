@@ -171,8 +171,8 @@ fn retry_after_has_a_minimum() {
     }
 }
 
-/// Fails if the first refusal of a process returns the remaining lease of a lock with a watchdog,
-/// or less than the remaining lease of a lock without a watchdog.
+/// Fails if the first refusal of a process returns the remaining lease of a lock with a watchdog.
+/// Also fails if it returns less than the remaining lease of a lock without a watchdog.
 #[test]
 fn only_a_lease_without_watchdog_gives_a_first_estimate() {
     let mut process = Process::new();

@@ -168,8 +168,8 @@ fn zero_disables_making_way() {
     assert_eq!(Process::new(Duration::ZERO).until_it_makes_way(), None);
 }
 
-/// Fails if a call asks for the key in the pause, or if a refused single try does not get the rest
-/// of the pause as `retry_after`.
+/// Fails if a call requests the key during the pause. Also fails if a refused single try does not
+/// get the rest of the pause as `retry_after`.
 #[test]
 fn no_call_of_this_process_takes_the_key_in_a_pause() {
     let mut process = Process::new(AFTER);

@@ -81,8 +81,8 @@ fn an_answer_serves_one_function() {
     recalls(&mut core, START);
 }
 
-/// Fails if the process keeps its place in the store's queue, or a key that the store handed over
-/// to it, after a kept result answered its call.
+/// Fails if a process whose call got a kept result does not give up its place in the store's queue
+/// and the key that was handed over to it.
 #[test]
 fn an_answered_call_leaves_the_queue() {
     let mut core = core();
