@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(crate) struct Instant(u64);
 
 impl Instant {
-    /// Earlier than every reading of a clock.
+    /// A time before every reading of a clock.
     pub(crate) const ZERO: Self = Self(0);
 
     pub(crate) const fn from_nanos(nanos: u64) -> Self {
@@ -52,7 +52,7 @@ pub(crate) enum Clock {
     /// The machine's clock, `CLOCK_BOOTTIME` on Linux. It continues while the machine sleeps, like
     /// the server's clock. Reading it takes about 20 ns.
     System,
-    /// The clock of the caller's tokio runtime, so that tests can pause it.
+    /// The clock of the caller's tokio runtime, which tests can pause.
     Tokio(tokio::time::Instant),
 }
 

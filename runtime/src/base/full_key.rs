@@ -26,10 +26,10 @@ pub(crate) struct FullKey {
     name_at: usize,
 }
 
-/// A map by full key.
+/// A map from full keys to values. Uses the cached hashes.
 pub(crate) type KeyMap<V> = HashMap<FullKey, V, BuildHasherDefault<Prehashed>>;
 
-/// A set of full keys.
+/// A set of full keys. Uses the cached hashes.
 #[cfg(any(feature = "redis", feature = "__test", test))]
 pub(crate) type KeySet = HashSet<FullKey, BuildHasherDefault<Prehashed>>;
 

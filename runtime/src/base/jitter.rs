@@ -1,4 +1,5 @@
-//! Spreads retries: clients that failed at the same time must not retry at the same time.
+//! Random pauses between retries, so that clients that failed at the same time do not retry at the
+//! same time.
 
 use std::time::Duration;
 

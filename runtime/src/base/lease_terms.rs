@@ -16,7 +16,7 @@ pub(crate) const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// The shortest time between renewals. More frequent renewals would only load the store.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Maximum time for which a result is kept.
+/// Maximum time for which `replay` keeps a result.
 const MAX_REPLAY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Longest time, for any ttl, after which the engine retries an unanswered renewal or release.
@@ -46,7 +46,7 @@ pub(crate) fn check_replay(replay: Duration) -> Result<Duration, LockError> {
 /// A ttl, and the times derived from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// The ttl in nanoseconds, because each renewal divides it several times.
+    /// The ttl in nanoseconds. An integer, because each renewal divides it several times.
     nanos: u64,
 }
 

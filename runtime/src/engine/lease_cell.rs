@@ -44,7 +44,7 @@ pub(crate) struct LeaseCell {
     phase: AtomicU8,
     /// Reason why the lock was not taken. Set before the phase becomes [`Phase::Failed`].
     error: OnceLock<Box<LockError>>,
-    /// The result kept for the lock. Set before the phase becomes [`Phase::Recalled`].
+    /// The kept result that answers the call. Set before the phase becomes [`Phase::Recalled`].
     kept: OnceLock<Arc<Kept>>,
     /// Token of a lock handed over inside the process. Set before the grant.
     inherited: OnceLock<Token>,
@@ -68,7 +68,7 @@ pub(crate) struct LeaseCell {
 #[derive(Debug)]
 pub(super) enum Parting {
     Wake(Waker),
-    /// The waker's task is awake, or gone.
+    /// The waker's task is awake or gone, so the waker is only dropped.
     Drop(Waker),
 }
 
@@ -322,8 +322,8 @@ impl LeaseCell {
         waker.filter(|_| !seeded!(GrantUnheard)).map(Parting::Wake)
     }
 
-    /// Moves the deadline to a later time. Does nothing after [`close`](Self::close) or a loss: the
-    /// engine is notified of a close only a moment later.
+    /// Moves the deadline to a later time. Does nothing after a loss, and after
+    /// [`close`](Self::close), of which the engine is notified only a moment later.
     pub(super) fn extend(&self, deadline: Instant) {
         let later =
             |old: u64| (old != 0 && old < deadline.as_nanos()).then_some(deadline.as_nanos());

@@ -1,4 +1,4 @@
-//! The engine: everything that a pool does in the background.
+//! The engine: the background work of a pool.
 //!
 //! [`core`] decides which call asks the store for a lock, and when. It also decides which call
 //! holds a lock, when to renew it, when it is lost, and which keys must be removed. The core is a

@@ -1,4 +1,4 @@
-//! The fence of a lease cell, and the program's use of it.
+//! The fence of a lease cell. Records whether the program has read it.
 
 use crate::base::sync::{atomic::AtomicU8, atomic::AtomicU64, atomic::Ordering};
 use crate::fence::Fence;
@@ -7,7 +7,7 @@ use crate::fence::Fence;
 /// integer.
 const NO_FENCE: u64 = u64::MAX;
 
-/// The program has read the fence.
+/// The program has read the fence, so a transaction may use it.
 const READ: u8 = 1;
 
 /// The holder has begun its release.

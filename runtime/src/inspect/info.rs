@@ -7,7 +7,7 @@ use crate::owner::Owner;
 
 /// Information from the store about one lock, at the moment of its answer.
 ///
-/// The token is not included: no client can release or renew the lock with this information.
+/// The token is not included, so no client can release or renew the lock with this information.
 ///
 /// With the feature `serde` it can be serialized. Times are texts of RFC 3339 in UTC. Durations are
 /// numbers of milliseconds, in fields that end in `_ms`.

@@ -21,8 +21,8 @@ const LONGEST: usize = 255;
 /// `draft-ietf-httpapi-idempotency-key-header`). An extractor for axum.
 ///
 /// With `replay`, the first request with a key runs, and each repeated request gets the result of
-/// the first. Put this key into the lock's key, together with the user: `key =
-/// "order:<user>:<key>"`.
+/// the first. Put this key into the key of the lock, together with the user:
+/// `key = "order:<user>:<key>"`.
 ///
 /// The header is a string of 1 to 255 visible characters. The draft requires quotes, as in
 /// `Idempotency-Key: "8e03978e-40d5"`; a value without quotes is the same key. A request without

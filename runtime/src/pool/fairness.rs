@@ -58,8 +58,8 @@ impl Default for Fairness {
 }
 
 impl Fairness {
-    /// Sets the maximum number of calls of this process that may queue for one key. The next one is
-    /// refused with [`LockError::QueueFull`]. Default: 1,000.
+    /// Sets the maximum number of calls of this process that may queue for one key. A further call
+    /// is refused with [`LockError::QueueFull`]. Default: 1,000.
     ///
     /// ```
     /// // The 51st call that would queue for a key is refused.

@@ -43,8 +43,7 @@ impl LockPool {
         install(self.clone())
     }
 
-    /// Makes this the pool of annotated functions with `pool = "name"`, like
-    /// [`install`](Self::install) without a name.
+    /// Like [`install`](Self::install), but for annotated functions with `pool = "name"`.
     ///
     /// ```
     /// use leasehold::{LockError, LockPool, distributed_lock};

@@ -10,7 +10,8 @@ tokio::task_local! {
 }
 
 impl LockPool {
-    /// Runs `future` with this pool instead of the installed one, for tests and tenants.
+    /// Runs `future` with this pool instead of the installed one, for example in a test or for one
+    /// tenant.
     ///
     /// With a separate `memory://` pool for each test, tests with the same keys can run at the same
     /// time:

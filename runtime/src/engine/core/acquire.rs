@@ -1,4 +1,4 @@
-//! Waiting for a lock, and the store's answers to an acquire.
+//! Acquiring a lock: the wait for it, and the store's answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl Core {
         }
     }
 
-    /// Returns the error of a call that can be refused without asking the store.
+    /// Returns an error if the call can be refused without a request to the store.
     fn refusal(&self, acquire: &Acquire, now: Instant) -> Option<LockError> {
         let queue = self.queues.get(&acquire.key)?;
         if acquire.waits() {
@@ -121,8 +121,8 @@ impl Core {
                 }
                 self.grant(id, sent, fence, now);
             }
-            // The answer came so late that the lease is practically over. A new request gets the
-            // full ttl.
+            // The answer came so late that the lease is nearly over. A new request gets the full
+            // ttl.
             Ok(Reply::Acquired { .. }) if current && in_time => self.ask_again(id, now),
             Ok(Reply::Held {
                 left,
@@ -339,7 +339,7 @@ impl Core {
 
 /// The store's answer to one call. The answer can also refuse waiting calls that try once.
 struct Answer {
-    /// Requested kind of share; none for an exclusive lock.
+    /// Kind of share that the call requested; none for an exclusive lock.
     share: Option<Share>,
     /// The call of this process that this answer grants the lock.
     granted: Option<TicketId>,

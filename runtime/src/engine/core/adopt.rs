@@ -1,4 +1,4 @@
-//! Giving held locks away, and adopting them.
+//! Giving held locks away to other processes, and adopting locks from them.
 //!
 //! A given-away lock keeps its token at the store until it is adopted or expires. The core that
 //! gives the lock away forgets it, and neither renews nor releases it. An adoption checks the old
@@ -27,7 +27,7 @@ use crate::store::{Failure, Op, OpId, Reply, Retry};
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Core {
-    /// Forgets a held lock and leaves it at the store. The caller gets no answer.
+    /// Forgets a held lock, but leaves it at the store. The caller gets no answer.
     pub(crate) fn give_away(&mut self, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get(id) else {
             return;

@@ -8,7 +8,7 @@ use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 use crate::store::{Op, Take, TakeKind};
 
-/// Maximum number of calls that ask for one shared lock at the same time.
+/// Maximum number of calls that request shares of one lock at the same time.
 const MOST_SHARES_AT_ONCE: usize = 64;
 
 impl Core {
@@ -62,7 +62,8 @@ impl Core {
         }
     }
 
-    /// Returns the calls at the head of the queue that would share the lock and have not asked.
+    /// Returns the queued calls at the front of the queue that would share the lock, up to the
+    /// first call that would not.
     fn sharers_at_head(&self, key: &FullKey) -> Vec<TicketId> {
         let Some(queue) = self.queues.get(key) else {
             return Vec::new();
@@ -99,8 +100,8 @@ impl Core {
         }
     }
 
-    /// Handles the store's message that another process queues for a key that this process has, or
-    /// had.
+    /// Handles the store's message that another process queues for a key that this process holds or
+    /// held.
     pub(crate) fn key_wanted(&mut self, key: &FullKey, now: Instant) {
         if let Some(queue) = self.queues.get_mut(key) {
             queue.wanted(now);

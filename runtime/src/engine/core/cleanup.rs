@@ -29,7 +29,7 @@ pub(super) struct Cleanup {
     removed: bool,
 }
 
-/// The lease or acquire that a removal ends.
+/// State of the lock before its removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     /// A lease that was not lost, as far as the engine knew. The store's key cannot expire before
@@ -170,7 +170,7 @@ impl Cleanup {
     }
 }
 
-/// Returns the pause after `tries` tries.
+/// Returns the mean pause after this number of tries.
 fn pause(tries: u32) -> Duration {
     FIRST_RETRY
         .saturating_mul(1 << tries.min(10))

@@ -28,7 +28,7 @@ pub struct ShutdownReport {
     pub unconfirmed: usize,
 }
 
-/// Shutdowns under way.
+/// Shutdowns under way, and the releases since the first of them began.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
     /// The number and the limit of each unreported shutdown.

@@ -9,7 +9,7 @@ use super::ticket::TicketId;
 /// usual case of an uncontended lock, takes no heap memory.
 #[derive(Debug, Default)]
 pub(super) struct Fifo {
-    /// None only if the queue is empty.
+    /// The first ticket. None only if the queue is empty.
     first: Option<TicketId>,
     rest: Option<Box<Rest>>,
 }
@@ -21,7 +21,7 @@ pub(super) struct Fifo {
 #[derive(Debug, Default)]
 struct Rest {
     places: VecDeque<TicketId>,
-    /// The tickets of `places` that have not left.
+    /// The tickets of `places` that still wait.
     present: HashSet<TicketId>,
 }
 

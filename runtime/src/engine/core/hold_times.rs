@@ -12,14 +12,14 @@ use super::ticket::{Acquire, SiteId, Ticket};
 use crate::base::clock::Instant;
 use crate::base::id_map::IdMap;
 
-/// `retry_after` of a refused call if nothing is known of the holder's body.
+/// `retry_after` of a refused call if no hold time is known for the call site.
 pub(crate) const UNKNOWN: Duration = Duration::from_secs(1);
 
 /// Shortest `retry_after` of a refused call. A shorter one makes no sense, because a round trip
 /// takes time, too.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// A new time counts as one part in `2^WEIGHT` of the mean.
+/// A new time has a weight of 1 in `2^WEIGHT` in the mean.
 const WEIGHT: u32 = 3;
 
 /// Mean hold time of the locks of each call site, in nanoseconds. Recent locks have more weight. A

@@ -23,7 +23,7 @@ pub(super) struct Lease {
     fence: Option<Fence>,
     /// True if a failed renewal has been retried at once since the last successful renewal.
     hurried: bool,
-    /// True if a renewal is due or sent, and not confirmed.
+    /// True if a renewal has begun and is not confirmed yet.
     renewing: bool,
     /// True if the lease is in a batch of renewals. Then the batch has a timer, and the ticket
     /// needs none.
@@ -139,7 +139,7 @@ impl Lease {
         self.renew_at.is_some_and(|at| at <= now)
     }
 
-    /// True if a renewal is due or sent, and not confirmed.
+    /// True if a renewal has begun and is not confirmed yet.
     pub(super) fn is_renewing(&self) -> bool {
         self.renewing
     }

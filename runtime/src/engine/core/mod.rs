@@ -17,9 +17,8 @@
 //! - [`Drain`] has the shutdowns under way.
 //!
 //! [`Core`] coordinates: it reads a command or an answer, queries the parts, and passes the result
-//! of one part to the next. Each of its tasks has a separate file, with the command that begins it:
-//! `acquire`, `acquire_all`, `ask`, `recall`, `hand_over`, `renew`, `downgrade`, `release`,
-//! `adopt`, `revoke` and `shut_down`.
+//! of one part to the next. Each of its tasks has a separate file: `acquire`, `acquire_all`, `ask`,
+//! `recall`, `hand_over`, `renew`, `downgrade`, `release`, `adopt`, `revoke` and `shut_down`.
 
 pub(crate) mod acquire;
 mod acquire_all;
@@ -184,7 +183,7 @@ impl Core {
         self.requests.under_way()
     }
 
-    /// Takes the requests to send now, in this order.
+    /// Takes the requests to send now. They must be sent in the order of the list.
     pub(crate) fn take_requests(&mut self, now: Instant) -> Vec<Request> {
         self.send_renewals(now);
         self.requests.take()
@@ -253,7 +252,8 @@ impl Core {
             // The previous request may be lost. A second request with the same token does no harm.
             self.ask_again(id, now);
         } else if let Some(lease) = ticket.lease_mut() {
-            // The server may have lost its keys. An immediate renewal detects that.
+            // The server may have lost its keys, for example in a restart. An immediate renewal
+            // detects that.
             lease.renew_now(now);
         } else if let Some(cleanup) = ticket.cleanup_mut() {
             cleanup.try_at(now);

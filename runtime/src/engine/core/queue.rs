@@ -16,8 +16,8 @@ use crate::fence::Fence;
 use crate::owner::Owner;
 use crate::store::{CLAIM, FORGOTTEN, PAUSE};
 
-/// Longest mean pause between two polls of a lock that another process holds. The holder cannot
-/// notify this process of its release, so the release is noticed up to this much later.
+/// Longest mean pause between two polls of a lock that another process holds, if the store sends no
+/// message at the release. This process may detect the release that much later.
 const LONGEST_POLL: Duration = Duration::from_millis(50);
 /// Like `LONGEST_POLL`, for a store where processes queue. There a process polls only if the holder
 /// is a client that does not know the queue. That client may take the lock again at once after its
@@ -61,7 +61,7 @@ pub(super) struct KeyQueue {
     /// Upper bound of the number of waiting calls that try once. Calls that have left may still be
     /// counted.
     single_tries: usize,
-    /// Earliest time at which the head may ask.
+    /// Earliest time at which the head may ask the store.
     ask_at: Instant,
     /// End of another process's lease, according to the store's last answer. Or the end of the
     /// pause in which the key is left free for other clients.
@@ -70,16 +70,16 @@ pub(super) struct KeyQueue {
     owner: Option<Arc<Owner>>,
     /// The store's last error; none after the store has answered.
     trouble: Option<Box<LockError>>,
-    /// True if the store has ever answered for this key.
+    /// True if the store has answered any request for this key.
     answered: bool,
-    /// True if a failure has been retried at once since the last answer.
+    /// True if a failed request has been repeated at once since the last answer.
     hurried: bool,
     /// Unbroken use of the key by this process.
     in_use: Option<Use>,
     /// Time until which the key is left free for other clients.
     free_until: Instant,
     place: Place,
-    /// True if the head waits until fewer requests are under way.
+    /// True if the head must not ask until fewer requests are under way.
     held_back: bool,
     tenure: Tenure,
     /// Number of polls or failures in a row. The pause before the next poll grows with this number.
@@ -139,7 +139,7 @@ impl KeyQueue {
         self.head().filter(|_| self.holder.is_none())
     }
 
-    /// Returns the time at which `ticket` may ask the store; none unless it is the next to ask.
+    /// Returns the time at which `ticket` may ask the store; none if another ticket asks first.
     pub(super) fn asks_at(&self, ticket: TicketId) -> Option<Instant> {
         let is_next = !self.held_back && self.next_to_ask() == Some(ticket);
         is_next.then_some(self.ask_at)
@@ -150,7 +150,7 @@ impl KeyQueue {
         self.ask_at <= now && !self.held_back
     }
 
-    /// Sets whether the head waits until fewer requests are under way.
+    /// If `waits`, the head must not ask until fewer requests are under way.
     pub(super) fn hold_back(&mut self, waits: bool) {
         self.held_back = waits;
     }
@@ -193,12 +193,13 @@ impl KeyQueue {
         self.trouble.as_deref()
     }
 
-    /// True if the store has ever answered for this key.
+    /// True if the store has answered any request for this key.
     pub(super) fn is_answered(&self) -> bool {
         self.answered
     }
 
-    /// Returns true if a failure may be retried at once: only once until the store answers.
+    /// Returns true if a failed request may be repeated at once. True only once until the store
+    /// answers.
     pub(super) fn may_hurry(&mut self) -> bool {
         !mem::replace(&mut self.hurried, true)
     }
@@ -329,8 +330,7 @@ impl KeyQueue {
         self.waiting.remove(ticket);
     }
 
-    /// Records that a kept result answered the calls that asked for it. The next call may ask at
-    /// once.
+    /// Records that a kept result answered some calls. The next call may ask at once.
     pub(super) fn recalled(&mut self, now: Instant) {
         self.settled();
         self.freed(now);
@@ -433,6 +433,6 @@ enum Place {
     None,
     /// This process has a place, or may have one.
     Queued,
-    /// The store has handed the key over to this process, perhaps while an acquire was under way.
+    /// The store has handed the key over to this process. An acquire may have been under way then.
     Called,
 }

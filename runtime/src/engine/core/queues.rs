@@ -61,7 +61,7 @@ impl Queues {
         }
     }
 
-    /// Takes the key that was held back first, and lets its head ask.
+    /// Takes the longest held-back key. Its head may ask again.
     pub(super) fn next_held_back(&mut self) -> Option<FullKey> {
         let key = self.held_back.pop_front()?;
         if let Some(queue) = self.by_key.get_mut(&key) {

@@ -26,7 +26,8 @@ use crate::store::kept::Record;
 use crate::store::{Failure, Give, GiveKind, Op, Reply};
 
 impl Core {
-    /// Releases a held lock, at once or after `keep`. The answer is `Released`.
+    /// Releases a held lock. If `keep` is set, the key stays taken for that time. The answer is
+    /// `Released`.
     pub(crate) fn release(&mut self, id: TicketId, keep: Option<Duration>, now: Instant) {
         if let (Some(keep), Some(ticket)) = (keep, self.tickets.get_mut(id))
             // Includes `Lost`: the caller is notified of a loss before the lease ends, and the body
@@ -74,8 +75,7 @@ impl Core {
         self.leave(id, false, now);
     }
 
-    /// Gives up a ticket for its caller, in any stage. `awaited` is true if the caller waits for
-    /// the outcome.
+    /// Gives up a ticket, in any stage. `awaited` is true if the caller waits for the outcome.
     pub(super) fn leave(&mut self, id: TicketId, awaited: bool, now: Instant) {
         if self.hand_over(id, awaited, now) {
             return;

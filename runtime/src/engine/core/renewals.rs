@@ -17,7 +17,7 @@ const LONGEST_RENEWAL_STEP: Duration = Duration::from_millis(10);
 /// The leases to renew now, and the batches of renewals without an answer.
 #[derive(Debug)]
 pub(super) struct Renewals {
-    /// Offset that keeps pools from renewing at the same times.
+    /// Offset of the steps, different for each pool, so that pools do not renew at the same times.
     phase: Duration,
     /// Leases due now. They are renewed in as few requests as possible.
     due: Vec<TicketId>,
@@ -64,7 +64,7 @@ impl Renewals {
         self.unanswered.insert((due, op));
     }
 
-    /// Records the answer to a batch with a check at `due`.
+    /// Records the answer to the batch `op`, whose check is at `due`.
     pub(super) fn answered(&mut self, op: OpId, due: Instant) {
         self.unanswered.remove(&(due, op));
     }
@@ -74,7 +74,7 @@ impl Renewals {
         self.unanswered.first().map(|(due, _)| *due)
     }
 
-    /// Takes the next unanswered batch with a due check.
+    /// Takes the next unanswered batch whose check is due.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<OpId> {
         if now < self.next_due()? {
             return None;

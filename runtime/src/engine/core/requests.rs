@@ -33,12 +33,13 @@ pub(super) enum Flight {
     },
     Release {
         ticket: TicketId,
-        /// True if no acquire of this ticket was open when this request was sent.
+        /// True if the outcome of every acquire of this ticket was known when this request was
+        /// sent.
         certain: bool,
     },
     /// Gives up this process's place in the queue of a key. The core ignores the reply.
     Leave,
-    /// Removes the result kept for a key, for the caller with this number.
+    /// Removes the results kept for a key. The number identifies the caller.
     Forget(u64),
     Adopt {
         ticket: TicketId,
@@ -115,7 +116,7 @@ impl Requests {
         self.to_send.len()
     }
 
-    /// Takes the requests to send, in this order.
+    /// Takes the requests to send. They must be sent in the order of the list.
     pub(super) fn take(&mut self) -> Vec<Request> {
         mem::take(&mut self.to_send)
     }

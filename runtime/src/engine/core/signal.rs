@@ -63,7 +63,7 @@ pub(crate) enum Signal {
     Extended { ticket: TicketId, deadline: Instant },
     /// The lock has become a share.
     Shared(TicketId),
-    /// The lease is over.
+    /// The lease is lost.
     Lost(TicketId),
     /// The lock was handed over to this ticket, and keeps this token.
     Inherited { ticket: TicketId, token: Token },
@@ -79,7 +79,7 @@ pub(crate) enum Signal {
     /// A release has ended, or the caller has waited long enough for it. If no caller waits, the
     /// core signals only [`Removal::Gone`].
     Released { ticket: TicketId, removal: Removal },
-    /// The shutdown with this number is over.
+    /// The shutdown with this number has ended.
     ShutDown(u64, ShutdownReport),
 }
 

@@ -15,7 +15,7 @@ pub(super) const MOST_RESERVED_FENCES: u32 = 64;
 /// The period in which this process may hand a key over among its own calls.
 #[derive(Debug, Default)]
 pub(super) struct Tenure {
-    /// True if the store has a queue, which serves the waiting processes after this one.
+    /// True if the store has a queue, whose first process gets the key after this one.
     fair: bool,
     /// Number of hand-overs since another process is known to wait, or since the grant.
     handed_over: u32,
@@ -43,12 +43,12 @@ impl Tenure {
         }
     }
 
-    /// True if the store has a queue, which serves the waiting processes after this one.
+    /// True if the store has a queue, whose first process gets the key after this one.
     pub(super) fn is_fair(&self) -> bool {
         self.fair
     }
 
-    /// Records that another process waits from now on.
+    /// Records that another process begins to wait.
     pub(super) fn wanted(&mut self, now: Instant) {
         if self.wanted_since.is_none() {
             self.wanted_since = Some(now);

@@ -25,17 +25,17 @@ pub(crate) struct TicketId(pub(crate) u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SiteId(pub(crate) u64);
 
-/// Renewal of a held lease.
+/// Parameters of the automatic renewal of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Watchdog {
     pub(crate) interval: Duration,
-    /// The lock is released after this long, even if it could be renewed.
+    /// Maximum time for which the call may hold the lock, even if it is renewed.
     pub(crate) max_hold: Option<Duration>,
 }
 
 const NANOS_PER_MILLI: u128 = 1_000_000;
 
-/// The parameters of one lock that a caller asks for.
+/// The parameters of one requested lock.
 #[derive(Debug, Clone)]
 pub(crate) struct Acquire {
     /// The key on the server, namespace included.
@@ -56,7 +56,7 @@ pub(crate) struct Acquire {
     pub(crate) share: Option<Share>,
     /// Least time for which the lock stays taken, counted from the body's start.
     pub(crate) min_hold: Option<Duration>,
-    /// Set for a `replay` call, which a kept result can answer.
+    /// Set for a `replay` call, which a kept result can answer instead of the lock.
     pub(crate) replay: Option<Box<Replay>>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Replay {
     pub(crate) fingerprint: Option<Fingerprint>,
 }
 
-/// A lock that a call adopts.
+/// Parameters of the adoption of a lock from another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Adoption {
     /// Token of the lock before the adoption.
@@ -93,7 +93,7 @@ impl Adoption {
 pub(crate) enum Share {
     /// A reader. Any number of readers may share the lock.
     Reader,
-    /// At most this many calls at a time.
+    /// A permit. At most this many calls may have one at the same time.
     Permit(u32),
 }
 
@@ -112,7 +112,7 @@ impl Share {
 pub(super) struct Ticket {
     acquire: Acquire,
     since: Instant,
-    /// Time at which acquiring must end.
+    /// Time at which the call stops waiting for the lock.
     budget: Instant,
     stage: Stage,
     /// Acquires with an unknown outcome: in flight, or sent on a connection that broke.
@@ -153,7 +153,7 @@ pub(crate) enum Removal {
     Confirmed,
     /// The outcome is unknown: no answer came while the caller waited.
     Unknown,
-    /// The lease had been lost: the store no longer had the lock.
+    /// The lease was lost before: the store no longer had the lock.
     Gone,
 }
 
@@ -207,7 +207,7 @@ impl Ticket {
         &self.stage
     }
 
-    /// Returns the lease while it is held.
+    /// Returns the lease, if the lock is held.
     pub(super) fn lease(&self) -> Option<&Lease> {
         match &self.stage {
             Stage::Held(lease) => Some(lease),
@@ -222,7 +222,7 @@ impl Ticket {
         }
     }
 
-    /// Returns the removal while it is under way.
+    /// Returns the removal, if it is under way.
     pub(super) fn cleanup(&self) -> Option<&Cleanup> {
         match &self.stage {
             Stage::Releasing(cleanup) => Some(cleanup),
@@ -275,14 +275,14 @@ impl Ticket {
         self.adoption.as_deref().copied()
     }
 
-    /// Lets an asking ticket ask again at `at`.
+    /// Makes a waiting acquire repeat its request at `at`.
     pub(super) fn ask_again_at(&mut self, at: Instant) {
         if let Stage::Asking { until, .. } = &mut self.stage {
             *until = at;
         }
     }
 
-    /// True if an asking ticket must ask again.
+    /// True if an acquire must repeat its request now.
     pub(super) fn asks_again(&self, now: Instant) -> bool {
         matches!(self.stage, Stage::Asking { until, .. } if until <= now)
     }
@@ -366,7 +366,7 @@ impl Ticket {
         self.kept_until = self.kept_until.max(Some(until));
     }
 
-    /// True if the key would stay after a release at `now`.
+    /// True if the key must stay taken after a release at `now`.
     pub(super) fn is_kept(&self, now: Instant) -> bool {
         self.keep(now).is_some()
     }

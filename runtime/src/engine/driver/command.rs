@@ -68,7 +68,7 @@ pub(crate) enum Command {
         key: FullKey,
         reply: oneshot::Sender<Result<bool, LockError>>,
     },
-    /// Wakes a caller at this time.
+    /// Wakes a caller at this time, to end its wait.
     Wake {
         at: Instant,
         caller: oneshot::Sender<()>,

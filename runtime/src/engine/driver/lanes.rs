@@ -361,7 +361,8 @@ mod tests {
         assert!(lanes.are_wanted(now + PENALTY));
     }
 
-    /// Fails if a listener is not replaced although it is late for each of several single requests.
+    /// Fails if a listener is not replaced although it is late for each of several requests with
+    /// pauses between them.
     #[test]
     fn the_keeper_replaces_a_listener_late_for_each_request() {
         let (mut lanes, _, [listener, _]) = lanes();
@@ -382,7 +383,7 @@ mod tests {
         assert!(!lanes.heard_by(listener));
     }
 
-    /// Fails if messages that a listener leaves unread are read only at the next request.
+    /// Fails if messages that a late listener has not read wait until the next request.
     #[test]
     fn the_keeper_also_checks_for_messages() {
         let (mut lanes, _, _) = lanes();

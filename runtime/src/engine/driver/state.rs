@@ -1,7 +1,7 @@
 //! The engine's state: the pure core, the store, and the waiting calls.
 //!
-//! This module gives the core commands, answers and the time. It sends the core's requests to the
-//! store, and turns the core's signals into notifications.
+//! This module passes commands, answers and the time to the core. It sends the core's requests to
+//! the store, and turns the core's signals into notifications.
 
 use std::collections::HashMap;
 use std::mem;
@@ -93,7 +93,7 @@ pub(super) struct EngineState {
     standing: Standing,
     lanes: Lanes,
     store_waker: Arc<StoreWaker>,
-    /// `store_waker`, as the waker for polling the store.
+    /// `store_waker` as a `Waker`, with which the store is polled.
     waker: Waker,
     /// The runtime in which the store was connected.
     runtime: Handle,
@@ -114,7 +114,7 @@ enum Life {
 
 impl EngineState {
     /// Must be called in the runtime that the store was connected in. `listeners` is true if
-    /// callers' runtimes may listen for answers. `name` is the store's URL without its password.
+    /// callers' runtimes may wait for answers. `name` is the store's URL without its password.
     pub(super) fn new(
         store: Box<dyn LockStore>,
         name: String,
@@ -195,8 +195,8 @@ impl EngineState {
         }
     }
 
-    /// Does the due work. Only the keeper calls this. `called` is true if the store may have
-    /// events.
+    /// Does the due work. Only the keeper calls this. `called` is true if the store may have events
+    /// to read.
     pub(super) fn do_what_is_due(&mut self, called: bool) {
         if self.life == Life::Stopped {
             return;
@@ -235,7 +235,7 @@ impl EngineState {
         self.lanes.watch_from(self.waits(), self.now);
     }
 
-    /// Returns the input that listeners wait for.
+    /// Returns the kind of input that may arrive now.
     fn waits(&self) -> Waits {
         if 0 < self.core.under_way() {
             Waits::Answer
@@ -358,7 +358,7 @@ impl EngineState {
         }
     }
 
-    /// True if a caller's runtime should listen now.
+    /// True if a caller's runtime should start listeners now.
     pub(super) fn wants_listeners(&self) -> bool {
         self.lanes.are_wanted(self.now)
     }
@@ -367,7 +367,7 @@ impl EngineState {
         &mut self.lanes
     }
 
-    /// True if the keeper must be woken now, and not only by its timer.
+    /// True if the keeper must be woken now, before its timer goes off.
     pub(super) fn needs_keeper(&mut self) -> bool {
         let now = self.now;
         self.lanes.watch_from(self.waits(), now);

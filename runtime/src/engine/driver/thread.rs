@@ -22,8 +22,8 @@ pub(crate) enum Place {
     CurrentRuntime,
 }
 
-/// Connects the store where the engine will run, and starts the engine. `name` is the store's URL
-/// without its password.
+/// Connects the store in the runtime of the engine, and starts the engine. `name` is the store's
+/// URL without its password.
 pub(crate) async fn start(
     place: Place,
     name: String,

@@ -1,9 +1,8 @@
 //! A simulation of several cores and one server, with simulated time, and a network that delays and
 //! loses messages and cuts connections.
 //!
-//! The simulation depends only on its seed: it reads no clock and opens no socket. If a seed fails,
-//! the test prints it; run it alone with `LEASEHOLD_SEED=<seed> cargo test -p leasehold
-//! simulation`.
+//! A run depends only on its seed: it reads no clock and opens no socket. If a seed fails, the test
+//! prints it; run it alone with `LEASEHOLD_SEED=<seed> cargo test -p leasehold simulation`.
 
 mod acquire_all;
 mod callers;

@@ -414,7 +414,7 @@ impl World {
         }
     }
 
-    /// Does the same as the driver after each event.
+    /// Does the work of the driver after each event.
     pub(super) fn drive(&mut self, node: usize) {
         let now = self.now;
         let core = &mut self.nodes[node].core;

@@ -82,8 +82,8 @@ impl LockPool {
     /// A holder with a connected process is notified at once: its body is dropped and its call ends
     /// with [`LockError::Lost`]. The lock becomes free as soon as the body has ended, and after 3
     /// seconds at the latest. So two bodies do not overlap, unless the old one continues for more
-    /// than 3 seconds. This can happen with a blocked thread, a stopped process, or `on_lost =
-    /// "continue"`.
+    /// than 3 seconds. That can happen with a blocked thread, a stopped process, or
+    /// `on_lost = "continue"`.
     ///
     /// A holder cannot be notified if its process is dead or disconnected, or if the holder is a
     /// client without leasehold. Then the lock becomes free at once. If such a holder is alive, it

@@ -71,7 +71,7 @@ impl Observer {
     async fn take_away_apart(&self, key: FullKey) -> Result<LockInfo, LockError> {
         let (reply, answer) = oneshot::channel();
         let started = thread::start(self.target.clone(), self.options.clone())?;
-        // A thread that cannot run drops the question.
+        // If the thread has ended, it drops the question, and `answer` ends with an error.
         let _ = started.send(Asked {
             question: Question::TakeAway(key, reply),
             at: Instant::now(),
@@ -103,7 +103,7 @@ impl Observer {
             }
         }
         let started = thread::start(self.target.clone(), self.options.clone())?;
-        // A thread that cannot run drops the question, and its caller gets an error.
+        // If the thread has ended, it drops the question, and its caller gets an error.
         let _ = started.send(asked);
         *sender = Some(started);
         Ok(())

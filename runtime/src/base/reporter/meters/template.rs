@@ -38,7 +38,7 @@ pub(crate) struct Meter {
     next: OnceLock<Box<Self>>,
 }
 
-/// The meter of a label.
+/// A reference to the meter of a template.
 pub(crate) type Handle = &'static Meter;
 
 static FIRST: Meter = Meter::new(OTHER);

@@ -138,7 +138,8 @@ fn timers_of_finished_tickets_do_not_pile_up() {
     let mut granted = 0;
     enter(&mut core, 0, HOUR, now);
     for number in 1..10_000 {
-        // One call holds or asks; the next one queues behind it with a budget of an hour.
+        // One call holds the lock or asks for it. The next one queues behind it and may wait for an
+        // hour.
         enter(&mut core, number, HOUR, now);
         core.tick(now);
         for request in core.take_requests(now) {
@@ -174,7 +175,7 @@ fn a_reply_after_the_budget_is_undone() {
         let op = asked(&mut core, START);
         let budget = if wait.is_zero() { IO_TIMEOUT } else { wait };
         let late = START + budget + Duration::from_millis(1);
-        // The reply and the end of the budget come at the same time, the reply first.
+        // The reply and the end of the waiting time come at the same time, the reply first.
         core.reply(op, taken(1), late);
         core.tick(late);
         let signals = core.take_signals();

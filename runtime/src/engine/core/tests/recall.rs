@@ -81,8 +81,8 @@ fn an_answer_serves_one_function() {
     recalls(&mut core, START);
 }
 
-/// Fails if a process whose call got a kept result does not give up its place in the store's queue
-/// and the key that was handed over to it.
+/// Fails if a process does not leave the store's queue after a kept result answered its call. The
+/// store has handed the key over to the process before.
 #[test]
 fn an_answered_call_leaves_the_queue() {
     let mut core = core();
@@ -169,7 +169,7 @@ fn adopts(core: &mut Core, now: Instant) -> OpId {
     }
 }
 
-/// Fails if a given-away lock is renewed or released, or keeps the process from ending.
+/// Fails if a given-away lock is renewed or released, or if the core does not become idle.
 #[test]
 fn a_given_away_lock_is_forgotten() {
     let mut core = core();

@@ -19,7 +19,7 @@ fn holding(waits: bool) -> Core {
     core
 }
 
-/// Returns the numbers of releases that ended since the last call, confirmed and unconfirmed.
+/// Returns the numbers of confirmed and unconfirmed releases since the last call.
 fn over(core: &mut Core) -> (usize, usize) {
     let releases = core.take_releases();
     (releases.confirmed(), releases.unconfirmed())
