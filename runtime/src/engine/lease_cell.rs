@@ -25,9 +25,8 @@ use crate::store::kept::Kept;
 /// One lock of one call, from before its acquire until after its release.
 ///
 /// The engine writes the state, from one thread at a time, and each change returns the waker to
-/// use. The caller reads the state, and only ends the lease when it calls `close`. The engine never
-/// waits for the caller, whose thread may have a low priority and be suspended inside a method of
-/// this type.
+/// use. The caller reads the state; its only change is `close`. The engine never waits for the
+/// caller, whose thread may have a low priority and be suspended inside a method of this type.
 ///
 /// The caller reads the deadline before each poll of the body. It may briefly read an outdated
 /// deadline. That does no harm, because the store has confirmed every deadline that was ever

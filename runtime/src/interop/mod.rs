@@ -1,4 +1,4 @@
-//! Implementations of the traits of other crates. Each crate has a feature.
+//! Implementations of the traits of other crates. There is one feature for each of these crates.
 
 #[cfg(feature = "actix")]
 mod actix;

@@ -82,7 +82,8 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// # Keys on the server
 ///
 /// In this table, `order:42` stands for any key, and `lock` for the pool's
-/// [namespace](crate::LockPoolBuilder::namespace). An empty namespace has no colon either.
+/// [namespace](crate::LockPoolBuilder::namespace). With an empty namespace, there is no colon
+/// either.
 ///
 /// | key | what it holds |
 /// |---|---|
@@ -293,8 +294,8 @@ impl LockPool {
         self.inner.own_thread
     }
 
-    /// Returns true if a test kit lets the lock of `ticket` be lost after `polls` polls of its
-    /// body. The kit takes the lock away when the engine next polls its store.
+    /// Returns true if a test kit simulates the loss of the lock of `ticket` after `polls` polls of
+    /// its body. The kit takes the lock away when the engine next polls its store.
     pub(crate) fn loses(&self, ticket: TicketId, polls: u32) -> bool {
         let watch = self.inner.watch.as_ref();
         watch.is_some_and(|watch| watch.polled(ticket, polls))

@@ -17,7 +17,7 @@ use crate::owner::Owner;
 use crate::store::{CLAIM, FORGOTTEN, PAUSE};
 
 /// Longest mean pause between two polls of a lock that another process holds, if the store sends no
-/// message at the release. This process may detect the release that much later.
+/// message at the release. So this process detects the release up to one pause later.
 const LONGEST_POLL: Duration = Duration::from_millis(50);
 /// Like `LONGEST_POLL`, for a store where processes queue. There a process polls only if the holder
 /// is a client that does not know the queue. That client may take the lock again at once after its
@@ -370,7 +370,7 @@ impl KeyQueue {
         }
     }
 
-    /// True if the key must be left free: [`OFTEN`] or more calls used it one after the other, for
+    /// True if the key must be left free: `OFTEN` or more calls used it one after the other, for
     /// `after` or longer. Always false if `after` is zero, or if the store has no queue.
     pub(super) fn is_to_make_way(&self, after: Duration, now: Instant) -> bool {
         let long = |known: &Use| OFTEN <= known.calls && after <= now.since(known.since);

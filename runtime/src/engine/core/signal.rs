@@ -69,8 +69,7 @@ pub(crate) enum Signal {
     Inherited { ticket: TicketId, token: Token },
     /// The lock was not taken, because this kept result answers the call.
     Recalled(TicketId, Arc<Kept>),
-    /// The answer to the removal of a key's kept results with this number. True if there was a
-    /// result.
+    /// The removal of a key's kept results with this number has ended. True if there were results.
     Forgotten(u64, Result<bool, LockError>),
     /// The lock was not taken.
     Failed(TicketId, LockError),

@@ -6,9 +6,9 @@
 //! sent. [`MOST`] is two: with one batch at a time, a server across a network would idle for half
 //! of each round trip.
 //!
-//! Callers that a listener wakes at the same time send their next commands a moment later, each in
-//! its own task. So the engine also collects requests until those tasks have run and the listener
-//! is polled again.
+//! Callers that a listener wakes at the same time send their next commands a moment later, each
+//! from a separate task. So the engine also collects requests until those tasks have run and the
+//! listener is polled again.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -62,7 +62,8 @@ impl World {
         self.outcome.kept += 1;
     }
 
-    /// Checks, when a call gets the key, that no other call's lock on it must still be kept.
+    /// Checks the grant of the key to a call. It is a violation if another call's lock on the key
+    /// must still be kept.
     pub(super) fn check_kept(&mut self, key: &FullKey, to_reader: bool) {
         let now = self.now;
         let keeps = |caller: &&Caller| {

@@ -20,7 +20,7 @@ type Asking = Pin<Box<dyn Future<Output = Result<Page, LockError>> + Send>>;
 /// The locks that match a pattern; see [`LockPool::locks`]. With the feature of any store on a
 /// server, this type is a `Stream`. Programs without the crate `futures` use [`next`](Self::next).
 ///
-/// Cancel safe: a dropped future of `next` loses no lock of the list.
+/// Cancel safe: if the future of `next` is dropped, no lock of the list is skipped.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

@@ -83,7 +83,7 @@ fn refuse_all(mut questions: UnboundedReceiver<Asked>, error: &io::Error) {
     }
 }
 
-/// Answers one question after the other, until the thread is idle for [`IDLE`] or the pool is
+/// Answers one question after the other, until the thread is idle for `IDLE` or the pool is
 /// dropped.
 async fn answer_all(
     source: Result<Box<dyn Source>, LockError>,

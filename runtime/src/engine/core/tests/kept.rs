@@ -120,9 +120,8 @@ fn a_kept_lock_is_handed_over_only_after_its_time() {
     }
 }
 
-/// Fails if a call gets a lock by a hand-over although, if the process died, the lease would end
-/// before the call's `min_hold`. Also fails if there is no hand-over although the lease lasts long
-/// enough.
+/// Fails if a call gets a lock by a hand-over although the remaining lease is shorter than the
+/// call's `min_hold`. Also fails if there is no hand-over although the lease lasts long enough.
 #[test]
 fn an_inherited_lock_stays_for_its_full_time() {
     for (after, min_hold, handed_over) in [

@@ -1,4 +1,4 @@
-//! Tests of a batch: one request that renews many leases.
+//! Tests of batches. A batch is one request that renews many leases.
 
 use std::collections::HashMap;
 
