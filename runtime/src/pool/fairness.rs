@@ -6,10 +6,10 @@ use crate::error::LockError;
 
 /// The Redis store records the use of a key with a precision of 10 ms.
 const SHORTEST_MAKE_WAY_AFTER: Duration = Duration::from_millis(10);
-/// As long as the longest ttl.
+/// Equal to the longest ttl.
 const LONGEST_MAKE_WAY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 const SHORTEST_RETRY_HINT: Duration = Duration::from_millis(1);
-/// As long as the longest ttl.
+/// Equal to the longest ttl.
 const LONGEST_RETRY_HINT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The rules by which the calls of a pool share a lock with each other, with other processes and

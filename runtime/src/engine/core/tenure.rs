@@ -15,7 +15,7 @@ pub(super) const MOST_RESERVED_FENCES: u32 = 64;
 /// The period in which this process may hand a key over among its own calls.
 #[derive(Debug, Default)]
 pub(super) struct Tenure {
-    /// True if the store has a queue, whose first process gets the key after this one.
+    /// True if the store queues the waiting processes, and gives the key to the first of them next.
     fair: bool,
     /// Number of hand-overs since another process is known to wait, or since the grant.
     handed_over: u32,
@@ -43,7 +43,7 @@ impl Tenure {
         }
     }
 
-    /// True if the store has a queue, whose first process gets the key after this one.
+    /// True if the store queues the waiting processes, and gives the key to the first of them next.
     pub(super) fn is_fair(&self) -> bool {
         self.fair
     }
