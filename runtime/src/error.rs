@@ -119,7 +119,7 @@ pub enum LockError {
     WouldDeadlock {
         /// The key without its namespace.
         key: String,
-        /// `file:line` of the annotated function, or of the `pool.lock(…)`, that holds it.
+        /// `file:line` of the annotated function, or of the `pool.lock(…)`, that holds the lock.
         held_at: String,
     },
 
@@ -235,14 +235,14 @@ impl LockError {
     /// The time is an estimate: the mean of the times for which earlier calls held their locks.
     ///
     /// - Each call site has a separate mean. A call site is an annotated function, or a call of
-    ///   [`LockPool::lock`](crate::LockPool::lock). If the holder is in this process, its call site
-    ///   counts, otherwise that of the refused call. The mean covers the locks that this pool has
-    ///   released. The last lock counts an eighth.
+    ///   [`LockPool::lock`](crate::LockPool::lock). If the holder is in this process, the mean of
+    ///   its call site is used, and otherwise the mean of the refused call's site. The mean covers
+    ///   the locks that this pool has released. The most recent one has a weight of one eighth.
     /// - The `cooldown` of the call site is added to the mean.
     /// - The estimate is at most the rest of the holder's lease, and at least 10 ms.
     /// - Before the first release, the estimate is 1 s for a lock with a watchdog, because its
     ///   lease does not show when the lock ends. Without a watchdog it is the rest of the lease.
-    /// - While the key is left free for [other clients](crate::Fairness::make_way_after),
+    /// - While the store leaves the key free for [other clients](crate::Fairness::make_way_after),
     ///   the time is exactly the rest of that pause.
     /// - [`Fairness::retry_hint`](crate::Fairness::retry_hint) replaces the estimate and the rest
     ///   of a pause.
@@ -272,9 +272,9 @@ impl LockError {
     /// that process. Only [`Contended`](Self::Contended) and [`TimedOut`](Self::TimedOut) have a
     /// holder. This method sends nothing to the store.
     ///
-    /// Returns none if another client holds the lock, if several calls share the lock, or while one
-    /// process hands the lock over to the next. `Display` shows the holder, for logs.
-    /// [`public_message`](Self::public_message) does not.
+    /// Returns none if a client without leasehold holds the lock, or if several calls share it.
+    /// Also returns none while the lock passes from one process to the next. `Display` shows the
+    /// holder, for logs. [`public_message`](Self::public_message) does not.
     ///
     /// ```
     /// # use leasehold::{LockError, Owner};

@@ -190,7 +190,8 @@ impl LockGuard {
     }
 }
 
-/// The view that the body of an annotated function has of its lock (`guard = name`).
+/// A view of a held lock, for the body of an annotated function (`guard = name`) and for other
+/// parts of the program.
 ///
 /// Cheap to clone. It does not keep the lock: after the function's end it reports that the lease is
 /// over.
@@ -368,7 +369,8 @@ macro_rules! lease_view {
             }
 
             /// The remaining time of the lease if it is not renewed. Zero once the lease is over.
-            /// With several keys, the lease that ends first counts, here and in the methods below.
+            /// With several keys, the lease that ends first counts. The same applies to `check` and
+            /// `lost`.
             ///
             /// ```
             /// # use std::time::Duration;

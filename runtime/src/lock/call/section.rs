@@ -20,7 +20,7 @@ use crate::lock::take::settings::Settings;
 use crate::pool::{LockPool, installed};
 use crate::store::kept::{Kept, Record};
 
-/// One run of a body inside the locks of one call. No type in here depends on the body.
+/// One run of a body inside the locks of one call. No field's type depends on the body.
 pub(crate) struct Section {
     at: At,
     /// None for the installed pool.
@@ -65,7 +65,8 @@ enum Stage {
         )]
         Arc<Kept>,
     ),
-    /// The body is dropped, and the release is requested. The call ends like its body.
+    /// The body is dropped, and the release is requested. The second field is the result of the
+    /// call.
     Releasing(HeldLocks, Result<thread::Result<()>, LockError>),
     Over,
 }
