@@ -17,8 +17,8 @@ use crate::setup::Runtime;
 /// Time from the harness's message `go` to the start, so that all processes have read the message
 /// by then.
 const LEAD: Duration = Duration::from_millis(50);
-/// Warm-up of an open loop. It is longer, because the tasks of an open loop do not all start at
-/// once.
+/// Maximum warm-up of an open loop. It can be short, because the tasks of an open loop do not all
+/// start at once.
 const OPEN_WARMUP: Duration = Duration::from_millis(200);
 
 /// Settings of a measurement.
@@ -90,8 +90,8 @@ pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result
     })
 }
 
-/// Returns the length of the warm-up, which precedes the window. Clients that keep leases take
-/// these before they are ready, and look at them for the first time in the warm-up.
+/// Returns the length of the warm-up, which precedes the window. Clients that keep leases take the
+/// leases before they are ready, and read them for the first time in the warm-up.
 fn warmup(shape: &Clients, setting: &Setting) -> Duration {
     if shape.keeps() {
         setting.ttl / 50

@@ -11,7 +11,7 @@ use crate::plan::Plan;
 /// More than any row needs, so that no waiter is refused.
 const MAX_WAITERS: usize = 100_000;
 
-/// A pool.
+/// A pool, and the settings of its locks.
 pub(crate) struct Leasehold {
     pool: LockPool,
     ttl: Duration,

@@ -45,7 +45,7 @@ struct Running {
 pub(crate) struct At {
     pub(crate) name: &'static str,
     pub(crate) address: SocketAddr,
-    /// Text that shows the process, or the pool in this process.
+    /// Text that names the process, or the pool in this process.
     pub(crate) place: String,
 }
 
@@ -169,7 +169,7 @@ impl Services {
             process.stdin = None;
         }
         for process in &mut processes {
-            let _ = tokio::time::timeout(PATIENCE, process.wait()).await; // else killed on drop
+            let _ = tokio::time::timeout(PATIENCE, process.wait()).await; // killed on drop if it hangs
         }
     }
 
