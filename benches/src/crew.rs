@@ -77,7 +77,7 @@ pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result
     let limit = clock::until(to) + setting.patience + Duration::from_secs(30);
     let reports: Result<Vec<_>, _> = clients.iter().map(|client| client.report(limit)).collect();
     let reports = reports?;
-    // The clients end before their files are read, so that they do not slow down the next ones.
+    // Ends the clients, so that they use no CPU while their files are read.
     drop(clients);
     let records: Result<Vec<_>, String> = plans.iter().map(take_records).collect();
     Ok(Outcome {

@@ -387,7 +387,8 @@ const fn hot(
         processes,
         section_ms,
         // Without a pause, the task that releases the lock takes it again at once, and polling
-        // looks better than it is. With an empty section, only the pause would be measured.
+        // looks better than it is. Empty sections have no pause, because only the pause would be
+        // measured.
         think_ms: 5 * section_ms,
         ..clients(Work::Hot, tasks)
     };

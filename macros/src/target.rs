@@ -202,10 +202,9 @@ impl Item {
         Err((span, message.help(help)))
     }
 
-    /// True if another attribute has put the body of an async function into a `block_on`. Such
-    /// attributes leave one of these marks: the attribute `#[::core::prelude::v1::test]`, a
-    /// statement `let body = async …`, or the name `main`. Without these marks, the user wrote the
-    /// `block_on`.
+    /// True if another attribute has put the body of an async function into a `block_on`. The signs
+    /// are the attribute `#[::core::prelude::v1::test]`, or a `block_on` in `main` or in a body
+    /// that begins with `let body = async`. Any other `block_on` is the user's own.
     fn was_async(&self) -> bool {
         let is_generated_test = |attribute: &Attribute| {
             let segments = &attribute.path().segments;

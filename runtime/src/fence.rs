@@ -15,9 +15,9 @@ use std::fmt;
 /// UPDATE items SET stock = stock - 1, fence = $1 WHERE sku = $2 AND fence <= $1
 /// ```
 ///
-/// This check is enough for work of one statement. A holder that reads first and writes later must
-/// store its fence with the read. Otherwise an earlier holder's late write could come between the
-/// read and the write.
+/// This check is enough for work that consists of one statement. A holder that reads first and
+/// writes later must store its fence with the read. Otherwise an earlier holder's late write could
+/// come between the read and the write.
 ///
 /// ```sql
 /// UPDATE items SET fence = $1 WHERE sku = $2 AND fence <= $1 RETURNING stock

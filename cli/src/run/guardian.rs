@@ -33,7 +33,8 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Starts the command, and guards it. `leasehold run` is at the other end of standard input.
 pub(super) async fn guard(settings: Settings, command: Vec<OsString>) -> io::Result<()> {
-    // Ctrl-c at the terminal and a kill of the group of `leasehold run` do not reach this process.
+    // A separate process group. Ctrl-c at the terminal and a kill of the group of `leasehold run`
+    // do not reach it.
     setpgid(None, None)?;
     let mut signals = Signals::all()?;
     // Set before the command starts, because the command may end at once.

@@ -97,7 +97,7 @@ impl Locks {
         &self.0[0].name
     }
 
-    /// The keys at the store, with their namespace. Empty while the call does not hold them.
+    /// The keys at the store, with their namespace. Empty until the leases are set.
     pub(crate) fn full_keys(&self) -> impl Iterator<Item = &str> {
         let leases = self.iter().filter_map(Lock::lease);
         leases.map(|lease| &**lease.cell.key())

@@ -381,7 +381,7 @@ impl Taking {
     }
 
     /// Takes one lock, after those in `before`. Returns none if the leases in `before` would become
-    /// too old.
+    /// too old while the call waits.
     async fn one(
         &self,
         want: &Want,
