@@ -97,7 +97,7 @@ fn unknown(name: &str) -> String {
 }
 
 /// Returns the contestants of a row: those named by `wanted`, or all if it is empty. Controls
-/// ([`Contestant::is_control`]) take part only if named. The earlier build takes part whenever
+/// (`Contestant::is_control`) take part only if named. The earlier build takes part whenever
 /// there is one.
 pub(crate) fn contestants(row: &Row, wanted: &[Contestant], pace: Pace) -> Vec<Contestant> {
     let before = pace == Pace::Against && matches!(row.task, Task::Clients(_));

@@ -19,9 +19,10 @@ use crate::lock::nest::call_site::At;
 use crate::lock::take::settings::Beat;
 use crate::pool::LockPool;
 
-/// Mean pause after the first failed try. Each further pause is twice as long.
+/// Mean pause after the first failed try. The mean doubles with each further pause, up to
+/// `LONGEST_PAUSE`.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
-/// Longest mean pause. The jitter adds at most half of it.
+/// Longest mean pause. The jitter adds or subtracts at most half of the mean.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 impl LockRequest {

@@ -213,10 +213,11 @@ impl LockRequest {
         self
     }
 
-    /// Takes one of `permits` permits, which are simultaneous holds of the lock, each with a
-    /// separate lease. All calls for the key should specify the same number. If the numbers differ,
-    /// as in a rolling deploy, each call gets a permit if fewer calls than its own number hold one.
-    /// Zero fails with [`LockError::Config`](crate::LockError::Config). Default: exclusive.
+    /// Takes one of `permits` permits: at most this many calls hold the lock at the same time, each
+    /// with a separate lease. All calls for the key should specify the same number. If the numbers
+    /// differ, as in a rolling deploy, each call gets a permit if fewer calls than its own number
+    /// hold one. Zero fails with [`LockError::Config`](crate::LockError::Config). Default:
+    /// exclusive.
     ///
     /// ```
     /// # use std::time::Duration;
