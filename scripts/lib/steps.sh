@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Steps with their times. Sourced, not run.
+# Runs the steps of a script, and prints their times. Sourced, not run.
 
 step_name=''
 

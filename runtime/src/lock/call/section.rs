@@ -33,7 +33,7 @@ pub(crate) struct Section {
 }
 
 /// A section whose type is hidden from the crates with annotated functions. Otherwise each of their
-/// codegen units would compile its drop code, with all that a pool owns.
+/// codegen units would compile the drop code of a section, including that of its pool.
 pub(crate) type HiddenSection = Box<dyn Hidden + Send>;
 
 pub(crate) trait Hidden {

@@ -135,9 +135,9 @@ impl Settings {
             terms,
             watchdog: self.watchdog(terms)?,
             wait: self.wait.unwrap_or(pools),
-            // Trying once is only the default for a lock that another call holds. Branches of one
-            // body run one after the other. They wait as long as necessary if neither the call nor
-            // the pool sets a wait.
+            // By default, a call tries once for a lock that another call holds. Nested calls in
+            // branches of one body wait for each other instead, as long as necessary, unless the
+            // call or the pool sets a wait.
             nested_wait: self.wait.or((!pools.is_zero()).then_some(pools)),
             cooldown: self.cooldown.unwrap_or_default(),
             share: self.share,
