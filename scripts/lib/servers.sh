@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Installs the servers and clients of the tests. Sourced after packages.sh and zookeeper.sh, not run.
+# Installs the servers and clients of the tests. Sourced after packages.sh and zookeeper.sh,
+# not run.
 
 # need_servers TARGET: installs the missing servers and clients.
 need_servers() {
