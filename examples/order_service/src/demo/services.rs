@@ -169,7 +169,7 @@ impl Services {
             process.stdin = None;
         }
         for process in &mut processes {
-            let _ = tokio::time::timeout(PATIENCE, process.wait()).await; // otherwise killed on drop
+            let _ = tokio::time::timeout(PATIENCE, process.wait()).await; // else killed on drop
         }
     }
 
