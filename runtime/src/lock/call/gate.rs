@@ -122,8 +122,8 @@ mod tests {
     /// Longer than the test.
     const LONG: Duration = Duration::from_secs(20);
 
-    /// Fails if a loss during a poll of the body is not seen. That loss finds no task to wake, and
-    /// the body would wait for ever.
+    /// Fails if a loss during a poll of the body is missed. Such a loss wakes no task, so the body
+    /// would wait forever.
     #[tokio::test]
     async fn a_loss_during_a_poll_ends_the_body() {
         let pool = LockPool::connect("memory://gate").await.expect("a pool");

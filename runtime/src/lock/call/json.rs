@@ -70,7 +70,8 @@ fn portable(value: &impl Serialize) -> Result<String, Error> {
     String::from_utf8(json).map_err(Error::custom)
 }
 
-/// True if the number is one of the integers or doubles that every build reads exactly.
+/// True if every build of a program reads the number exactly, as an integer of 64 bits or as a
+/// double.
 fn is_exact(number: &str) -> bool {
     if number.parse::<u64>().is_ok() || number.parse::<i64>().is_ok() {
         return true;
