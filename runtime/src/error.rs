@@ -273,9 +273,9 @@ impl LockError {
     /// Only [`Contended`](Self::Contended) and [`TimedOut`](Self::TimedOut) have a holder. This
     /// method sends no request to the store.
     ///
-    /// Returns none if another client holds the lock, if several calls share the lock, or while one
-    /// process hands the lock over to the next. `Display` shows the holder, for logs.
-    /// [`public_message`](Self::public_message) does not.
+    /// Returns none if a client without leasehold holds the lock, or if several calls share it.
+    /// Also returns none while the lock passes from one process to the next. `Display` shows the
+    /// holder, for logs. [`public_message`](Self::public_message) does not.
     ///
     /// ```
     /// # use leasehold::{LockError, Owner};

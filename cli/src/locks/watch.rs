@@ -112,7 +112,8 @@ impl Watcher<'_> {
         lines.iter().all(|line| output::try_line(line).is_ok())
     }
 
-    /// Reports once that the store cannot be reached, because the next look may succeed again.
+    /// Reports an error of the store, but repeats the same error only after a success. The next
+    /// read may succeed again.
     fn tell_trouble(&mut self, text: String) -> bool {
         if self.drawn {
             return screen::draw(&[text]).is_ok();

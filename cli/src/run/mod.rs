@@ -33,7 +33,7 @@ use crate::args::{Run, Store};
 use crate::exit;
 use crate::failure::Failure;
 
-/// The shortest ttl. The processes of a command need a tenth of the ttl to end.
+/// The shortest ttl. A tenth of the ttl must be enough for the processes of a command to end.
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
 /// Maximum time to wait until the store confirms the release.
