@@ -249,19 +249,19 @@ impl LockPool {
     ) -> ShutdownReport {
         // A stopped engine holds no locks, so its report is empty.
         let report = begun.await.unwrap_or_default();
-        self.log_is_told().await;
+        self.flush_log().await;
         report
     }
 
     /// Waits until all reports to the log and the recorder are delivered, at most for
     /// [`LOG_LIMIT`]. Otherwise they could be lost if the program ends right after its shutdown.
-    async fn log_is_told(&self) {
-        let (mut told, (caller, mut late)) = (reporter::told(), oneshot::channel());
+    async fn flush_log(&self) {
+        let (mut delivered, (caller, mut late)) = (reporter::delivered(), oneshot::channel());
         let at = self.engine().clock().now() + LOG_LIMIT;
         // A stopped engine drops `caller`, which ends the wait at once.
         let _ = self.engine().send(Command::Wake { at, caller });
         poll_fn(|cx| {
-            let ended = Pin::new(&mut told).poll(cx).is_ready();
+            let ended = Pin::new(&mut delivered).poll(cx).is_ready();
             let late = Pin::new(&mut late).poll(cx).is_ready();
             if ended || late {
                 Poll::Ready(())

@@ -132,10 +132,10 @@ impl Core {
         match result {
             Ok(Reply::Renewed(kept)) => {
                 let kept = kept.into_iter().map(Some);
-                self.renewals_said(tickets, shares, sent, kept, now);
+                self.renewals_answered(tickets, shares, sent, kept, now);
             }
             Ok(Reply::RenewedInPart(kept)) => {
-                self.renewals_said(tickets, shares, sent, kept.into_iter(), now);
+                self.renewals_answered(tickets, shares, sent, kept.into_iter(), now);
             }
             // The outcome is unknown. The leases keep their deadline, and are renewed again with
             // the same tokens.
@@ -162,7 +162,7 @@ impl Core {
     /// Applies the answer to a batch. `kept` has an item for each lease: true if the store renewed
     /// it, false if it is lost, none if the outcome is unknown. Afterwards each lease has its own
     /// timer again.
-    fn renewals_said(
+    fn renewals_answered(
         &mut self,
         tickets: &[TicketId],
         shares: bool,
@@ -177,12 +177,12 @@ impl Core {
             } else {
                 index
             };
-            self.renewal_said(tickets[index], shares, sent, kept, now);
+            self.renewal_answered(tickets[index], shares, sent, kept, now);
         }
     }
 
-    /// Applies the answer for one lease. For `kept`, see `renewals_said`.
-    fn renewal_said(
+    /// Applies the answer for one lease. For `kept`, see `renewals_answered`.
+    fn renewal_answered(
         &mut self,
         id: TicketId,
         shares: bool,

@@ -86,7 +86,7 @@ pub(crate) enum Command {
     /// The pool is dropped, so no more commands follow from callers.
     Close,
     /// Makes the engine read the store's events now. Only a test kit uses this.
-    Hear,
+    Listen,
     /// Runs a test's code under the engine's mutex.
     #[cfg(feature = "__test")]
     Inside(Box<dyn FnOnce() + Send>),

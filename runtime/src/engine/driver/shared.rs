@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::command::Command;
 use super::deferred::{Deferred, Locked};
 use super::lanes::{ListenerId, NewListeners};
-use super::notifications::tell;
+use super::notifications::notify;
 use super::observer::Watch;
 use super::priority::KeptPriority;
-use super::state::{EngineState, Heard};
+use super::state::{EngineState, Received};
 use super::store_waker::StoreWaker;
 use crate::base::seeded::seeded;
 use crate::base::sync::{Mutex, MutexGuard, PoisonError};
@@ -88,7 +88,7 @@ impl Shared {
         if !self.deferred.push(command) {
             return Err(stopped());
         }
-        if !seeded!(DeferredUnheard) {
+        if !seeded!(DeferredUnnoticed) {
             self.store_waker.wake_keeper();
         }
         Ok(())
@@ -114,16 +114,16 @@ impl Shared {
     }
 
     /// Reads and handles the answers that a listener found on its socket.
-    pub(super) fn hear(&self, listener: ListenerId) -> Heard {
+    pub(super) fn receive(&self, listener: ListenerId) -> Received {
         if self.is_outranked() {
             // This thread must not read, so its runtime gets no listener for a while.
             self.send(Command::ListenerOutranked(listener));
-            return Heard::InVain;
+            return Received::InVain;
         }
         let mut state = self.lock();
-        let heard = self.guarded(&mut state, |state| state.hear(listener));
+        let received = self.guarded(&mut state, |state| state.receive(listener));
         self.unlock(state);
-        heard.unwrap_or(Heard::InVain)
+        received.unwrap_or(Received::InVain)
     }
 
     /// Sends the collected requests. Called when the callers woken by a listener have run.
@@ -172,7 +172,7 @@ impl Shared {
         if wakes_keeper {
             self.store_waker.wake_keeper();
         }
-        tell(notifications);
+        notify(notifications);
     }
 
     /// Stops the engine, so that no call waits for it forever. Called when the keeper is dropped:
@@ -186,7 +186,7 @@ impl Shared {
         state.stop(&stopped());
         let notifications = state.take_notifications();
         drop(state);
-        tell(notifications);
+        notify(notifications);
     }
 
     /// Runs `work` on the state. A panic stops the engine, but the current thread continues.

@@ -31,7 +31,7 @@ pub(super) struct Traffic {
     batches: VecDeque<Batch>,
     gathers_until: Option<Instant>,
     /// Number of answers and messages read so far.
-    heard: u64,
+    received: u64,
 }
 
 /// Requests sent together. Their numbers are consecutive.
@@ -88,13 +88,13 @@ impl Traffic {
     }
 
     /// Counts an answer or a message.
-    pub(super) fn hears(&mut self) {
-        self.heard += 1;
+    pub(super) fn receives(&mut self) {
+        self.received += 1;
     }
 
     /// Returns the number of answers and messages read so far.
-    pub(super) fn heard(&self) -> u64 {
-        self.heard
+    pub(super) fn received(&self) -> u64 {
+        self.received
     }
 
     /// Begins to collect requests, because several callers are woken now.

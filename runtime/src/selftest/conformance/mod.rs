@@ -67,7 +67,7 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     if !promises.is_quorum() && !promises.sessions {
         // This scene comes first, because the Redis store replaces its connection some time after a
         // silence.
-        play!(late::an_answer_that_no_listener_heard_of_counts; one);
+        play!(late::an_answer_that_no_listener_received_counts; one);
         play!(late::an_answer_that_has_come_counts; one);
     }
     // Neither a quorum nor a store with sessions keeps results.

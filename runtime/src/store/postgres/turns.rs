@@ -205,7 +205,9 @@ impl Session {
         }
         // Polls the check to send it, then the connection to move bytes, then the check again to
         // get its answer.
-        self.looks_well(cx, now, pause) && self.hears(cx, events) && self.looks_well(cx, now, pause)
+        self.looks_well(cx, now, pause)
+            && self.receives(cx, events)
+            && self.looks_well(cx, now, pause)
     }
 
     fn looks_well(&mut self, cx: &mut Context<'_>, now: Instant, pause: Duration) -> bool {
@@ -222,12 +224,12 @@ impl Session {
         }
     }
 
-    fn hears(&mut self, cx: &mut Context<'_>, events: &mut VecDeque<StoreEvent>) -> bool {
+    fn receives(&mut self, cx: &mut Context<'_>, events: &mut VecDeque<StoreEvent>) -> bool {
         loop {
             match self.io_driver.poll_message(cx) {
                 Poll::Pending => return true,
-                Poll::Ready(Ok(AsyncMessage::Notification(told))) => {
-                    events.extend(message(told.payload()));
+                Poll::Ready(Ok(AsyncMessage::Notification(notification))) => {
+                    events.extend(message(notification.payload()));
                 }
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(_)) => return false,

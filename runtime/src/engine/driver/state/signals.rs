@@ -23,13 +23,13 @@ impl EngineState {
     fn apply(&mut self, signal: Signal) {
         metrics::count(&signal);
         self.observer.signal(&signal, self.now);
-        let waker = self.tell(signal);
+        let waker = self.notify(signal);
         self.notifications.wakers.extend(waker);
     }
 
     /// Applies a signal to its call. Returns the waker of the call's task, if any, to be woken or
     /// dropped.
-    fn tell(&mut self, signal: Signal) -> Option<Parting> {
+    fn notify(&mut self, signal: Signal) -> Option<Parting> {
         match signal {
             Signal::Granted {
                 ticket,
