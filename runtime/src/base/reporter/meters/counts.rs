@@ -88,10 +88,10 @@ pub(crate) fn tell_counts() -> bool {
     true
 }
 
-/// Registers the counters that alerts use, at zero. Otherwise the first event would create its
+/// Registers all counters, at zero. Otherwise the first event would create its
 /// counter, which then shows no increase. Runs on the reporter thread.
 pub(super) fn announce() {
-    for count in [Count::Renewed, Count::RenewalLost, Count::RenewalFailed] {
+    for count in ALL {
         let _ = catch_unwind(AssertUnwindSafe(|| count.tell(0)));
     }
 }

@@ -146,22 +146,26 @@ impl Meter {
         found
     }
 
-    /// Reports the values of a template in use, even if they have not changed. The number of losses
-    /// is reported before the first loss, because a counter that begins with a loss shows no
-    /// increase.
+    /// Reports the values of a template in use, even if they have not changed. Losses and outcomes
+    /// are reported before the first one, because a count that begins with 1 shows no increase.
     pub(super) fn tell_again(&self) {
         if self.announced.load(Ordering::Relaxed) {
             self.tell_present(self.present.load(Ordering::SeqCst));
             self.tell_lost(0);
+            for outcome in Outcome::ALL {
+                guarded(|| drop(self.acquire_seconds(outcome)));
+            }
         }
+    }
+
+    fn acquire_seconds(&self, outcome: Outcome) -> metrics::Histogram {
+        metrics::histogram!("leasehold_acquire_seconds", "lock" => self.template, "outcome" => outcome.name())
     }
 
     fn tell_times(&self) -> bool {
         let mut found = false;
         for (outcome, times) in Outcome::ALL.into_iter().zip(&self.acquire) {
-            found |= times.tell(|| {
-                metrics::histogram!("leasehold_acquire_seconds", "lock" => self.template, "outcome" => outcome.name())
-            });
+            found |= times.tell(|| self.acquire_seconds(outcome));
         }
         for (end, times) in End::ALL.into_iter().zip(&self.held) {
             found |= times.tell(|| {
