@@ -80,11 +80,22 @@ pub(crate) enum At {
 }
 
 impl At {
-    /// The annotated function's path, for the owner record. Empty for a call of
+    /// The annotated function's path, of a method with its type, for the owner record. The compiler
+    /// may write the type differently in a later version. Empty for a call of
     /// [`LockPool::lock`](crate::LockPool::lock).
     pub(crate) fn function(self) -> &'static str {
         match self {
             Self::Function(site) => site.name(),
+            Self::Call(_) => "",
+        }
+    }
+
+    /// The path of the annotated function's module and its name, under which `replay` keeps results.
+    /// Every compiler writes it alike. Empty for a call of
+    /// [`LockPool::lock`](crate::LockPool::lock).
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Self::Function(site) => site.function,
             Self::Call(_) => "",
         }
     }
