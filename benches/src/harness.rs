@@ -245,8 +245,8 @@ impl Drop for Folder {
 
 /// Returns the day in UTC, from the system's `date`.
 fn today() -> String {
-    let told = Command::new("date").args(["-u", "+%Y-%m-%d"]).output();
-    let text = told.map(|told| String::from_utf8_lossy(&told.stdout).trim().to_owned());
+    let printed = Command::new("date").args(["-u", "+%Y-%m-%d"]).output();
+    let text = printed.map(|printed| String::from_utf8_lossy(&printed.stdout).trim().to_owned());
     text.ok()
         .filter(|text| !text.is_empty())
         .unwrap_or_else(|| "no date".to_owned())

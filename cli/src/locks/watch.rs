@@ -60,8 +60,8 @@ impl Watcher<'_> {
             let locks = all(&self.pool, &self.options.pattern).await;
             clean = match (locks, self.drawn) {
                 (Ok(locks), true) => self.draw(&locks),
-                (Ok(locks), false) => self.tell(&locks),
-                (Err(failure), _) => self.tell_trouble(failure.text),
+                (Ok(locks), false) => self.print(&locks),
+                (Err(failure), _) => self.print_trouble(failure.text),
             };
         }
     }
@@ -90,7 +90,7 @@ impl Watcher<'_> {
     }
 
     /// Prints the changes. Returns false if the reader of standard output is gone.
-    fn tell(&mut self, locks: &[LockInfo]) -> bool {
+    fn print(&mut self, locks: &[LockInfo]) -> bool {
         let was_trouble = self.trouble.take().is_some();
         let now = SystemTime::now();
         let time = humantime::format_rfc3339_millis(now).to_string();
@@ -119,7 +119,7 @@ impl Watcher<'_> {
     }
 
     /// Reports once that the store cannot be reached, because the next look may succeed again.
-    fn tell_trouble(&mut self, text: String) -> bool {
+    fn print_trouble(&mut self, text: String) -> bool {
         if self.drawn {
             return screen::draw(&[text]).is_ok();
         }

@@ -35,7 +35,7 @@ use rustix::process::{
 };
 
 use super::clock::{Moment, nanos};
-use super::says::Says;
+use super::messages::Messages;
 use super::start;
 use crate::exit;
 
@@ -121,7 +121,7 @@ pub(super) fn run(json: bool, ended: impl Future<Output = io::Result<()>>) -> u8
     match runtime.and_then(|runtime| runtime.block_on(ended)) {
         Ok(()) => exit::SUCCESS,
         Err(error) => {
-            Says::new(json).failed(&error);
+            Messages::new(json).failed(&error);
             exit::SYSTEM
         }
     }

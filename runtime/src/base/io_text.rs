@@ -44,9 +44,12 @@ mod tests {
 
     #[test]
     fn a_limit_of_files_is_named() {
-        for (number, says) in [(EMFILE, "ulimit -n"), (ENFILE, "fs.file-max")] {
+        for (number, expected) in [(EMFILE, "ulimit -n"), (ENFILE, "fs.file-max")] {
             let text = io_text(&io::Error::from_raw_os_error(number));
-            assert!(text.contains(says) && text.contains("os error"), "{text}");
+            assert!(
+                text.contains(expected) && text.contains("os error"),
+                "{text}"
+            );
         }
         let other = io::Error::from(io::ErrorKind::ConnectionRefused);
         assert_eq!(io_text(&other), other.to_string());
@@ -57,13 +60,13 @@ mod tests {
     fn a_failed_thread_start_names_the_limit() {
         /// Too many processes or threads (`EAGAIN`).
         const NO_THREAD: i32 = 11;
-        for (number, says, not) in [
+        for (number, expected, not) in [
             (EMFILE, "ulimit -n", "threads"),
             (ENFILE, "fs.file-max", "threads"),
             (NO_THREAD, "threads", "files"),
         ] {
             let text = thread_text(&io::Error::from_raw_os_error(number));
-            assert!(text.contains(says) && !text.contains(not), "{text}");
+            assert!(text.contains(expected) && !text.contains(not), "{text}");
         }
     }
 }

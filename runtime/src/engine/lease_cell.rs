@@ -216,12 +216,12 @@ impl LeaseCell {
     /// Waits until the lock is no longer held.
     pub(crate) async fn over(&self) {
         self.watched.store(true, Ordering::SeqCst);
-        let mut told = pin!(self.over.notified());
+        let mut notified = pin!(self.over.notified());
         // Registered before `is_live`, so that an end in between is not missed.
-        told.as_mut().enable();
+        notified.as_mut().enable();
         fence(Ordering::SeqCst);
         if self.is_live() {
-            told.await;
+            notified.await;
         }
     }
 
@@ -305,11 +305,11 @@ impl LeaseCell {
             return;
         }
         self.deadline.store(0, Ordering::Release);
-        self.tell_over();
+        self.notify_over();
     }
 
     /// Wakes the tasks in [`over`](Self::over).
-    pub(super) fn tell_over(&self) {
+    pub(super) fn notify_over(&self) {
         // `over` sets `watched` before it reads the deadline. So either `over` sees the end, or
         // this thread sees `watched`.
         fence(Ordering::SeqCst);
@@ -324,7 +324,9 @@ impl LeaseCell {
         self.deadline.store(deadline.as_nanos(), Ordering::Release);
         self.fence.set(fence);
         let waker = self.enter(Phase::Held);
-        waker.filter(|_| !seeded!(GrantUnheard)).map(Parting::Wake)
+        waker
+            .filter(|_| !seeded!(GrantUnnoticed))
+            .map(Parting::Wake)
     }
 
     /// Moves the deadline to a later time. Does nothing after [`close`](Self::close) or a loss: the
@@ -353,12 +355,12 @@ impl LeaseCell {
         self.enter(Phase::Held).map(Parting::Wake)
     }
 
-    /// Ends the lease with a loss. The engine must then call [`tell_over`](Self::tell_over), as
+    /// Ends the lease with a loss. The engine must then call [`notify_over`](Self::notify_over), as
     /// after [`orphan`](Self::orphan). Before any other end, the holder has [closed](Self::close)
-    /// the lease cell, and `close` calls `tell_over`.
+    /// the lease cell, and `close` calls `notify_over`.
     pub(super) fn lose(&self) -> Option<Parting> {
         let waker = self.finish(Phase::Lost);
-        waker.filter(|_| !seeded!(LossUnheard))
+        waker.filter(|_| !seeded!(LossUnnoticed))
     }
 
     /// Records the reason of a loss, before the loss.

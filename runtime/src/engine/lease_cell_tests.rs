@@ -30,10 +30,10 @@ fn a_caller_is_woken_only_if_it_waits_for_its_release() {
     assert!(matches!(released, Some(Parting::Wake(_))));
     let refused = LeaseCell::new("key".into(), Clock::System, false);
     assert!(refused.poll_granted(&cx).is_pending());
-    let told = refused.release(Removal::Unknown);
+    let notified = refused.release(Removal::Unknown);
     assert!(
-        matches!(told, Some(Parting::Wake(_))),
-        "told to ask otherwise"
+        matches!(notified, Some(Parting::Wake(_))),
+        "is asked to request otherwise"
     );
 }
 

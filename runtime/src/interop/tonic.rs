@@ -72,8 +72,8 @@ mod tests {
             let status = Status::from(error.clone());
             assert_eq!(status.code(), code);
             assert!(!status.message().contains("order:1"));
-            let told = status.get_details_retry_info();
-            assert_eq!(told.and_then(|info| info.retry_delay), delay);
+            let reported = status.get_details_retry_info();
+            assert_eq!(reported.and_then(|info| info.retry_delay), delay);
             assert_eq!(status.source().unwrap().to_string(), error.to_string());
         }
     }

@@ -245,19 +245,19 @@ impl LockPool {
     ) -> ShutdownReport {
         // A stopped engine holds nothing.
         let report = begun.await.unwrap_or_default();
-        self.log_is_told().await;
+        self.flush_log().await;
         report
     }
 
     /// Ends when the reports to the log and the recorder are delivered, or after [`LOG_LIMIT`]. The
     /// program may end right after its shutdown.
-    async fn log_is_told(&self) {
-        let (mut told, (caller, mut late)) = (reporter::told(), oneshot::channel());
+    async fn flush_log(&self) {
+        let (mut delivered, (caller, mut late)) = (reporter::delivered(), oneshot::channel());
         let at = self.engine().clock().now() + LOG_LIMIT;
         // A stopped engine drops `caller`, and the limit then ends at once.
         let _ = self.engine().send(Command::Wake { at, caller });
         poll_fn(|cx| {
-            let ended = Pin::new(&mut told).poll(cx).is_ready();
+            let ended = Pin::new(&mut delivered).poll(cx).is_ready();
             let late = Pin::new(&mut late).poll(cx).is_ready();
             if ended || late {
                 Poll::Ready(())

@@ -193,10 +193,10 @@ pub async fn pool_of_nothing() -> LockPool {
 /// # Panics
 ///
 /// If the process cannot start another thread.
-pub fn reports_told() {
-    let told = std::thread::spawn(|| reporter::told().blocking_recv());
+pub fn reports_delivered() {
+    let delivered = std::thread::spawn(|| reporter::delivered().blocking_recv());
     // Without a reporter thread there is nothing to wait for.
-    let _ = told.join().expect("a thread that waits");
+    let _ = delivered.join().expect("a thread that waits");
 }
 
 /// Runs `code` on the thread that executes the command, under the mutex of the engine of `pool`. A

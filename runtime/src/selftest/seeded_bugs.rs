@@ -152,7 +152,7 @@ bugs! {
     /// The body is polled as long as one of its keys is held.
     AnyKeyIsEnough,
     /// The remaining time reported for several leases is that of the lease that ends last.
-    LatestEndTold,
+    LatestEndReported,
     /// A call for several keys waits for each of them as long as its `wait` allows, instead of for
     /// all together.
     BudgetPerKey,
@@ -197,7 +197,7 @@ bugs! {
     /// A wake-up of the store's waker is forgotten while a thread polls the store.
     WakeUpForgotten,
     /// The keeper is not woken when a listener has ended.
-    ListenerEndUnheard,
+    ListenerEndUnnoticed,
     /// No new listener starts in a lane whose listener has ended.
     LaneNeverAgain,
     /// The keeper does not check for late listeners.
@@ -210,11 +210,11 @@ bugs! {
     /// A command is executed before the commands that its task deferred earlier.
     DeferredOvertaken,
     /// The keeper is not woken for a deferred command.
-    DeferredUnheard,
+    DeferredUnnoticed,
     /// A grant does not wake its caller.
-    GrantUnheard,
+    GrantUnnoticed,
     /// A loss does not wake the body.
-    LossUnheard,
+    LossUnnoticed,
     /// A dropped guard, or a future dropped inside its lock, does not release.
     DropForgotten,
     /// The last waiting call of a process is dropped, but the process keeps its place in the
@@ -223,11 +223,11 @@ bugs! {
     /// The handle of a dropped call stays valid until the end of the lease.
     HandleOutlivesItsCall,
     /// A holder whose lock was taken away by force is not notified.
-    RevocationUnheard,
+    RevocationUnnoticed,
     /// A process ignores the notification to its session that a lock was taken away by force.
     RevocationUnseen,
     /// A lock is taken away by force although its holder's session could not be notified.
-    RemovedUntold,
+    RemovedUnreported,
     /// A failed request counts as a sign that a holder whose lock is taken away by force is gone.
     FailureIsGone,
     /// A new watch does not notice that its key is already gone.
@@ -239,9 +239,9 @@ bugs! {
     /// All acquisitions have the same token.
     TokensRepeat,
     /// The grant does not carry its fence.
-    FenceUntold,
+    FenceUnreported,
     /// The end of a session is not reported to the holders of its locks.
-    LostSessionUntold,
+    LostSessionUnreported,
     /// The end of a session is reported only after a heartbeat has confirmed it.
     EndOfSessionDoubted,
     /// A lock is granted or renewed beyond the time for which heartbeats have confirmed its
@@ -347,7 +347,7 @@ impl Bug {
         Self::OrderForgotten,
         Self::SecondKeyOrphaned,
         Self::MaxHoldForgotten,
-        Self::FenceUntold,
+        Self::FenceUnreported,
         Self::KeptHandedOver,
         Self::MinHoldForgotten,
         Self::FingerprintIgnored,
@@ -367,9 +367,9 @@ pub(crate) fn assert_found(bug: &str, test: &str) {
     let mut again = std::process::Command::new(program);
     let ended = again.args([test, "--exact"]).env(VARIABLE, bug).output();
     let ended = ended.expect("this program starts again");
-    let told = String::from_utf8_lossy(&ended.stdout);
-    let failed = told.contains(&format!("test {test} ... FAILED"));
-    assert!(failed, "{test} does not fail with {bug}:\n{told}");
+    let printed = String::from_utf8_lossy(&ended.stdout);
+    let failed = printed.contains(&format!("test {test} ... FAILED"));
+    assert!(failed, "{test} does not fail with {bug}:\n{printed}");
 }
 
 #[cfg(test)]
@@ -401,7 +401,7 @@ mod tests {
             "store::session::session_tests::a_revoked_place_is_not_granted",
         ),
         (
-            "RemovedUntold",
+            "RemovedUnreported",
             "store::session::look_tests::a_node_of_an_unknown_session_stays",
         ),
         (

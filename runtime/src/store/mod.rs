@@ -137,14 +137,18 @@ pub(crate) trait Socket: Send + Sync {
 
     /// Records that bytes may have arrived, as a listener has seen. The next thread that polls the
     /// store reads them. While a listener waits, no thread reads before this call.
-    fn heard(&self);
+    fn received(&self);
 }
 
 /// Waits for bytes on a socket.
 pub(crate) trait Listen: Send {
     /// Calls `read` when bytes may have arrived, or when the socket is closed. `read` reads all
     /// available bytes.
-    fn poll_heard(&mut self, cx: &mut Context<'_>, read: &mut dyn FnMut()) -> Poll<io::Result<()>>;
+    fn poll_received(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: &mut dyn FnMut(),
+    ) -> Poll<io::Result<()>>;
 }
 
 /// Time for which the store leaves a key free for clients that know no queue. A client that tries

@@ -42,7 +42,7 @@ enum Report {
     /// An event was counted, for the first time in a while.
     Counts,
     /// Asks the thread for an answer once every earlier report has been delivered.
-    Told(oneshot::Sender<()>),
+    Flush(oneshot::Sender<()>),
 }
 
 static REPORTER: OnceLock<Option<SyncSender<Report>>> = OnceLock::new();
@@ -77,13 +77,13 @@ pub(crate) fn begin() {
 }
 
 /// Returns a receiver that ends when every earlier report has been delivered.
-pub(crate) fn told() -> oneshot::Receiver<()> {
-    let (done, told) = oneshot::channel();
+pub(crate) fn delivered() -> oneshot::Receiver<()> {
+    let (done, delivered) = oneshot::channel();
     // Without a thread no report waits.
     if REPORTER.get().is_some() {
-        send(Report::Told(done));
+        send(Report::Flush(done));
     }
-    told
+    delivered
 }
 
 fn send(report: Report) -> bool {
@@ -122,12 +122,12 @@ fn run(reports: &Receiver<Report>) {
                 counting = true;
                 again = again.or_else(|| Some(Instant::now()));
             }
-            Ok(report) => guarded(|| tell(report)),
-            Err(RecvTimeoutError::Timeout) => counting = meters::tell_counts(),
+            Ok(report) => guarded(|| deliver(report)),
+            Err(RecvTimeoutError::Timeout) => counting = meters::publish_counts(),
             Err(RecvTimeoutError::Disconnected) => return,
         }
         if again.is_some_and(|at| at <= Instant::now()) {
-            guarded(meters::tell_again);
+            guarded(meters::publish_again);
             again = (counting || meters::are_in_use()).then(|| Instant::now() + TELL_AGAIN);
         }
     }
@@ -135,28 +135,28 @@ fn run(reports: &Receiver<Report>) {
 
 /// A panic of the program's code ends one report, not the thread. The panic hook has already shown
 /// it.
-fn guarded(tell: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(tell));
+fn guarded(deliver: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(deliver));
 }
 
-fn tell(report: Report) {
+fn deliver(report: Report) {
     match report {
         Report::Log(subscriber, event) => with_default(&subscriber, || {
-            tell_dropped();
+            report_dropped();
             event();
         }),
         // `run` has handled it.
         Report::Counts => {}
-        Report::Told(done) => {
-            tell_dropped();
-            meters::tell_counts();
+        Report::Flush(done) => {
+            report_dropped();
+            meters::publish_counts();
             // The receiver may be gone.
             let _ = done.send(());
         }
     }
 }
 
-fn tell_dropped() {
+fn report_dropped() {
     let dropped = DROPPED.swap(0, Ordering::Relaxed);
     if 0 < dropped {
         tracing::warn!(

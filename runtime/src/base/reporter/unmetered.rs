@@ -2,11 +2,11 @@
 #![expect(clippy::unused_self, reason = "nothing is counted")]
 
 /// True if the thread must look again soon.
-pub(super) fn tell_counts() -> bool {
+pub(super) fn publish_counts() -> bool {
     false
 }
 
-pub(super) fn tell_again() {}
+pub(super) fn publish_again() {}
 
 pub(super) fn are_in_use() -> bool {
     false

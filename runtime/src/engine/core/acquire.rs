@@ -151,7 +151,7 @@ impl Core {
         } else {
             sent
         };
-        let fence = fence.filter(|_| !seeded!(self, FenceUntold));
+        let fence = fence.filter(|_| !seeded!(self, FenceUnreported));
         let acquire = ticket.acquire();
         let mut lease = Lease::new(acquire.terms, sent, fence, now);
         if let Some(watchdog) = acquire.watchdog {

@@ -130,10 +130,10 @@ impl Core {
         match result {
             Ok(Reply::Renewed(kept)) => {
                 let kept = kept.into_iter().map(Some);
-                self.renewals_said(tickets, shares, sent, kept, now);
+                self.renewals_answered(tickets, shares, sent, kept, now);
             }
             Ok(Reply::RenewedInPart(kept)) => {
-                self.renewals_said(tickets, shares, sent, kept.into_iter(), now);
+                self.renewals_answered(tickets, shares, sent, kept.into_iter(), now);
             }
             // The outcome is unknown: the lease keeps its end, and the same token is tried again.
             unknown => {
@@ -158,7 +158,7 @@ impl Core {
 
     /// Applies the answer to a batch. `kept` has an item for each lease: true if the store kept its
     /// key, none if that is unknown. After this each lease has its own timer again.
-    fn renewals_said(
+    fn renewals_answered(
         &mut self,
         tickets: &[TicketId],
         shares: bool,
@@ -173,12 +173,12 @@ impl Core {
             } else {
                 index
             };
-            self.renewal_said(tickets[index], shares, sent, kept, now);
+            self.renewal_answered(tickets[index], shares, sent, kept, now);
         }
     }
 
     /// Applies the answer for one lease. `kept` is none if the outcome is unknown.
-    fn renewal_said(
+    fn renewal_answered(
         &mut self,
         id: TicketId,
         shares: bool,

@@ -16,7 +16,7 @@ impl Core {
     ///
     /// A late message finds no such lease, because tokens are not used again.
     pub(crate) fn revoked(&mut self, key: &FullKey, lease: u64, now: Instant) {
-        if seeded!(self, RevocationUnheard) {
+        if seeded!(self, RevocationUnnoticed) {
             return;
         }
         let holds = self.tickets.iter().filter(|(_, ticket)| {

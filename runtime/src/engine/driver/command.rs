@@ -86,7 +86,7 @@ pub(crate) enum Command {
     /// All callers are gone.
     Close,
     /// Reads the store's events at once, for a test kit.
-    Hear,
+    Listen,
     /// Runs a test's code under the engine's mutex.
     #[cfg(feature = "__test")]
     Inside(Box<dyn FnOnce() + Send>),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::handle::Engine;
-use super::notifications::tell;
+use super::notifications::notify;
 use super::shared::Shared;
 use super::state::EngineState;
 use super::store_waker::StoreWaker;
@@ -83,7 +83,7 @@ impl Keeper {
             state.keeper_sleeps(timer.at());
             let notifications = state.take_notifications();
             drop(state);
-            tell(notifications);
+            notify(notifications);
             if over {
                 return Poll::Ready(());
             }

@@ -149,19 +149,19 @@ impl Lanes {
 
     /// Records that a listener found something to read. Returns `false` if it is no longer a
     /// socket's listener.
-    pub(super) fn heard_by(&self, listener: ListenerId) -> bool {
+    pub(super) fn received_by(&self, listener: ListenerId) -> bool {
         let mut lanes = self.all.iter();
         let lane = lanes.find(|lane| lane.listener == Some(listener));
         if let Some(lane) = lane {
-            lane.socket.heard();
+            lane.socket.received();
         }
         lane.is_some()
     }
 
     /// Lets the thread that polls the store next read all sockets.
-    pub(super) fn hear_all(&self) {
+    pub(super) fn receive_all(&self) {
         for lane in &self.all {
-            lane.socket.heard();
+            lane.socket.received();
         }
     }
 
@@ -182,11 +182,11 @@ impl Lanes {
     /// Removes a listener polled by a thread that must not read. Returns `true` if the keeper must
     /// listen instead. The listener's runtime may also have threads that may read.
     pub(super) fn outranked(&mut self, listener: ListenerId, now: Instant) -> bool {
-        let heard = self.end(listener);
-        if heard {
+        let received = self.end(listener);
+        if received {
             self.not_before = now + PENALTY;
         }
-        heard
+        received
     }
 
     /// Records that a caller's runtime could not start a listener.
@@ -213,13 +213,13 @@ impl Lanes {
         self.watch_at
     }
 
-    /// Runs the keeper's check, if it is due. `heard` is the number of answers and messages so far.
-    pub(super) fn watch(&mut self, heard: u64, waits: Waits, now: Instant) -> Watched {
+    /// Runs the keeper's check, if it is due. `received` is the number of answers and messages so far.
+    pub(super) fn watch(&mut self, received: u64, waits: Waits, now: Instant) -> Watched {
         if self.watch_at.is_none_or(|at| now < at) {
             return Watched::Well;
         }
-        let still = heard == self.seen;
-        self.seen = heard;
+        let still = received == self.seen;
+        self.seen = received;
         // The keeper checks once more after the last answer. So it need not be woken for each of
         // several requests that follow each other.
         let pause = waits.pause().or((!still).then_some(WATCH));
@@ -236,13 +236,13 @@ impl Lanes {
 
     /// Records that the keeper has read all sockets, because its check found
     /// [`Still`](Watched::Still).
-    pub(super) fn read(&mut self, heard: u64, now: Instant) {
-        if heard == self.seen {
+    pub(super) fn read(&mut self, received: u64, now: Instant) {
+        if received == self.seen {
             // No answer lay unread: the server is slow, not the listener.
             self.late = 0;
             return;
         }
-        self.seen = heard;
+        self.seen = received;
         self.late += 1;
         if self.late < LATE || seeded!(NoTakeOver) {
             return;
@@ -269,7 +269,7 @@ mod tests {
     #[derive(Default)]
     struct Wire {
         listener: AtomicBool,
-        heard: AtomicBool,
+        received: AtomicBool,
     }
 
     impl Wire {
@@ -287,8 +287,8 @@ mod tests {
             self.listener.store(listener, Ordering::SeqCst);
         }
 
-        fn heard(&self) {
-            self.heard.store(true, Ordering::SeqCst);
+        fn received(&self) {
+            self.received.store(true, Ordering::SeqCst);
         }
     }
 
@@ -309,11 +309,11 @@ mod tests {
         let (mut lanes, [wire, other], [ended, _]) = lanes();
         assert!(lanes.end(ended) && !wire.is_left_to_listener());
         assert!(other.is_left_to_listener());
-        assert!(!lanes.heard_by(ended) && lanes.are_wanted(NOW));
+        assert!(!lanes.received_by(ended) && lanes.are_wanted(NOW));
         let begun = lanes.begin();
         assert_eq!(begun.len(), 1);
-        assert!(wire.is_left_to_listener() && lanes.heard_by(begun[0].0));
-        assert!(wire.heard.load(Ordering::SeqCst));
+        assert!(wire.is_left_to_listener() && lanes.received_by(begun[0].0));
+        assert!(wire.received.load(Ordering::SeqCst));
         assert!(!lanes.end(ended), "one that was replaced");
     }
 
@@ -321,7 +321,7 @@ mod tests {
     fn a_closed_socket_has_no_listener() {
         let (mut lanes, [_, stays], [gone, listener]) = lanes();
         lanes.follow(vec![stays]);
-        assert!(!lanes.heard_by(gone) && lanes.heard_by(listener));
+        assert!(!lanes.received_by(gone) && lanes.received_by(listener));
         assert!(!lanes.are_wanted(NOW));
     }
 
@@ -346,10 +346,10 @@ mod tests {
         // The server is slow. Then the listener is late three times, but never twice in a row.
         for (come, lay) in [(0, 0), (0, 1), (3, 0), (0, 1), (0, 0), (0, 2)] {
             look(&mut lanes, &mut answers, come, lay);
-            assert!(lanes.heard_by(listener), "{come} {lay}");
+            assert!(lanes.received_by(listener), "{come} {lay}");
         }
         assert_eq!(look(&mut lanes, &mut answers, 0, 1), Watched::Still);
-        assert!(!lanes.heard_by(listener));
+        assert!(!lanes.received_by(listener));
         assert!(wires.iter().all(|wire| !wire.is_left_to_listener()));
         let now = lanes.watch_at().expect("it looks on");
         assert!(!lanes.are_wanted(now));
@@ -360,21 +360,21 @@ mod tests {
     #[test]
     fn the_keeper_replaces_a_listener_late_for_each_request() {
         let (mut lanes, _, [listener, _]) = lanes();
-        let (mut heard, mut now) = (0, NOW);
+        let (mut received, mut now) = (0, NOW);
         for _ in 0..LATE {
-            assert!(lanes.heard_by(listener));
+            assert!(lanes.received_by(listener));
             lanes.watch_from(Waits::Answer, now);
             now = lanes.watch_at().expect("it looks");
-            assert_eq!(lanes.watch(heard, Waits::Answer, now), Watched::Still);
-            heard += 1;
-            lanes.read(heard, now);
+            assert_eq!(lanes.watch(received, Waits::Answer, now), Watched::Still);
+            received += 1;
+            lanes.read(received, now);
             // No further request is sent for some time.
             while let Some(at) = lanes.watch_at() {
                 now = at;
-                assert_eq!(lanes.watch(heard, Waits::Nothing, now), Watched::Well);
+                assert_eq!(lanes.watch(received, Waits::Nothing, now), Watched::Well);
             }
         }
-        assert!(!lanes.heard_by(listener));
+        assert!(!lanes.received_by(listener));
     }
 
     /// Fails if messages that a listener leaves unread are read only at the next request.

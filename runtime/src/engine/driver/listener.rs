@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use super::lanes::ListenerId;
 use super::shared::Shared;
-use super::state::Heard;
+use super::state::Received;
 use crate::store::{Listen, Socket};
 
 /// Listens on a socket, on the runtime that polls the future.
@@ -33,7 +33,7 @@ pub(super) fn listen(
         let Ok(Ok(mut readiness)) = listening else {
             return listener.unable();
         };
-        while listener.hears(&mut *readiness).await {}
+        while listener.receives(&mut *readiness).await {}
     }
 }
 
@@ -44,15 +44,15 @@ struct Listener {
 
 impl Listener {
     /// Waits until something comes, and reads it. Returns `false` if the listener must end.
-    async fn hears(&self, readiness: &mut dyn Listen) -> bool {
-        let mut heard = Heard::InVain;
-        let mut read = || heard = self.read();
-        let open = poll_fn(|cx| readiness.poll_heard(cx, &mut read)).await;
-        match heard {
+    async fn receives(&self, readiness: &mut dyn Listen) -> bool {
+        let mut received = Received::InVain;
+        let mut read = || received = self.read();
+        let open = poll_fn(|cx| readiness.poll_received(cx, &mut read)).await;
+        match received {
             _ if open.is_err() => false,
-            Heard::InVain => false,
-            Heard::One => true,
-            Heard::Several => {
+            Received::InVain => false,
+            Received::One => true,
+            Received::Several => {
                 // The woken callers run first.
                 tokio::task::yield_now().await;
                 if let Some(shared) = self.shared.upgrade() {
@@ -63,9 +63,9 @@ impl Listener {
         }
     }
 
-    fn read(&self) -> Heard {
+    fn read(&self) -> Received {
         let shared = self.shared.upgrade();
-        shared.map_or(Heard::InVain, |shared| shared.hear(self.id))
+        shared.map_or(Received::InVain, |shared| shared.receive(self.id))
     }
 
     fn unable(&self) {

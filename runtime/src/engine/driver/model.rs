@@ -24,7 +24,7 @@ use super::command::Command;
 use super::handle::Engine;
 use super::lanes::WATCH;
 use super::listener;
-use super::notifications::tell;
+use super::notifications::notify;
 use super::shared::Shared;
 use super::state::EngineState;
 use super::store_waker::StoreWaker;
@@ -100,7 +100,7 @@ fn keep(shared: &Shared, clock: Clock, server: &Server, time: Time) {
         state.keeper_sleeps(until);
         let notifications = state.take_notifications();
         drop(state);
-        tell(notifications);
+        notify(notifications);
         if over {
             return shared.stop();
         }
@@ -250,7 +250,7 @@ fn model(fate: Fate, time: Time, callers: Callers) {
     let store = Store {
         server: Arc::clone(&server),
         unsent: Vec::new(),
-        told: false,
+        announced: false,
     };
     let store_waker = Arc::new(StoreWaker::default());
     let limits = Limits::of_tests(LONG, 100);
@@ -351,13 +351,13 @@ fn the_models_detect_their_seeded_bugs() {
     const MIXED: &str = "all_callers_are_woken_if_priorities_differ";
     for (bug, model) in [
         ("WakeUpForgotten", BLOCKED),
-        ("ListenerEndUnheard", ENDS),
+        ("ListenerEndUnnoticed", ENDS),
         ("KeeperSleeps", BLOCKED),
         ("GatheredForever", LASTS),
-        ("GrantUnheard", LASTS),
+        ("GrantUnnoticed", LASTS),
         ("OrphanForgotten", LASTS),
         ("DeferredOvertaken", MIXED),
-        ("DeferredUnheard", MIXED),
+        ("DeferredUnnoticed", MIXED),
     ] {
         crate::selftest::seeded_bugs::assert_found(bug, &format!("engine::driver::model::{model}"));
         println!("{bug}: found by {model}");

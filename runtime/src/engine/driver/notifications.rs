@@ -57,7 +57,7 @@ impl Notifications {
 
     /// Delivers all notifications. A waker is the program's code, and may panic. Even then the
     /// other tasks are woken, and this thread goes on.
-    pub(super) fn tell(self) {
+    pub(super) fn notify(self) {
         for parting in self.wakers {
             guarded(|| match parting {
                 Parting::Wake(waker) => waker.wake(),
@@ -65,7 +65,7 @@ impl Notifications {
             });
         }
         for cell in self.over {
-            guarded(|| cell.tell_over());
+            guarded(|| cell.notify_over());
         }
         for caller in self.alarms {
             // The caller may be gone.
@@ -91,15 +91,15 @@ impl Notifications {
 }
 
 /// Delivers notifications, if there are any. Must not be called under the engine's mutex.
-pub(super) fn tell(notifications: Option<Notifications>) {
+pub(super) fn notify(notifications: Option<Notifications>) {
     if let Some(notifications) = notifications {
-        notifications.tell();
+        notifications.notify();
     }
 }
 
-/// Logs a panic of `tell` instead of passing it on.
-fn guarded(tell: impl FnOnce()) {
-    if catch_unwind(AssertUnwindSafe(tell)).is_err() {
+/// Logs a panic of `notify` instead of passing it on.
+fn guarded(notify: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(notify)).is_err() {
         reporter::log(|| tracing::error!("the waker of a task that uses a lock has panicked"));
     }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::command::Command;
 use super::deferred::{Deferred, Locked};
 use super::lanes::{ListenerId, NewListeners};
-use super::notifications::tell;
+use super::notifications::notify;
 use super::observer::Watch;
 use super::priority::KeptPriority;
-use super::state::{EngineState, Heard};
+use super::state::{EngineState, Received};
 use super::store_waker::StoreWaker;
 use crate::base::seeded::seeded;
 use crate::base::sync::{Mutex, MutexGuard, PoisonError};
@@ -87,7 +87,7 @@ impl Shared {
         if !self.deferred.push(command) {
             return Err(stopped());
         }
-        if !seeded!(DeferredUnheard) {
+        if !seeded!(DeferredUnnoticed) {
             self.store_waker.wake_keeper();
         }
         Ok(())
@@ -113,16 +113,16 @@ impl Shared {
     }
 
     /// Reads what a listener found on its socket.
-    pub(super) fn hear(&self, listener: ListenerId) -> Heard {
+    pub(super) fn receive(&self, listener: ListenerId) -> Received {
         if self.is_outranked() {
             // The listener's runtime has threads that must not read.
             self.send(Command::ListenerOutranked(listener));
-            return Heard::InVain;
+            return Received::InVain;
         }
         let mut state = self.lock();
-        let heard = self.guarded(&mut state, |state| state.hear(listener));
+        let received = self.guarded(&mut state, |state| state.receive(listener));
         self.unlock(state);
-        heard.unwrap_or(Heard::InVain)
+        received.unwrap_or(Received::InVain)
     }
 
     /// Sends the requests of the callers that a listener has woken, once these have run.
@@ -171,7 +171,7 @@ impl Shared {
         if wakes_keeper {
             self.store_waker.wake_keeper();
         }
-        tell(notifications);
+        notify(notifications);
     }
 
     /// Stops the engine, so that no call waits for it forever. The keeper calls this when it ends,
@@ -185,7 +185,7 @@ impl Shared {
         state.stop(&stopped());
         let notifications = state.take_notifications();
         drop(state);
-        tell(notifications);
+        notify(notifications);
     }
 
     /// Runs `work` on the state. After a panic of the engine the caller's thread goes on, and the

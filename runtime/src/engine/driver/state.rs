@@ -63,7 +63,7 @@ const KEPT: usize = 1024;
 
 /// Result of a listener's read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum Received {
     /// The listener is not needed and must end.
     InVain,
     /// At most one task is woken.
@@ -159,9 +159,9 @@ impl EngineState {
     }
 
     /// Reads what a listener found on its socket.
-    pub(super) fn hear(&mut self, listener: ListenerId) -> Heard {
-        if !self.lanes.heard_by(listener) {
-            return Heard::InVain;
+    pub(super) fn receive(&mut self, listener: ListenerId) -> Received {
+        if !self.lanes.received_by(listener) {
+            return Received::InVain;
         }
         self.read_clock();
         self.drive(false);
@@ -169,10 +169,10 @@ impl EngineState {
         if self.notifications.wakes() < 2 {
             self.send_requests();
             self.apply_signals();
-            return Heard::One;
+            return Received::One;
         }
         self.traffic.gather(self.now);
-        Heard::Several
+        Received::Several
     }
 
     /// Sends the requests of the callers that a listener has woken, once these have run.
@@ -205,17 +205,17 @@ impl EngineState {
         let due = self.core.next_due().is_some_and(|due| due <= began);
         let opens = self.core.has_requests() && self.may_send(began);
         let waits = self.waits();
-        let watched = self.lanes.watch(self.traffic.heard(), waits, began);
+        let watched = self.lanes.watch(self.traffic.received(), waits, began);
         let still = watched == Watched::Still;
         let acts = called || due || opens || still;
         if acts {
             // All answers are read first. A lease extended by an answer is not due, and an
             // answering connection is not silent.
-            self.lanes.hear_all();
+            self.lanes.receive_all();
             self.drive(true);
         }
         if still {
-            self.lanes.read(self.traffic.heard(), began);
+            self.lanes.read(self.traffic.received(), began);
         }
         if still && waits == Waits::Answer {
             self.traffic.stalls();
@@ -334,7 +334,7 @@ impl EngineState {
         let now = self.read_clock();
         let mut events = mem::take(&mut self.events);
         for event in events.drain(..) {
-            self.traffic.hears();
+            self.traffic.receives();
             match event {
                 StoreEvent::Reply(op, result) => {
                     self.traffic.answered(op);

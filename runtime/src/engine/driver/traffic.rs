@@ -29,7 +29,7 @@ pub(super) struct Traffic {
     batches: VecDeque<Batch>,
     gathers_until: Option<Instant>,
     /// Number of answers and messages that have come.
-    heard: u64,
+    received: u64,
 }
 
 /// Requests that left together. Their numbers are consecutive.
@@ -86,13 +86,13 @@ impl Traffic {
     }
 
     /// Counts an answer or a message.
-    pub(super) fn hears(&mut self) {
-        self.heard += 1;
+    pub(super) fn receives(&mut self) {
+        self.received += 1;
     }
 
     /// Returns the number of answers and messages that have come.
-    pub(super) fn heard(&self) -> u64 {
-        self.heard
+    pub(super) fn received(&self) -> u64 {
+        self.received
     }
 
     /// Lets requests gather, because several callers are woken now.

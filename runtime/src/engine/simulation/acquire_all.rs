@@ -97,7 +97,7 @@ impl World {
 
     /// Handles the end of a ticket that the core has forgotten. The call gives up its other
     /// tickets. A real call would now ask for its locks individually.
-    pub(super) fn told_individually(&mut self, node: usize, ticket: TicketId) {
+    pub(super) fn answered_individually(&mut self, node: usize, ticket: TicketId) {
         self.outcome.individually += 1;
         if let Some(caller) = self.nodes[node].callers.get_mut(&ticket) {
             if caller.state == State::Waiting {

@@ -142,7 +142,7 @@ impl World {
         }
     }
 
-    pub(super) fn told(&mut self, node: usize, signal: Signal) {
+    pub(super) fn signalled(&mut self, node: usize, signal: Signal) {
         let now = self.now;
         match signal {
             Signal::Granted {
@@ -183,9 +183,9 @@ impl World {
                 self.failed(node, ticket, &error);
                 self.roll_back(node, ticket);
             }
-            Signal::Apart(ticket) => self.told_individually(node, ticket),
+            Signal::Apart(ticket) => self.answered_individually(node, ticket),
             Signal::Shared(_) => self.outcome.downgraded += 1,
-            Signal::Recalled(ticket, kept) => self.told_result(node, ticket, &kept),
+            Signal::Recalled(ticket, kept) => self.recalled_result(node, ticket, &kept),
             Signal::Inherited { ticket, .. } => self.inherited(node, ticket),
             Signal::TakenAway(_)
             | Signal::Forgotten(..)

@@ -75,7 +75,7 @@ impl World {
             let at = (now + delay).max(state.to_core);
             state.to_core = at;
             let generation = state.generation;
-            self.at(at, Happening::Told(node, generation, message));
+            self.at(at, Happening::Delivered(node, generation, message));
         }
         true
     }
@@ -108,9 +108,7 @@ impl World {
             refused.contains(&caller.token) && matches!(caller.state, State::Inside(_))
         };
         if self.nodes[node].callers.values().any(inside) {
-            self.violation(format!(
-                "core {node} heard that a lease is lost and did not say so"
-            ));
+            self.violation(format!("core {node} received a loss and did not report it"));
         }
     }
 

@@ -112,7 +112,7 @@ impl World {
 
     /// Checks the result that a call got. It must come from the same function and have the same
     /// fingerprint.
-    pub(super) fn told_result(&mut self, node: usize, id: TicketId, kept: &Kept) {
+    pub(super) fn recalled_result(&mut self, node: usize, id: TicketId, kept: &Kept) {
         let now = self.now;
         let Some(caller) = self.nodes[node].callers.get_mut(&id) else {
             return;
@@ -141,7 +141,7 @@ impl World {
         let key = of.0;
         if wrong || stale {
             self.violation(format!(
-                "{id:?} of core {node} was told the result {} of {key}, which is not its own",
+                "{id:?} of core {node} was notified the result {} of {key}, which is not its own",
                 kept.json
             ));
         }

@@ -91,7 +91,7 @@ pub(super) enum Happening {
     /// An answer arrives at a core.
     Answer(usize, u64, OpId, Result<Reply, Failure>),
     /// A message from the server arrives at a core.
-    Told(usize, u64, Message),
+    Delivered(usize, u64, Message),
     /// A core's connection breaks.
     Cut(usize),
     Connected(usize),
@@ -350,7 +350,7 @@ impl World {
             | Happening::End(node, _)
             | Happening::Downgrade(node, _)
             | Happening::Answer(node, ..)
-            | Happening::Told(node, ..)
+            | Happening::Delivered(node, ..)
             | Happening::Cut(node)
             | Happening::Connected(node)
             | Happening::Tick(node)
@@ -370,7 +370,9 @@ impl World {
             Happening::Answer(node, generation, op, result) => {
                 self.answer(node, generation, op, result);
             }
-            Happening::Told(node, generation, message) => self.tell(node, generation, &message),
+            Happening::Delivered(node, generation, message) => {
+                self.deliver(node, generation, &message)
+            }
             Happening::Cut(node) => self.cut(node),
             Happening::Connected(node) => {
                 self.nodes[node].connected = true;
@@ -401,7 +403,7 @@ impl World {
         }
     }
 
-    fn tell(&mut self, node: usize, generation: u64, message: &Message) {
+    fn deliver(&mut self, node: usize, generation: u64, message: &Message) {
         let state = &mut self.nodes[node];
         if state.generation != generation {
             return;
@@ -423,7 +425,7 @@ impl World {
             self.send(node, request);
         }
         for signal in signals {
-            self.told(node, signal);
+            self.signalled(node, signal);
         }
         if let Some(id) = self.nodes[node].core.unwatched() {
             self.violation(format!("the lease of {id:?} has no timer"));

@@ -126,7 +126,7 @@ impl Locks {
     /// The remaining time of the lease that ends first.
     pub(crate) fn remaining(&self) -> Duration {
         let remaining = self.iter().map(Lock::remaining);
-        if seeded!(LatestEndTold) {
+        if seeded!(LatestEndReported) {
             return remaining.max().unwrap_or_default();
         }
         remaining.min().unwrap_or_default()

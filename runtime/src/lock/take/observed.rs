@@ -97,7 +97,7 @@ impl Asking {
         let (now, waited) = self.time(now);
         // If the subscriber panics here, the call gives up its locks like any dropped call.
         let span = held_span(self.label);
-        told(|| {
+        guarded(|| {
             if let Some(keys) = &self.keys {
                 span.record("lock.key", display(keys));
             }
@@ -134,7 +134,7 @@ impl Asking {
 
     /// Records the outcome of the acquire.
     fn ends(&mut self, outcome: Outcome, waited: Duration, holds: bool) {
-        told(|| {
+        guarded(|| {
             self.span.record("lock.waited_ms", millis(waited));
             self.span.record("lock.outcome", outcome.name());
         });
@@ -190,7 +190,7 @@ impl Drop for Holding {
             if self.counts {
                 self.label.meter().ended(end, held);
             }
-            told(|| {
+            guarded(|| {
                 self.span.record("lock.outcome", end.name());
             });
         }
@@ -232,14 +232,14 @@ fn held_span(label: Label) -> Span {
 /// Closes a span. The subscriber is notified of its end when the last handle is dropped.
 fn close(span: &mut Span) {
     if !span.is_disabled() {
-        told(|| drop(std::mem::replace(span, Span::none())));
+        guarded(|| drop(std::mem::replace(span, Span::none())));
     }
 }
 
-/// Calls the subscriber. If it panics, only the report in `tell` is lost. The call continues, and a
+/// Calls the subscriber. If it panics, only the report in `report` is lost. The call continues, and a
 /// panic during a drop does not end the process.
-fn told(tell: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(tell));
+fn guarded(report: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(report));
 }
 
 fn millis(time: Duration) -> u64 {

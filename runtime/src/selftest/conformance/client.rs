@@ -150,7 +150,7 @@ impl Client {
     pub(super) async fn listen(&mut self) {
         let event = poll_fn(|cx| self.store.poll_event(cx));
         let event = tokio::time::timeout(Duration::from_secs(10), event);
-        match event.await.expect("the store says something within 10 s") {
+        match event.await.expect("the store sends an event within 10 s") {
             StoreEvent::Reply(id, Ok(reply)) => self.early.push((id, reply)),
             StoreEvent::Reply(_, Err(failure)) => panic!("{}", failure.error),
             StoreEvent::Turn(key) => drop(self.turns.insert(key)),

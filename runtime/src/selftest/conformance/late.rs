@@ -23,7 +23,7 @@ pub(super) async fn an_answer_that_has_come_counts(one: &mut Client) {
 }
 
 /// Checks the same while the sockets are left to listeners, which are late too.
-pub(super) async fn an_answer_that_no_listener_heard_of_counts(one: &mut Client) {
+pub(super) async fn an_answer_that_no_listener_received_counts(one: &mut Client) {
     one.leave_to_listeners(true);
     let (key, mine) = acquire_late(one, "late-listener").await;
     one.leave_to_listeners(false);

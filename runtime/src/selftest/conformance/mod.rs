@@ -67,7 +67,7 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     if !promises.is_quorum() && !promises.sessions {
         // This scene comes first: after a silence, the Redis connection is replaced during the next
         // scenes.
-        play!(late::an_answer_that_no_listener_heard_of_counts; one);
+        play!(late::an_answer_that_no_listener_received_counts; one);
         play!(late::an_answer_that_has_come_counts; one);
     }
     // Neither a quorum nor a session keeps results.

@@ -31,7 +31,7 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     if !promises.sessions {
         play!(the_same_reserve; one);
         play!(reserves_never_meet; one, two);
-        play!(holders_are_told; one, two, three);
+        play!(holders_are_notified; one, two, three);
     }
     play!(a_turn_ends; one, two, three);
     play!(a_turn_ends_that_is_over; one, two);
@@ -174,7 +174,7 @@ async fn reserves_never_meet(one: &mut Client, two: &mut Client) {
     }
 }
 
-async fn holders_are_told(one: &mut Client, two: &mut Client, three: &mut Client) {
+async fn holders_are_notified(one: &mut Client, two: &mut Client, three: &mut Client) {
     let (key, held, _) = scene("told");
     let (second, third) = (token(), token());
     let Reply::Acquired { wanted, .. } = one.ask(acquire(&key, held, TTL)).await else {

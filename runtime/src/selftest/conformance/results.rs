@@ -201,8 +201,8 @@ pub(super) async fn queued(one: &mut Client, two: &mut Client, three: &mut Clien
     assert!(three.queues(&key, third).await);
     assert!(one.record(&key, mine, &kept, STAYS).await);
     two.turn(&key).await;
-    let told = two.ask(recall(&key, second, ttl, true)).await;
-    assert_eq!(told, Reply::Recalled(Arc::clone(&kept)));
+    let reported = two.ask(recall(&key, second, ttl, true)).await;
+    assert_eq!(reported, Reply::Recalled(Arc::clone(&kept)));
     assert_eq!(two.ask(Op::Leave { key: key.clone() }).await, Reply::Left);
     three.turn(&key).await;
     assert!(three.acquire(&key, third, ttl).await.is_some(), "its turn");

@@ -45,7 +45,7 @@ pub fn wire(bytes: &[u8]) {
             break;
         }
         if framer.is_between_replies() {
-            ends_where_the_framer_says(&stream[begin..=at]);
+            agrees_with_the_framer(&stream[begin..=at]);
             begin = at + 1;
         }
     }
@@ -67,7 +67,7 @@ fn passed(stream: &[u8], pieces: &[usize]) -> (Vec<u8>, Option<String>) {
     unreachable!("the pieces repeat")
 }
 
-fn ends_where_the_framer_says(reply: &[u8]) {
+fn agrees_with_the_framer(reply: &[u8]) {
     // The connection ends at a malformed reply. The parser must not wait for more.
     if let Err(error) = redis::parse_redis_value(reply) {
         assert!(

@@ -16,7 +16,7 @@ use crate::store::redis::commands::redirect::{Endpoint, Redirect, RequestFlags};
 use crate::store::redis::master_address::MasterAddress;
 use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::server::Server;
-use crate::store::socket::Told;
+use crate::store::socket::Announced;
 use crate::store::{LockStore, OpId, Request, Socket, StoreEvent};
 
 /// A node without slots is forgotten after this long without use. A node that a slot migrates to is
@@ -82,7 +82,7 @@ pub(super) struct Nodes {
     /// No number is used again, so an old number never names another node.
     next_id: NodeId,
     access: Access,
-    told: Told,
+    announced: Announced,
 }
 
 impl Nodes {
@@ -91,7 +91,7 @@ impl Nodes {
             known: BTreeMap::new(),
             next_id: 0,
             access,
-            told: Told::default(),
+            announced: Announced::default(),
         }
     }
 
@@ -204,7 +204,7 @@ impl Nodes {
     pub(super) fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
         let stores = self.known.values();
         let stores = stores.filter_map(|node| node.store.as_ref());
-        self.told.news(stores.flat_map(RedisStore::wires))
+        self.announced.changed(stores.flat_map(RedisStore::wires))
     }
 
     /// True if the connection to a node with slots is down.

@@ -339,7 +339,7 @@ impl Router {
 
     /// Handles an event other than a reply. All nodes forward published messages to each other, so
     /// each message comes once from every node. Only the message from the key's owner counts.
-    pub(super) fn heard(&mut self, node: NodeId, event: StoreEvent) {
+    pub(super) fn receive(&mut self, node: NodeId, event: StoreEvent) {
         let counts = match &event {
             StoreEvent::Turn(key) | StoreEvent::Wanted(key) | StoreEvent::Revoked { key, .. } => {
                 self.map.owner(hash_slot::of(key)) == Some(node)

@@ -322,8 +322,8 @@ fn leases_of_a_migrating_slot_are_renewed_one_by_one() {
 fn messages_from_other_nodes_are_ignored() {
     let mut router = router();
     for node in 0..3 {
-        router.heard(node, StoreEvent::Turn(key("k")));
-        router.heard(node, StoreEvent::Wanted(key("k")));
+        router.receive(node, StoreEvent::Turn(key("k")));
+        router.receive(node, StoreEvent::Wanted(key("k")));
     }
     assert_eq!(events(&mut router).len(), 2);
 }

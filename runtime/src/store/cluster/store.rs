@@ -239,19 +239,19 @@ impl ClusterStore {
 
     /// Gives the nodes' events to the router. Returns true if there were any.
     fn listen(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut heard = false;
+        let mut received = false;
         while let Some((node, event)) = self.nodes.poll(cx) {
-            heard = true;
+            received = true;
             match event {
                 StoreEvent::Reply(id, result) => {
                     let hint = self.nodes.hint(node, id);
                     let now = self.clock.now();
                     self.router.answer(id, result, hint, now);
                 }
-                event => self.router.heard(node, event),
+                event => self.router.receive(node, event),
             }
         }
-        heard
+        received
     }
 
     fn flush(&mut self) -> bool {
@@ -313,11 +313,11 @@ impl LockStore for ClusterStore {
             {
                 return Poll::Ready(event);
             }
-            let heard = self.listen(cx);
+            let received = self.listen(cx);
             let read = self.poll_map(cx);
             let due = self.poll_timer(cx);
             let sent = self.flush();
-            if !(heard || read || due || sent) {
+            if !(received || read || due || sent) {
                 return self.router.next_event().map_or(Poll::Pending, Poll::Ready);
             }
         }

@@ -98,12 +98,15 @@ impl Topology {
         let mut asking: FuturesUnordered<_> = asking.collect();
         let mut newest: Option<Self> = None;
         let mut failed = no_answer();
-        while let Ok(Some(said)) = timeout_at(until, asking.next()).await {
-            match said {
-                Ok(said) => {
+        while let Ok(Some(answer)) = timeout_at(until, asking.next()).await {
+            match answer {
+                Ok(answer) => {
                     until = until.min(Instant::now() + GRACE);
-                    if newest.as_ref().is_none_or(|best| best.rank() < said.rank()) {
-                        newest = Some(said);
+                    if newest
+                        .as_ref()
+                        .is_none_or(|best| best.rank() < answer.rank())
+                    {
+                        newest = Some(answer);
                     }
                 }
                 // An error that an operator must fix is reported rather than a time-out.
@@ -293,12 +296,12 @@ mod tests {
 
     #[test]
     fn newer_topologies_of_serving_nodes_win() {
-        let said = |serves, generation| Topology {
+        let answer = |serves, generation| Topology {
             serves,
             generation,
             ..Topology::default()
         };
-        assert!(said(Some(true), 1).rank() > said(Some(false), 2).rank());
-        assert!(said(Some(true), 2).rank() > said(Some(true), 1).rank());
+        assert!(answer(Some(true), 1).rank() > answer(Some(false), 2).rank());
+        assert!(answer(Some(true), 2).rank() > answer(Some(true), 1).rank());
     }
 }

@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn refusals_suggest_a_url_and_hide_passwords() {
-        for (url, says) in [
+        for (url, expected) in [
             ("etcd://u:hunter2@h:port", "etcd://user"),
             ("etcd://u:hunter2@", "etcd://user"),
             ("etcd://u:hunter2@h,,i", "etcd://user"),
@@ -184,7 +184,7 @@ mod tests {
             ("etcd://u:hunter2@h/p?replicas=1", "no options"),
         ] {
             let text = refused(url);
-            assert!(text.contains(says), "{url}: {text}");
+            assert!(text.contains(expected), "{url}: {text}");
             assert!(!text.contains("hunter2"), "{text}");
         }
     }

@@ -282,13 +282,13 @@ impl Connection {
         let requests = stream::iter([WatchRequest { create }]).chain(end);
         let path = "/etcdserverpb.Watch/Watch";
         let watching = self.stream(path, requests).await;
-        let mut told: Streaming<WatchResponse> = watching.map_err(Problem::Status)?;
+        let mut response: Streaming<WatchResponse> = watching.map_err(Problem::Status)?;
         let mut lookup = Some(lookup);
         loop {
-            let Some(told) = told.message().await.map_err(Problem::Status)? else {
+            let Some(response) = response.message().await.map_err(Problem::Status)? else {
                 return Ok(());
             };
-            if told.canceled {
+            if response.canceled {
                 return Ok(());
             }
             // The first message confirms the watch.
@@ -300,7 +300,7 @@ impl Connection {
                     return Ok(());
                 }
             }
-            let mut changes = told.events.iter();
+            let mut changes = response.events.iter();
             if changes.any(|change| is_over(Shown::Changed(change))) {
                 return Ok(());
             }

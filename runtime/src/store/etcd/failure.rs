@@ -186,7 +186,7 @@ fn known(status: &Status) -> Option<&'static Known> {
 }
 
 fn server_error(status: &Status) -> Failure {
-    let said = first_line(status.message());
+    let detail = first_line(status.message());
     let (_, code, retry, executed, advice) = known(status).copied().unwrap_or((
         "",
         "ERR",
@@ -195,7 +195,7 @@ fn server_error(status: &Status) -> Failure {
         "the server could not carry out the request",
     ));
     let executed = executed && !(code == FULL && seeded!(FullIsRefused));
-    Failure::unavailable(code, format!("{advice} ({said})"), retry, executed)
+    Failure::unavailable(code, format!("{advice} ({detail})"), retry, executed)
 }
 
 /// True if the server may carry the request out after this answer. A full database answers after
@@ -206,11 +206,11 @@ pub(super) fn may_be_late(failure: &Failure) -> bool {
 
 /// The failure to connect to an endpoint.
 pub(super) fn of_transport(error: &tonic::transport::Error) -> Failure {
-    let said = innermost(error);
+    let detail = innermost(error);
     not_sent(if is_of_tls(error) {
-        of_tls(&said)
+        of_tls(&detail)
     } else {
-        disconnected(&said)
+        disconnected(&detail)
     })
 }
 
@@ -251,13 +251,14 @@ fn is_of_tls(_error: &dyn Error) -> bool {
     false
 }
 
-fn of_tls(said: &str) -> Failure {
-    Failure::unavailable("tls", format!("{TLS} ({said})"), Retry::Later, false)
+fn of_tls(detail: &str) -> Failure {
+    Failure::unavailable("tls", format!("{TLS} ({detail})"), Retry::Later, false)
 }
 
-fn disconnected(said: &str) -> Failure {
-    let text =
-        format!("the connection failed: {said}; check that the server is up and the URL is right");
+fn disconnected(detail: &str) -> Failure {
+    let text = format!(
+        "the connection failed: {detail}; check that the server is up and the URL is right"
+    );
     Failure::unavailable("io", text, Retry::Later, true)
 }
 

@@ -140,8 +140,8 @@ mod tests {
         assert_eq!(own("by-hand"), None);
         let session = names.session(7);
         let node = (Token::fixed(0xab), Fence::new(9));
-        let told = revocation(&session, node.0, node.1);
-        assert_eq!(revoked(&session, told.as_bytes()), Some(node));
+        let reported = revocation(&session, node.0, node.1);
+        assert_eq!(revoked(&session, reported.as_bytes()), Some(node));
         assert_eq!(revoked(&session, session.as_bytes()), None);
     }
 

@@ -183,18 +183,18 @@ impl Service for Etcd {
             range_end: end_of(&format!("{}/", session.key)),
             filters: Vec::new(),
         };
-        let hear = |found: &KeyValue| {
+        let receive = |found: &KeyValue| {
             if let Some((name, fence)) = names::revoked(&session.key, &found.key) {
                 revoked(name, fence);
             }
         };
         let is_gone = |shown: Shown| match shown {
             Shown::Present(found) => {
-                found.iter().for_each(hear);
+                found.iter().for_each(receive);
                 found.iter().all(|found| found.key != own)
             }
             Shown::Changed(Event { kv: Some(kv), kind }) if *kind == PUT => {
-                hear(kv);
+                receive(kv);
                 false
             }
             Shown::Changed(event) => event.kv.as_ref().is_some_and(|gone| gone.key == own),

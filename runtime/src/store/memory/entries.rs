@@ -120,7 +120,7 @@ impl Entries {
     /// Notifies the first pool in the key's queue that the key may have room.
     pub(super) fn invite(&mut self, key: &FullKey) {
         if let Some(first) = self.first(key) {
-            self.tell(first, StoreEvent::Turn(key.clone()));
+            self.emit(first, StoreEvent::Turn(key.clone()));
         }
     }
 
@@ -146,7 +146,7 @@ impl Entries {
             let queue = self.queues.entry(take.key.clone()).or_default();
             if queue.iter().all(|waiting| waiting.pool != pool) {
                 queue.push_back(Waiting::of(take, pool, now));
-                self.tell(holder, StoreEvent::Wanted(take.key.clone()));
+                self.emit(holder, StoreEvent::Wanted(take.key.clone()));
             }
         }
         Reply::Held {
@@ -174,11 +174,11 @@ impl Entries {
             expires: now + CLAIM,
         };
         self.by_key.insert(key.clone(), entry);
-        self.tell(pool, StoreEvent::Turn(key.clone()));
+        self.emit(pool, StoreEvent::Turn(key.clone()));
         true
     }
 
-    pub(super) fn tell(&mut self, pool: PoolId, event: StoreEvent) {
+    pub(super) fn emit(&mut self, pool: PoolId, event: StoreEvent) {
         if let Some(mailbox) = self.pools.get_mut(&pool) {
             mailbox.events.push_back(event);
             if let Some(waker) = mailbox.waker.take() {

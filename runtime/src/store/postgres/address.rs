@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn refusals_suggest_a_url_and_hide_passwords() {
-        for (url, says) in [
+        for (url, expected) in [
             ("postgres://u:hunter2@h:port/db", "postgres://user"),
             ("postgres:///db", "names no host"),
             ("postgres://u:p@hunter2@h/db", "`@` too many"),
@@ -201,7 +201,7 @@ mod tests {
             ("postgres://u:hunter2@h/db?sslmode=strict", "`verify-full`"),
         ] {
             let text = refused(url);
-            assert!(text.contains(says), "{url}: {text}");
+            assert!(text.contains(expected), "{url}: {text}");
             assert!(!text.contains("hunter2"), "{text}");
         }
     }

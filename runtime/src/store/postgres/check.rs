@@ -60,7 +60,7 @@ pub(super) async fn examine(
     let limit = options.io_timeout;
     let rows = opened.query(FACTS, &[], limit).await?;
     let facts = rows.first().ok_or(Problem::TooFewRows);
-    let facts = facts.and_then(|row| Ok(said(row)?));
+    let facts = facts.and_then(|row| Ok(findings_in(row)?));
     let mut findings = facts.map_err(|problem| failure::unread(&problem))?;
     let is_standby = findings.iter().any(|finding| finding.code == "role");
     if !is_standby && let Err(failure) = try_out(opened, options).await {
@@ -182,7 +182,7 @@ fn broken(failure: &Failure) -> Finding {
 }
 
 /// Returns the findings from the server's settings and statistics.
-fn said(row: &Row) -> Result<Vec<Finding>, tokio_postgres::Error> {
+fn findings_in(row: &Row) -> Result<Vec<Finding>, tokio_postgres::Error> {
     let mut findings = Vec::new();
     let version: i32 = row.try_get("version")?;
     if version < OLDEST {

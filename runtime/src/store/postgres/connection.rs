@@ -288,8 +288,8 @@ impl Connection {
         loop {
             match self.io_driver.poll_message(cx) {
                 Poll::Pending => return Ok(()),
-                Poll::Ready(Ok(AsyncMessage::Notification(told))) => {
-                    events.extend(turns::message(told.payload()));
+                Poll::Ready(Ok(AsyncMessage::Notification(notification))) => {
+                    events.extend(turns::message(notification.payload()));
                 }
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(failure)) => return Err(failure),

@@ -158,18 +158,23 @@ fn server_error(error: &DbError) -> Failure {
         |severity| matches!(severity, Severity::Fatal | Severity::Panic),
     );
     let executed = may_be_committed(found, ends);
-    let said = first_line(error.message());
-    Failure::unavailable(code, format!("{advice} ({found}: {said})"), retry, executed)
+    let detail = first_line(error.message());
+    Failure::unavailable(
+        code,
+        format!("{advice} ({found}: {detail})"),
+        retry,
+        executed,
+    )
 }
 
 fn disconnected(error: &Error) -> Failure {
     let what = error.to_string();
     let why = error.source().map(|why| format!(": {why}"));
-    let said = first_line(&format!("{what}{}", why.unwrap_or_default()));
-    if said.contains("TLS") || said.contains("fatal alert") {
-        failed("tls", &said, TLS)
+    let detail = first_line(&format!("{what}{}", why.unwrap_or_default()));
+    if detail.contains("TLS") || detail.contains("fatal alert") {
+        failed("tls", &detail, TLS)
     } else {
-        failed("io", &said, UP)
+        failed("io", &detail, UP)
     }
 }
 
@@ -197,8 +202,8 @@ pub(super) fn standby() -> Failure {
     failed(STANDBY, "the server does not accept writes", PRIMARY)
 }
 
-fn failed(code: &'static str, said: &str, advice: &str) -> Failure {
-    let text = format!("the connection failed: {said}; {advice}");
+fn failed(code: &'static str, detail: &str, advice: &str) -> Failure {
+    let text = format!("the connection failed: {detail}; {advice}");
     Failure::unavailable(code, text, Retry::Later, true)
 }
 

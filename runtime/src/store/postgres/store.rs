@@ -29,7 +29,7 @@ use crate::check_report::CheckReport;
 use crate::error::LockError;
 use crate::store::link::{self, supervisor::Supervisor};
 use crate::store::options::Options;
-use crate::store::socket::Told;
+use crate::store::socket::Announced;
 use crate::store::{Failure, LockStore, Op, OpId, Reply, Request, Retry, Socket, StoreEvent};
 
 /// Mean interval between removals of idle rows. A removal also shows that the connection works.
@@ -80,7 +80,7 @@ pub(crate) struct PostgresStore {
     /// True if a request was submitted since the last poll.
     unsent: bool,
     events: VecDeque<StoreEvent>,
-    told: Told,
+    announced: Announced,
 }
 
 impl PostgresStore {
@@ -116,7 +116,7 @@ impl PostgresStore {
             skips_until: None,
             unsent: false,
             events: VecDeque::new(),
-            told: Told::default(),
+            announced: Announced::default(),
         };
         store.sweep_later();
         store.adopt(opened);
@@ -356,7 +356,7 @@ impl PostgresStore {
             if let Some(connection) = &self.connection
                 && !seeded!(SilenceUnread)
             {
-                connection.wire().heard();
+                connection.wire().received();
             }
             cx.waker().wake_by_ref();
             return false;
@@ -419,7 +419,7 @@ impl LockStore for PostgresStore {
 
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
         let connection = self.connection.iter();
-        self.told.news(connection.map(Connection::wire))
+        self.announced.changed(connection.map(Connection::wire))
     }
 
     fn submit(&mut self, batch: &mut Vec<Request>) {

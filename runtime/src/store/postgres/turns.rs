@@ -204,7 +204,9 @@ impl Session {
             self.look = Some((asking, now + limit));
         }
         // First the check to send, then the bytes, then its answer.
-        self.looks_well(cx, now, pause) && self.hears(cx, events) && self.looks_well(cx, now, pause)
+        self.looks_well(cx, now, pause)
+            && self.receives(cx, events)
+            && self.looks_well(cx, now, pause)
     }
 
     fn looks_well(&mut self, cx: &mut Context<'_>, now: Instant, pause: Duration) -> bool {
@@ -221,12 +223,12 @@ impl Session {
         }
     }
 
-    fn hears(&mut self, cx: &mut Context<'_>, events: &mut VecDeque<StoreEvent>) -> bool {
+    fn receives(&mut self, cx: &mut Context<'_>, events: &mut VecDeque<StoreEvent>) -> bool {
         loop {
             match self.io_driver.poll_message(cx) {
                 Poll::Pending => return true,
-                Poll::Ready(Ok(AsyncMessage::Notification(told))) => {
-                    events.extend(message(told.payload()));
+                Poll::Ready(Ok(AsyncMessage::Notification(notification))) => {
+                    events.extend(message(notification.payload()));
                 }
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(_)) => return false,

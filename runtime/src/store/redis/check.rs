@@ -54,7 +54,7 @@ pub(super) async fn examine(
         .unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()))
         .map_err(|error| failure::broken(&error))?;
     let info = Info::read(answers.pop().as_ref());
-    let mut findings = said(info.as_ref(), address, names.in_cluster());
+    let mut findings = findings_in(info.as_ref(), address, names.in_cluster());
     let confirmed = replica_acks.map(|replica_acks| replica_acks.judge(answers.pop()));
     let published = !matches!(answers.pop(), Some(Value::ServerError(_)));
     // The role finding already covers the refusals of a replica or of a node of a cluster.
@@ -121,7 +121,7 @@ fn broken(failure: &Failure) -> Finding {
 }
 
 /// Returns the findings from the server's `INFO`.
-fn said(info: Option<&Info>, address: &MasterAddress, in_cluster: bool) -> Vec<Finding> {
+fn findings_in(info: Option<&Info>, address: &MasterAddress, in_cluster: bool) -> Vec<Finding> {
     let Some(info) = info else {
         return vec![Finding::warning(
             "unchecked",
@@ -215,8 +215,8 @@ fn fail_over(info: &Info, fails_over: bool) -> Option<Finding> {
     })
 }
 
-fn turns(are_told: bool) -> Option<Finding> {
-    (!are_told).then(|| {
+fn turns(are_notified: bool) -> Option<Finding> {
+    (!are_notified).then(|| {
         Finding::warning(
             "turns",
             "waiting processes cannot be notified of their turn and poll instead; allow the user \
@@ -247,22 +247,22 @@ mod tests {
 
     #[test]
     fn only_evicting_policies_are_reported() {
-        let said = |limit: u64, policy: &str| {
+        let findings_in = |limit: u64, policy: &str| {
             let text = format!("maxmemory:{limit}\r\nmaxmemory_policy:{policy}\r\n");
             eviction(&info(&text)).map(|finding| finding.text)
         };
-        assert_eq!(said(0, "allkeys-lru"), None);
-        assert_eq!(said(100, "noeviction"), None);
+        assert_eq!(findings_in(0, "allkeys-lru"), None);
+        assert_eq!(findings_in(100, "noeviction"), None);
         assert_eq!(eviction(&info("")), None);
-        let told = said(100, "volatile-ttl").expect("it drops locks");
-        assert!(told.contains("volatile-ttl"), "{told}");
+        let reported = findings_in(100, "volatile-ttl").expect("it drops locks");
+        assert!(reported.contains("volatile-ttl"), "{reported}");
     }
 
     #[test]
     fn versions_are_compared_as_numbers() {
-        for (text, told) in [("4.0.14", true), ("5.0.0", false), ("10.2.1", false)] {
+        for (text, reported) in [("4.0.14", true), ("5.0.0", false), ("10.2.1", false)] {
             let found = version(&info(&format!("redis_version:{text}\r\n")));
-            assert_eq!(found.is_some(), told, "{text}");
+            assert_eq!(found.is_some(), reported, "{text}");
         }
         assert_eq!(version(&info("redis_version:?\r\n")), None);
     }

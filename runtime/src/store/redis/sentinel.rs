@@ -157,8 +157,8 @@ impl Sentinels {
         let mut newest: Option<Named> = None;
         let (mut answers, mut replicas) = (0, 0);
         let mut failed = Vec::new();
-        while let Ok(Some(said)) = timeout_at(until, asked.next()).await {
-            match said {
+        while let Ok(Some(answer)) = timeout_at(until, asked.next()).await {
+            match answer {
                 Ok(Answer::Named(named)) => {
                     answers += 1;
                     replicas = named.replicas.max(replicas);
@@ -193,8 +193,8 @@ impl Sentinels {
     /// Returns the failure if no Sentinel named a master. The error of a Sentinel that answered
     /// explains more than the silence of one that did not.
     fn none_named(&self, failed: Vec<Failure>) -> Failure {
-        let told = |failure: &Failure| failure.code() != "io";
-        let Some(failure) = failed.into_iter().max_by_key(told) else {
+        let reported = |failure: &Failure| failure.code() != "io";
+        let Some(failure) = failed.into_iter().max_by_key(reported) else {
             let suspicion = self.like.suspicion();
             return self.trouble(&format!(
                 "no Sentinel answered in time; check for each that {suspicion}"

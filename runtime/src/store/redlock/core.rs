@@ -111,8 +111,8 @@ impl QuorumCore {
                 TakeKind::Lock { reserved_fences } => {
                     self.acquire(id, &take, reserved_fences, patience, now);
                 }
-                TakeKind::Share { .. } => self.tell(id, Err(no_shares())),
-                TakeKind::Recall => self.tell(id, Err(no_results())),
+                TakeKind::Share { .. } => self.report(id, Err(no_shares())),
+                TakeKind::Recall => self.report(id, Err(no_results())),
             },
             // A lock that should become a share stays whole, because no other client can take a
             // share.
@@ -121,12 +121,12 @@ impl QuorumCore {
                 kind: GiveKind::Record(_),
                 ..
             })
-            | Op::Forget { .. } => self.tell(id, Err(no_results())),
+            | Op::Forget { .. } => self.report(id, Err(no_results())),
             Op::Give(give) => self.release(id, &give, now),
-            Op::Leave { .. } => self.tell(id, Ok(Reply::Left)),
-            Op::Adopt { .. } => self.tell(id, Err(no_adoption())),
+            Op::Leave { .. } => self.report(id, Ok(Reply::Left)),
+            Op::Adopt { .. } => self.report(id, Err(no_adoption())),
             // No single step takes several keys on several nodes.
-            Op::TakeAll { .. } => self.tell(id, Ok(Reply::Apart)),
+            Op::TakeAll { .. } => self.report(id, Ok(Reply::Apart)),
         }
     }
 
@@ -257,7 +257,7 @@ impl QuorumCore {
                 "; it was requested again",
                 Retry::Later,
             );
-            self.tell(earlier, Err(failure));
+            self.report(earlier, Err(failure));
         }
     }
 
@@ -270,7 +270,7 @@ impl QuorumCore {
         now: Instant,
     ) {
         let state = &mut self.nodes[node];
-        state.hear(id, result);
+        state.receive(id, result);
         let first = state.is_first_try(id);
         let question = state.take_release(id).unwrap_or(id);
         self.vote(node, question, result, first, now);
@@ -288,7 +288,7 @@ impl QuorumCore {
         now: Instant,
     ) {
         if let Some(pending) = self.questions.get_mut(&id) {
-            pending.hear(node, result, first);
+            pending.receive(node, result, first);
             self.decide(id, now);
         }
     }
@@ -383,10 +383,10 @@ impl QuorumCore {
                 self.remove_everywhere(&key, token, None, None, now);
             }
         }
-        self.tell(id, decision);
+        self.report(id, decision);
     }
 
-    fn tell(&mut self, id: OpId, result: Result<Reply, Failure>) {
+    fn report(&mut self, id: OpId, result: Result<Reply, Failure>) {
         self.events.push_back(StoreEvent::Reply(id, result));
     }
 

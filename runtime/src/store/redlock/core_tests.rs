@@ -178,7 +178,7 @@ fn one_server_under_two_names_has_one_vote() {
             .is_some_and(|why| why.contains("node 0"))
     );
     quorum.acquire(1);
-    assert_eq!(quorum.sent(2), [], "it would say what node 0 says");
+    assert_eq!(quorum.sent(2), [], "it would repeat the answer of node 0");
     quorum.yes(0, 1);
     quorum.fail(1, 1, false);
     quorum.expect_failure(1);
@@ -240,11 +240,11 @@ fn a_release_is_repeated_on_nodes_without_an_answer() {
     assert!(quorum.outcome().is_none());
     quorum.answer(1, ids[1], released());
     let (_, result) = quorum.outcome().expect("a quorum released it");
-    let told = Reply::Released {
+    let reported = Reply::Released {
         found: true,
         ordered: false,
     };
-    assert_eq!(result.unwrap(), told);
+    assert_eq!(result.unwrap(), reported);
     quorum.fail(2, ids[2].0, false);
     quorum.core.connected(2, quorum.now);
     assert_eq!(quorum.removal(2).0, ids[2], "the node is back");
@@ -270,7 +270,7 @@ fn a_release_finds_the_quorum_in_any_order_of_answers() {
         assert!(quorum.outcome().is_none(), "the third decides");
         quorum.answer(2, ids[2], released(had[2]));
         let (_, result) = quorum.outcome().expect("all have answered");
-        assert!(matches!(result, Ok(Reply::Released { found: told, .. }) if told == found));
+        assert!(matches!(result, Ok(Reply::Released { found: reported, .. }) if reported == found));
     }
 }
 
@@ -296,8 +296,8 @@ fn a_silent_node_may_have_had_the_lock() {
         }
         quorum.pass(TIMEOUT);
         let (_, result) = quorum.outcome().expect("the time is over");
-        let told = matches!(result, Ok(Reply::Released { found: false, .. }));
-        assert_eq!(told, missed, "{had:?}: {result:?}");
+        let reported = matches!(result, Ok(Reply::Released { found: false, .. }));
+        assert_eq!(reported, missed, "{had:?}: {result:?}");
     }
 }
 

@@ -49,23 +49,23 @@ impl RedlockSource {
         is_list: bool,
     ) -> Result<Vec<LockInfo>, Failure> {
         let asking = self.nodes.iter_mut().map(|node| node.answers(action, keys));
-        let mut said = Vec::new();
+        let mut answered = Vec::new();
         let mut failed = Vec::new();
         for (name, answers) in self.names.iter().zip(join_all(asking).await) {
             match answers {
-                Ok(answers) => said.push(answers),
+                Ok(answers) => answered.push(answers),
                 Err(failure) => failed.push(format!("{name}: {}", failure.text())),
             }
         }
         let count = self.nodes.len();
-        if said.len() < majority(count) {
+        if answered.len() < majority(count) {
             let why = format!("; {}", failed.join("; "));
             return Err(no_quorum(failed.len(), count, &why, Retry::Later));
         }
-        let list = is_list.then(|| List::of(said.iter().flatten()));
+        let list = is_list.then(|| List::of(answered.iter().flatten()));
         let each = keys.iter().enumerate();
         let each = each.map(|(at, key)| {
-            let answers = said.iter().filter_map(|answers| answers.get(at));
+            let answers = answered.iter().filter_map(|answers| answers.get(at));
             let read = |answer| match &list {
                 Some(list) => list.seen(answer),
                 None => Seen::read(answer),

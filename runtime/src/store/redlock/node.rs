@@ -38,7 +38,7 @@ impl NodeState {
     }
 
     /// Records what an answer shows about the node and about the acquire `id`.
-    pub(super) fn hear(&mut self, id: OpId, result: &Result<Reply, Failure>) {
+    pub(super) fn receive(&mut self, id: OpId, result: &Result<Reply, Failure>) {
         self.up = match result {
             Ok(_) => true,
             Err(failure) => self.up && !matches!(failure.code(), "io" | "timeout"),

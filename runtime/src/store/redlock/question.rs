@@ -108,7 +108,7 @@ impl PendingQuestion {
     /// Handles a node's answer. Only the first answer of each node counts.
     ///
     /// `first` is true if the node cannot have carried out an earlier try of the same removal.
-    pub(super) fn hear(&mut self, node: usize, result: &Result<Reply, Failure>, first: bool) {
+    pub(super) fn receive(&mut self, node: usize, result: &Result<Reply, Failure>, first: bool) {
         if !self.waiting.remove(node) {
             return;
         }
@@ -212,10 +212,10 @@ impl PendingQuestion {
 
     /// Returns the owner that a majority of all nodes has reported.
     fn agreed(&self, owners: &[Arc<Owner>]) -> Option<Arc<Owner>> {
-        let tell = |owner: &Arc<Owner>| owners.iter().filter(|other| *other == owner).count();
+        let explain = |owner: &Arc<Owner>| owners.iter().filter(|other| *other == owner).count();
         let agreed = owners
             .iter()
-            .find(|owner| majority(self.nodes) <= tell(owner));
+            .find(|owner| majority(self.nodes) <= explain(owner));
         agreed.cloned()
     }
 
@@ -271,7 +271,7 @@ impl PendingQuestion {
         let mut why = String::new();
         let mut retry = Retry::Never;
         for (node, trouble) in &self.troubles {
-            let (text, again) = trouble.tell();
+            let (text, again) = trouble.explain();
             why = format!("{why}; {}: {text}", names[*node]);
             if again != Retry::Never {
                 retry = Retry::Later;
@@ -282,7 +282,7 @@ impl PendingQuestion {
 }
 
 impl Trouble {
-    fn tell(&self) -> (String, Retry) {
+    fn explain(&self) -> (String, Retry) {
         match self {
             Self::Failed(failure) => (failure.text(), failure.retry),
             Self::Silent => ("no answer in time".to_owned(), Retry::Later),

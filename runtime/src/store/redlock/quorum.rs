@@ -167,14 +167,14 @@ mod tests {
         #[test]
         fn a_verdict_needs_a_majority_of_all(
             nodes in 3_usize..=9,
-            said in proptest::collection::vec(0_u8..3, 9),
+            votes in proptest::collection::vec(0_u8..3, 9),
         ) {
             let mut tally = Tally::new(nodes);
             let mut yes = 0;
             let mut no = 0;
-            for said in &said[..nodes] {
+            for votes in &votes[..nodes] {
                 let before = tally.acquired();
-                let vote = [Vote::Yes, NO, Vote::Void][usize::from(*said)];
+                let vote = [Vote::Yes, NO, Vote::Void][usize::from(*votes)];
                 yes += usize::from(vote == Vote::Yes);
                 no += usize::from(vote == NO);
                 tally.cast(vote);

@@ -21,7 +21,7 @@ use crate::store::options::Options;
 use crate::store::redis::commands::key_names::KeyNames;
 use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::connection::Generation;
-use crate::store::socket::Told;
+use crate::store::socket::Announced;
 use crate::store::{Failure, LockStore, Request, Retry, Socket, StoreEvent};
 
 /// Locks on a quorum of independent servers.
@@ -30,7 +30,7 @@ pub(crate) struct RedlockStore {
     nodes: Vec<Node>,
     clock: Clock,
     timer: Pin<Box<Sleep>>,
-    told: Told,
+    announced: Announced,
     /// True if requests were submitted, or given to the nodes, since the nodes were last polled.
     unsent: bool,
 }
@@ -74,7 +74,7 @@ impl RedlockStore {
             core: QuorumCore::new(names, address.settings),
             clock: options.clock,
             timer: Box::pin(sleep(Duration::ZERO)),
-            told: Told::default(),
+            announced: Announced::default(),
             unsent: false,
         };
         for node in 0..store.nodes.len() {
@@ -179,10 +179,10 @@ impl RedlockStore {
 
     /// Gives the nodes' events to the core. Returns true if there were any.
     fn listen(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut heard = false;
+        let mut received = false;
         for node in 0..self.nodes.len() {
             while let Poll::Ready(event) = self.nodes[node].store.poll_event(cx) {
-                heard = true;
+                received = true;
                 self.meet(node);
                 let now = self.clock.now();
                 match event {
@@ -199,7 +199,7 @@ impl RedlockStore {
             // A connection can be replaced without an event.
             self.meet(node);
         }
-        heard
+        received
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
@@ -238,7 +238,7 @@ impl LockStore for RedlockStore {
 
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
         let stores = self.nodes.iter().map(|node| &node.store);
-        self.told.news(stores.flat_map(RedisStore::wires))
+        self.announced.changed(stores.flat_map(RedisStore::wires))
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
@@ -250,10 +250,10 @@ impl LockStore for RedlockStore {
             {
                 return Poll::Ready(event);
             }
-            let heard = self.listen(cx);
+            let received = self.listen(cx);
             let due = self.poll_timer(cx);
             let sent = self.flush();
-            if !(heard || due || sent) {
+            if !(received || due || sent) {
                 return self.core.next_event().map_or(Poll::Pending, Poll::Ready);
             }
         }
@@ -284,11 +284,11 @@ fn reachable(names: &[String], results: Vec<Result<(), Failure>>) -> Result<(), 
     if nodes - failures.len() >= majority(nodes) {
         return Ok(());
     }
-    let told: Vec<_> = failures.iter().map(Failure::text).collect();
+    let announced: Vec<_> = failures.iter().map(Failure::text).collect();
     Err(super::failures::no_quorum(
         failures.len(),
         nodes,
-        &format!("; {}", told.join("; ")),
+        &format!("; {}", announced.join("; ")),
         Retry::Later,
     )
     .error)

@@ -179,22 +179,22 @@ impl TestQuorum {
 
     pub(super) fn expect_yes(&mut self, id: u64) {
         match self.outcome() {
-            Some((told, Ok(Reply::Acquired { fence: None, .. }))) => assert_eq!(told, id),
+            Some((answered, Ok(Reply::Acquired { fence: None, .. }))) => assert_eq!(answered, id),
             other => panic!("{id} did not take the lock: {other:?}"),
         }
     }
 
     pub(super) fn expect_held(&mut self, id: u64) {
         match self.outcome() {
-            Some((told, Ok(Reply::Held { .. }))) => assert_eq!(told, id),
+            Some((answered, Ok(Reply::Held { .. }))) => assert_eq!(answered, id),
             other => panic!("{id} was not refused: {other:?}"),
         }
     }
 
     pub(super) fn expect_failure(&mut self, id: u64) -> String {
         match self.outcome() {
-            Some((told, Err(failure))) => {
-                assert_eq!(told, id);
+            Some((answered, Err(failure))) => {
+                assert_eq!(answered, id);
                 failure.text()
             }
             other => panic!("{id} did not fail: {other:?}"),

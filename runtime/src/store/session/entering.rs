@@ -207,7 +207,7 @@ impl<S: Service> Shared<S> {
                     if was_place {
                         // An earlier request may still create the node.
                         self.remove_for_good(own);
-                        self.tell(StoreEvent::Turn(key));
+                        self.emit(StoreEvent::Turn(key));
                     }
                     return;
                 }
@@ -217,7 +217,7 @@ impl<S: Service> Shared<S> {
                 return;
             }
         }
-        self.tell(StoreEvent::Turn(key.clone()));
+        self.emit(StoreEvent::Turn(key.clone()));
         tokio::time::sleep(CLAIM).await;
         self.submit(Job::Unclaim(key.clone(), own.node.number), vec![key]);
     }

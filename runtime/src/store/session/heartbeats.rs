@@ -17,8 +17,8 @@ use crate::base::seeded::seeded;
 /// revoked lock.
 pub(super) async fn keep<S: Service>(shared: Arc<Shared<S>>, session: Arc<LiveSession<S>>) {
     let beats = pin!(beats(&shared, &session));
-    let hears = pin!(hears(&shared, &session));
-    select(beats, hears).await;
+    let receives = pin!(receives(&shared, &session));
+    select(beats, receives).await;
 }
 
 /// Sends the heartbeats of a session until it is over.
@@ -64,7 +64,7 @@ async fn beats<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>
 }
 
 /// Listens for the possible end of the session, and for locks taken away by force.
-async fn hears<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>>) {
+async fn receives<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>>) {
     loop {
         tokio::time::sleep(RETRY).await;
         let revoked = |name, fence| shared.revoked(session, name, fence);

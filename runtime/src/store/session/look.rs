@@ -153,7 +153,7 @@ impl<L: Look> SessionSource<L> {
         let holder = first.own.filter(|_| !first.is_kept);
         if let Some((session, name)) = holder
             && !seeded!(RevokedIsFree)
-            && self.tells(first, session, name).await?
+            && self.notifies(first, session, name).await?
         {
             // After this time the node is removed in any case.
             let _ = timeout(GRACE, self.is_gone(first)).await;
@@ -168,12 +168,12 @@ impl<L: Look> SessionSource<L> {
     }
 
     /// Notifies the node's session. Returns false if the session no longer exists.
-    async fn tells(&mut self, node: &Seen, session: i64, name: Token) -> Answer<bool> {
-        let told = self.look.revoke(node, session, name).await;
-        if seeded!(RemovedUntold) {
-            return Ok(told.unwrap_or(false));
+    async fn notifies(&mut self, node: &Seen, session: i64, name: Token) -> Answer<bool> {
+        let reported = self.look.revoke(node, session, name).await;
+        if seeded!(RemovedUnreported) {
+            return Ok(reported.unwrap_or(false));
         }
-        told
+        reported
     }
 
     /// Waits until the node is gone, even if connections end.

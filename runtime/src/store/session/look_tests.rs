@@ -18,7 +18,7 @@ const IO_TIMEOUT: Duration = Duration::from_secs(1);
 /// A fake server with failing requests, and the time of the node's removal.
 #[derive(Default)]
 struct Server {
-    cannot_tell: bool,
+    cannot_notify: bool,
     cannot_watch: bool,
     cannot_forget: bool,
     /// Number of removals that fail.
@@ -60,7 +60,7 @@ impl Look for &mut Server {
     }
 
     async fn revoke(&mut self, _: &Seen, _: i64, _: Token) -> Answer<bool> {
-        unless(self.cannot_tell).map(|()| true)
+        unless(self.cannot_notify).map(|()| true)
     }
 
     /// The holder never gives its node back.
@@ -92,7 +92,7 @@ async fn takes(server: &mut Server) -> bool {
 #[tokio::test(start_paused = true)]
 async fn a_node_of_an_unknown_session_stays() {
     let mut server = Server {
-        cannot_tell: true,
+        cannot_notify: true,
         ..Server::default()
     };
     assert!(!takes(&mut server).await);

@@ -54,7 +54,7 @@ impl<S: Service> Shared<S> {
         let left = asked.iter().filter(|_| is_gone);
         let left: Vec<_> = left.filter_map(|id| state.locks.remove(id)).collect();
         let result = if is_gone { Err(gone(S::NAME)) } else { result };
-        self.tell(StoreEvent::Reply(id, result));
+        self.emit(StoreEvent::Reply(id, result));
         drop(state);
         for lock in left {
             self.remove_for_good(lock.node);

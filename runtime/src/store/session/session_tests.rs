@@ -246,7 +246,7 @@ impl Client {
         self.begins_to_ask(token);
         tokio::time::sleep(PATIENCE / 2).await;
         server.leaves(holder);
-        self.is_told_of_its_turn().await;
+        self.is_notified_of_its_turn().await;
         assert!(self.answer().await.is_err(), "the answer was lost");
     }
 
@@ -280,7 +280,7 @@ impl Client {
         }
     }
 
-    async fn is_told_of_its_turn(&mut self) {
+    async fn is_notified_of_its_turn(&mut self) {
         let event = tokio::time::timeout(TTL, self.event()).await;
         assert!(matches!(event, Ok(StoreEvent::Turn(_))), "{event:?}");
     }
@@ -312,12 +312,12 @@ async fn one_waits() -> (Arc<Server>, Client) {
 async fn a_granted_turn_is_used_without_a_request() {
     let (server, mut client) = one_waits().await;
     server.leaves(HOLDER);
-    client.is_told_of_its_turn().await;
+    client.is_notified_of_its_turn().await;
     server.lose();
     let taken = client.asks(CALL).await;
     let fence = Some(FENCE);
     assert!(
-        matches!(taken, Ok(Reply::Acquired { fence: told, .. }) if told == fence),
+        matches!(taken, Ok(Reply::Acquired { fence: reported, .. }) if reported == fence),
         "{taken:?}"
     );
 }
@@ -333,8 +333,8 @@ async fn the_end_of_a_session_is_reported_at_once() {
     // By then the session listens for its end.
     tokio::time::sleep(CLAIM).await;
     server.ends();
-    let told = tokio::time::timeout(TTL / 2, client.event()).await;
-    assert!(matches!(told, Ok(StoreEvent::Lost(_))), "{told:?}");
+    let reported = tokio::time::timeout(TTL / 2, client.event()).await;
+    assert!(matches!(reported, Ok(StoreEvent::Lost(_))), "{reported:?}");
 }
 
 /// Fails if a place is granted that another process has taken away by force. That process would
@@ -346,13 +346,13 @@ async fn a_revoked_place_is_not_granted() {
     // By then the session listens for revocations.
     tokio::time::sleep(CLAIM).await;
     server.leaves(HOLDER);
-    client.is_told_of_its_turn().await;
+    client.is_notified_of_its_turn().await;
     *server.lost_removals.lock().unwrap() = 1;
     server.revoke(None, place);
-    client.is_told_of_its_turn().await;
+    client.is_notified_of_its_turn().await;
     let asked = client.asks(CALL).await;
     assert!(matches!(asked, Ok(Reply::Held { .. })), "{asked:?}");
-    client.is_told_of_its_turn().await;
+    client.is_notified_of_its_turn().await;
     let taken = client.asks(CALL).await;
     assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
     assert!(!server.nodes().contains(&place), "it was removed");
@@ -398,11 +398,11 @@ async fn a_revocation_applies_to_a_node_of_one_session() {
     // By then the session listens for revocations.
     tokio::time::sleep(CLAIM).await;
     server.revoke(Some(2), name);
-    let told = tokio::time::timeout(TTL / 2, client.event()).await;
-    let Ok(StoreEvent::Revoked { lease, .. }) = told else {
-        panic!("{told:?}");
+    let reported = tokio::time::timeout(TTL / 2, client.event()).await;
+    let Ok(StoreEvent::Revoked { lease, .. }) = reported else {
+        panic!("{reported:?}");
     };
-    assert_eq!(lease, holder.half(), "another holder was told");
+    assert_eq!(lease, holder.half(), "another holder was notified");
 }
 
 /// Fails if a place that its process no longer knows stays in the queue. A call's turn comes, but
@@ -421,7 +421,7 @@ async fn a_recreated_place_gets_its_turn() {
         "{queued:?}"
     );
     server.leaves(behind);
-    client.is_told_of_its_turn().await;
+    client.is_notified_of_its_turn().await;
     let taken = client.asks(CALL).await;
     assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
 }
@@ -438,7 +438,7 @@ async fn an_abandoned_place_is_not_granted() {
     assert_eq!(server.nodes(), [place], "its removal is lost");
     let mut taken = client.asks(CALL).await;
     while !matches!(taken, Ok(Reply::Acquired { .. })) {
-        client.is_told_of_its_turn().await;
+        client.is_notified_of_its_turn().await;
         taken = client.asks(CALL).await;
     }
     let held = server.nodes();

@@ -109,7 +109,7 @@ impl<S: Service> Shared<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn tell(&self, event: StoreEvent) {
+    pub(super) fn emit(&self, event: StoreEvent) {
         // Without a store there is no engine to notify.
         let _ = self.events.send(event);
     }
@@ -176,17 +176,17 @@ impl<S: Service> Shared<S> {
         let held = lost.into_iter().filter(|(_, lock)| lock.fence.is_some());
         let held: Vec<_> = held.map(|(id, _)| id).collect();
         let count = held.len();
-        if !held.is_empty() && !seeded!(LostSessionUntold) {
+        if !held.is_empty() && !seeded!(LostSessionUnreported) {
             // Sent under the mutex, so that `reply` either has already reported the locks as taken,
             // or reports a failure after this.
-            self.tell(StoreEvent::Lost(held));
+            self.emit(StoreEvent::Lost(held));
         }
         drop(state);
         reporter::log(move || {
             tracing::warn!(store = S::NAME, locks = count, "a session has ended");
         });
         for key in places {
-            self.tell(StoreEvent::Turn(key));
+            self.emit(StoreEvent::Turn(key));
         }
     }
 
@@ -205,7 +205,7 @@ impl<S: Service> Shared<S> {
             if !seeded!(RevocationUnseen) {
                 let lease = token.half();
                 // Sent under the mutex, as in `session_ended`.
-                self.tell(StoreEvent::Revoked { key, lease });
+                self.emit(StoreEvent::Revoked { key, lease });
             }
             return;
         }
@@ -218,7 +218,7 @@ impl<S: Service> Shared<S> {
         drop(state);
         if let Some((own, key)) = given_up {
             self.remove_for_good(own);
-            self.tell(StoreEvent::Turn(key));
+            self.emit(StoreEvent::Turn(key));
         }
     }
 

@@ -104,7 +104,7 @@ pub(crate) struct Wire {
     listener: AtomicBool,
     /// True if unread bytes may have arrived. Only a thread with the engine's mutex changes this flag
     /// or reads the stream, so no memory ordering is needed.
-    heard: AtomicBool,
+    received: AtomicBool,
 }
 
 impl Socket {
@@ -112,7 +112,7 @@ impl Socket {
         let wire = Wire {
             stream,
             listener: AtomicBool::new(false),
-            heard: AtomicBool::new(false),
+            received: AtomicBool::new(false),
         };
         Self {
             wire: Arc::new(wire),
@@ -147,11 +147,11 @@ impl Socket {
             ..
         } = self;
         let room = &mut piece[..room];
-        if wire.heard.load(Ordering::Relaxed) {
+        if wire.received.load(Ordering::Relaxed) {
             let read = wire.stream.read(room);
             // A read that does not fill the buffer has read all there was.
             let more = read.as_ref().is_ok_and(|count| *count == room.len());
-            wire.heard.store(more, Ordering::Relaxed);
+            wire.received.store(more, Ordering::Relaxed);
             match read {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 done => return Poll::Ready(done),
@@ -230,18 +230,18 @@ impl store::Socket for Wire {
         self.listener.store(listener, Ordering::Relaxed);
     }
 
-    fn heard(&self) {
-        self.heard.store(true, Ordering::Relaxed);
+    fn received(&self) {
+        self.received.store(true, Ordering::Relaxed);
     }
 }
 
 /// The sockets that the engine knows.
 #[derive(Debug, Default)]
-pub(crate) struct Told(Vec<Arc<Wire>>);
+pub(crate) struct Announced(Vec<Arc<Wire>>);
 
-impl Told {
+impl Announced {
     /// Returns the current sockets, if they have changed since the last call.
-    pub(crate) fn news<'a>(
+    pub(crate) fn changed<'a>(
         &mut self,
         wires: impl Iterator<Item = &'a Arc<Wire>> + Clone,
     ) -> Option<Vec<Arc<dyn store::Socket>>> {
@@ -333,7 +333,11 @@ impl Readiness {
 }
 
 impl Listen for Readiness {
-    fn poll_heard(&mut self, cx: &mut Context<'_>, read: &mut dyn FnMut()) -> Poll<io::Result<()>> {
+    fn poll_received(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: &mut dyn FnMut(),
+    ) -> Poll<io::Result<()>> {
         ready!(self.poll_ready(Interest::READABLE, cx))?;
         let _ = self.try_io(Interest::READABLE, || {
             read();

@@ -32,10 +32,13 @@ async fn read(socket: &mut Socket) -> Option<Vec<u8>> {
 }
 
 /// Waits until the listener is notified, and reads then.
-async fn hear(listener: &mut dyn Listen, socket: &mut Socket) -> Vec<u8> {
+async fn receive(listener: &mut dyn Listen, socket: &mut Socket) -> Vec<u8> {
     let wire = socket.wire();
-    let heard = poll_fn(|cx| listener.poll_heard(cx, &mut || wire.heard()));
-    timeout(LONG, heard).await.expect("heard").expect("open");
+    let received = poll_fn(|cx| listener.poll_received(cx, &mut || wire.received()));
+    timeout(LONG, received)
+        .await
+        .expect("received")
+        .expect("open");
     read(socket).await.expect("something has come")
 }
 
@@ -44,10 +47,12 @@ async fn data_wakes_the_runtime_without_a_listener() {
     let (mut socket, mut other) = connected();
     assert_eq!(read(&mut socket).await, None);
     other.write_all(b"!").expect("written");
-    let byte = timeout(LONG, socket.read_u8()).await.expect("heard");
+    let byte = timeout(LONG, socket.read_u8()).await.expect("received");
     assert_eq!(byte.expect("read"), b'!');
     drop(other);
-    let end = timeout(LONG, socket.read(&mut [0])).await.expect("heard");
+    let end = timeout(LONG, socket.read(&mut [0]))
+        .await
+        .expect("received");
     assert_eq!(end.expect("no error"), 0);
 }
 
@@ -57,10 +62,10 @@ async fn received_data_is_read_before_the_runtime_polls() {
     let (mut socket, mut other) = connected();
     other.write_all(b"!").expect("written");
     assert_eq!(read(&mut socket).await, None, "it has not looked");
-    socket.wire().heard();
+    socket.wire().received();
     assert_eq!(read(&mut socket).await.as_deref(), Some(&b"!"[..]));
     other.write_all(b"?").expect("written");
-    let byte = timeout(LONG, socket.read_u8()).await.expect("heard");
+    let byte = timeout(LONG, socket.read_u8()).await.expect("received");
     assert_eq!(byte.expect("read"), b'?');
 }
 
@@ -74,15 +79,19 @@ async fn a_listener_is_notified_before_the_data_is_read() {
     other.write_all(b"one").expect("written");
     let mut listener = wire.listen().expect("a runtime");
     assert_eq!(read(&mut socket).await, None);
-    assert!(hear(&mut *listener, &mut socket).await.starts_with(b"one"));
+    assert!(
+        receive(&mut *listener, &mut socket)
+            .await
+            .starts_with(b"one")
+    );
     for word in [b"two", b"six"] {
         assert_eq!(read(&mut socket).await, None);
         other.write_all(word).expect("written");
-        assert_eq!(hear(&mut *listener, &mut socket).await, word);
+        assert_eq!(receive(&mut *listener, &mut socket).await, word);
     }
     wire.leave_to_listener(false);
     other.write_all(b"!").expect("written");
-    let byte = timeout(LONG, socket.read_u8()).await.expect("heard");
+    let byte = timeout(LONG, socket.read_u8()).await.expect("received");
     assert_eq!(byte.expect("read"), b'!');
 }
 
@@ -97,7 +106,7 @@ async fn the_end_of_a_connection_is_read_after_its_data() {
     other.write_all(b"last").expect("written");
     drop(other);
     for came in [&b"last"[..], b""] {
-        assert_eq!(hear(&mut *listener, &mut socket).await, came);
+        assert_eq!(receive(&mut *listener, &mut socket).await, came);
     }
 }
 
@@ -107,8 +116,11 @@ async fn a_listener_is_notified_when_the_store_disconnects() {
     let (socket, mut other) = connected();
     let mut listener = socket.wire().listen().expect("a runtime");
     drop(socket);
-    let heard = poll_fn(|cx| listener.poll_heard(cx, &mut || {}));
-    timeout(LONG, heard).await.expect("heard").expect("told");
+    let received = poll_fn(|cx| listener.poll_received(cx, &mut || {}));
+    timeout(LONG, received)
+        .await
+        .expect("received")
+        .expect("reported");
     assert_eq!(other.read(&mut [0]).expect("no error"), 0);
 }
 
@@ -133,7 +145,11 @@ async fn a_full_send_buffer_does_not_block_reading() {
             {
                 done += count.expect("written");
             }
-            while listens && listener.poll_heard(cx, &mut || wire.heard()).is_ready() {}
+            while listens
+                && listener
+                    .poll_received(cx, &mut || wire.received())
+                    .is_ready()
+            {}
             loop {
                 let mut room = [0; PIECE];
                 let mut buf = ReadBuf::new(&mut room);

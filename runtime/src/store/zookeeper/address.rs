@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn refusals_suggest_a_url_and_hide_passwords() {
-        for (url, says) in [
+        for (url, expected) in [
             ("zookeeper://u:hunter2@h:port", "zookeeper://user"),
             ("zookeeper://u:hunter2@", "zookeeper://user"),
             ("zookeeper://u:hunter2@h,,i", "zookeeper://user"),
@@ -147,7 +147,7 @@ mod tests {
             ("zookeepers://u:hunter2@h/p", "no TLS"),
         ] {
             let text = refused(url);
-            assert!(text.contains(says), "{url}: {text}");
+            assert!(text.contains(expected), "{url}: {text}");
             assert!(!text.contains("hunter2"), "{text}");
         }
     }

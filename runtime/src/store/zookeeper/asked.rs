@@ -137,7 +137,7 @@ impl Asked {
     }
 
     /// Records that bytes have arrived.
-    pub(super) fn heard(&mut self) {
+    pub(super) fn received(&mut self) {
         self.since = Some(Instant::now());
     }
 

@@ -63,7 +63,7 @@ impl Classes {
     }
 
     /// Returns the time after a heartbeat at which the leader knows of it.
-    pub(super) fn hearing(self) -> Duration {
+    pub(super) fn propagation(self) -> Duration {
         self.half_tick + LEAST_LATENESS.max(self.half_tick / 4)
     }
 
@@ -71,7 +71,7 @@ impl Classes {
     /// are sent after a third of the session.
     pub(super) fn serves(self, timeout: Timeout) -> Duration {
         let least = timeout.usable() * 2 / 3;
-        least.saturating_sub(self.hearing() + WRITES)
+        least.saturating_sub(self.propagation() + WRITES)
     }
 }
 
@@ -124,15 +124,26 @@ mod tests {
 
     #[test]
     fn the_estimate_of_the_tick_is_conservative() {
-        let hearing = |shortest, longest, tick| {
+        let propagation = |shortest, longest, tick| {
             let shortest = Duration::from_millis(shortest);
             let classes = Classes::new(shortest, shortest * longest, tick);
-            classes.hearing().as_millis()
+            classes.propagation().as_millis()
         };
-        assert_eq!(hearing(4_000, 10, None), 1_250);
-        assert_eq!(hearing(6_000, 10, None), 1_875);
-        assert_eq!(hearing(1_000, 10, None), 1_250, "the tick may be longer");
-        assert_eq!(hearing(2_000, 30, None), 1_875, "only the least was set");
-        assert_eq!(hearing(1_000, 60, Some(Duration::from_millis(500))), 350);
+        assert_eq!(propagation(4_000, 10, None), 1_250);
+        assert_eq!(propagation(6_000, 10, None), 1_875);
+        assert_eq!(
+            propagation(1_000, 10, None),
+            1_250,
+            "the tick may be longer"
+        );
+        assert_eq!(
+            propagation(2_000, 30, None),
+            1_875,
+            "only the least was set"
+        );
+        assert_eq!(
+            propagation(1_000, 60, Some(Duration::from_millis(500))),
+            350
+        );
     }
 }

@@ -78,9 +78,10 @@ pub(super) fn of(error: &Error) -> Failure {
     Failure::unavailable(code, format!("{advice} ({error})"), retry, executed)
 }
 
-fn disconnected(said: &impl Display) -> Failure {
-    let text =
-        format!("the connection failed: {said}; check that the server is up and the URL is right");
+fn disconnected(detail: &impl Display) -> Failure {
+    let text = format!(
+        "the connection failed: {detail}; check that the server is up and the URL is right"
+    );
     Failure::unavailable("io", text, Retry::Later, true)
 }
 

@@ -26,8 +26,12 @@ use crate::base::seeded::seeded;
 use crate::store::session::service::{Answer, Trouble};
 
 /// Keeps the session alive. On success the session is confirmed, and its time counts from before
-/// this call. The leader knows of a heartbeat after `hearing`.
-pub(super) async fn beat(session: &Session, hearing: Duration, patience: Duration) -> Answer<()> {
+/// this call. The leader knows of a heartbeat after `propagation`.
+pub(super) async fn beat(
+    session: &Session,
+    propagation: Duration,
+    patience: Duration,
+) -> Answer<()> {
     let writes = || async {
         let line = session.line(patience).await?;
         write(session, &line, patience).await
@@ -36,7 +40,7 @@ pub(super) async fn beat(session: &Session, hearing: Duration, patience: Duratio
     if seeded!(HeartbeatBelieved) {
         return Ok(());
     }
-    tokio::time::sleep(hearing).await;
+    tokio::time::sleep(propagation).await;
     writes().await?;
     writes().await
 }

@@ -212,7 +212,7 @@ async fn read(mut reading: OwnedReadHalf, asked: &Mutex<Asked>, silence: Duratio
         let left = locked(asked).left(silence);
         match timeout(left, reading.read_buf(&mut buffer)).await {
             Ok(Ok(0)) => return Error::Disconnected("the server closed it".to_owned()),
-            Ok(Ok(_)) => locked(asked).heard(),
+            Ok(Ok(_)) => locked(asked).received(),
             Ok(Err(error)) => return Error::disconnected(&error),
             // A request may have been sent after the wait began.
             Err(_) if locked(asked).left(silence).is_zero() => {

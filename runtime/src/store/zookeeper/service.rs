@@ -63,7 +63,7 @@ impl ZooKeeper {
 
     /// Calls `revoked` for the nodes that another process takes away by force. Waits until their
     /// list changes.
-    async fn hears_revocations(
+    async fn receives_revocations(
         &self,
         session: &Session,
         revoked: &(impl Fn(Token, Fence) + Send + Sync),
@@ -114,7 +114,7 @@ impl ZooKeeper {
     }
 
     /// Tracks if the ensemble can be reached, and notifies the engine when it can be reached again.
-    fn heard<T>(&self, answer: Answer<T>) -> Answer<T> {
+    fn noted<T>(&self, answer: Answer<T>) -> Answer<T> {
         match &answer {
             Ok(_) => {
                 if self.out.swap(false, Ordering::Relaxed) {
@@ -193,7 +193,7 @@ impl Service for ZooKeeper {
     }
 
     fn confirmed_within(&self) -> Duration {
-        self.servers.classes().hearing() * 2
+        self.servers.classes().propagation() * 2
     }
 
     fn is_away(&self) -> bool {
@@ -207,7 +207,7 @@ impl Service for ZooKeeper {
     ) -> Result<(Session, Timeout), Failure> {
         let opening = timeout(patience, self.opened(lasts)).await;
         let opened = opening.unwrap_or_else(|_| Err(failure::silent().into()));
-        self.heard(opened).map_err(|trouble| match trouble {
+        self.noted(opened).map_err(|trouble| match trouble {
             // The request for a lock was not sent.
             Trouble::Failed(failure) => failure::not_sent(failure),
             Trouble::Ended => failure::not_sent(failure::unsettled()),
@@ -215,8 +215,8 @@ impl Service for ZooKeeper {
     }
 
     async fn heartbeat(&self, session: &Session, patience: Duration) -> Answer<()> {
-        let hearing = self.servers.classes().hearing();
-        self.heard(heartbeat::beat(session, hearing, patience).await)
+        let propagation = self.servers.classes().propagation();
+        self.noted(heartbeat::beat(session, propagation, patience).await)
     }
 
     async fn ended(
@@ -226,10 +226,10 @@ impl Service for ZooKeeper {
     ) -> Answer<()> {
         let mut over = pin!(session.over());
         loop {
-            let hearing = pin!(self.hears_revocations(session, &revoked));
-            match select(over.as_mut(), hearing).await {
+            let receiving = pin!(self.receives_revocations(session, &revoked));
+            match select(over.as_mut(), receiving).await {
                 Either::Left(_) => return Err(Trouble::Ended),
-                Either::Right((heard, _)) => heard?,
+                Either::Right((noted, _)) => noted?,
             }
         }
     }
@@ -249,7 +249,7 @@ impl Service for ZooKeeper {
     ) -> Answer<Entered> {
         let _place = session.place(patience).await?;
         let owner = Owner::written(function);
-        self.heard(self.make(session, node, queue, &owner, patience).await)
+        self.noted(self.make(session, node, queue, &owner, patience).await)
     }
 
     async fn enter_all(
@@ -261,7 +261,7 @@ impl Service for ZooKeeper {
     ) -> Answer<EnteredAll> {
         let _place = session.place(patience).await?;
         let owner = Owner::written(function);
-        self.heard(self.make_all(session, nodes, &owner, patience).await)
+        self.noted(self.make_all(session, nodes, &owner, patience).await)
     }
 
     async fn present(

@@ -59,7 +59,7 @@ async fn it_excludes_us(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &
     assert!(peer.acquire(wire, TTL));
     match pool.lock(key).ttl(TTL).acquire().await {
         Err(LockError::Contended { retry_after, .. }) => {
-            let left = retry_after.expect("the server tells");
+            let left = retry_after.expect("the server reports it");
             assert!(left <= TTL && left > TTL / 2, "{left:?}");
         }
         other => panic!("not contended: {other:?}"),

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::{counted, tell};
+use super::{counted, publish};
 use crate::error::LockError;
 
 /// The counted events.
@@ -76,7 +76,7 @@ pub(crate) fn not_asked() {
 
 /// Passes all counts on. Runs on the reporter thread. Returns true if the thread must look again
 /// soon.
-pub(crate) fn tell_counts() -> bool {
+pub(crate) fn publish_counts() -> bool {
     if hand_all_on() {
         FOUND_NOTHING.store(0, Ordering::Relaxed);
     } else if LAST_LOOK <= FOUND_NOTHING.fetch_add(1, Ordering::Relaxed) {
@@ -92,14 +92,14 @@ pub(crate) fn tell_counts() -> bool {
 /// counter, which then shows no increase. Runs on the reporter thread.
 pub(super) fn announce() {
     for count in ALL {
-        let _ = catch_unwind(AssertUnwindSafe(|| count.tell(0)));
+        let _ = catch_unwind(AssertUnwindSafe(|| count.publish(0)));
     }
 }
 
 /// Passes all counts on. Returns true if there were any.
 fn hand_all_on() -> bool {
     let counts = ALL.into_iter().filter(|count| hand_on(*count)).count();
-    tell() || 0 < counts
+    publish() || 0 < counts
 }
 
 /// Passes on the count of one event. Returns true if it is not zero.
@@ -107,7 +107,7 @@ fn hand_on(count: Count) -> bool {
     let times = COUNTED[count as usize].swap(0, Ordering::SeqCst);
     if 0 < times {
         // If the recorder panics, only this count is lost.
-        let _ = catch_unwind(AssertUnwindSafe(|| count.tell(times)));
+        let _ = catch_unwind(AssertUnwindSafe(|| count.publish(times)));
     }
     0 < times
 }
@@ -124,7 +124,7 @@ impl Count {
         }
     }
 
-    fn tell(self, times: u64) {
+    fn publish(self, times: u64) {
         let counter = match self {
             Self::Granted => acquisitions("granted"),
             Self::Contended => acquisitions("contended"),

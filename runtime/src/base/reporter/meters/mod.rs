@@ -19,7 +19,7 @@ pub(crate) mod times;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-pub(super) use self::counts::tell_counts;
+pub(super) use self::counts::publish_counts;
 use self::template::Meter;
 use super::counts_changed;
 
@@ -32,19 +32,19 @@ pub(crate) fn counted() {
 
 /// Passes on all counts and durations since the last call. Runs on the reporter thread. Returns
 /// true if there were any.
-pub(super) fn tell() -> bool {
-    let templates = Meter::all().filter(|meter| meter.tell()).count();
-    store::tell() || 0 < templates
+pub(super) fn publish() -> bool {
+    let templates = Meter::all().filter(|meter| meter.publish()).count();
+    store::publish() || 0 < templates
 }
 
 /// Reports the description of each metric and the current value of each gauge to the recorder. Runs
 /// on the reporter thread, now and then: a recorder may be installed late, or forget unchanged
 /// values.
-pub(super) fn tell_again() {
+pub(super) fn publish_again() {
     guarded(describe::describe);
     counts::announce();
-    Meter::all().for_each(Meter::tell_again);
-    store::tell_again();
+    Meter::all().for_each(Meter::publish_again);
+    store::publish_again();
 }
 
 /// True if a pool is connected, so that there may be something to report again.
@@ -52,7 +52,7 @@ pub(super) fn are_in_use() -> bool {
     store::are_in_use()
 }
 
-/// Calls the program's recorder. If it panics, only the report in `tell` is lost.
-fn guarded(tell: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(tell));
+/// Calls the program's recorder. If it panics, only the report in `publish` is lost.
+fn guarded(publish: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(publish));
 }

@@ -86,13 +86,13 @@ impl StoreMeter {
     }
 
     /// Passes all counts on. Returns true if there were any.
-    fn tell(&self) -> bool {
+    fn publish(&self) -> bool {
         let mut found = self.changed.swap(false, Ordering::SeqCst);
         if found {
-            self.tell_up();
+            self.publish_up();
         }
         for (kind, times) in Kind::ALL.into_iter().zip(&self.requests) {
-            found |= times.tell(|| {
+            found |= times.publish(|| {
                 metrics::histogram!("leasehold_store_request_seconds", "store" => self.store.clone(), "op" => kind.name())
             });
         }
@@ -100,7 +100,7 @@ impl StoreMeter {
     }
 
     /// Reports whether every pool of this process can reach the store.
-    fn tell_up(&self) {
+    fn publish_up(&self) {
         let up = self.away.load(Ordering::SeqCst) == 0;
         guarded(|| {
             let store = self.store.clone();
@@ -110,21 +110,21 @@ impl StoreMeter {
 }
 
 /// Passes on the counts of all stores. Returns true if there were any.
-pub(super) fn tell() -> bool {
+pub(super) fn publish() -> bool {
     // A copy, so that the list is not locked while a recorder blocks.
     let all = stores().clone();
-    let found = all.iter().filter(|store| store.tell()).count();
+    let found = all.iter().filter(|store| store.publish()).count();
     drop(all);
-    let untold = |store: &StoreMeter| store.changed.load(Ordering::SeqCst);
-    stores().retain(|store| is_in_use(store) || untold(store));
+    let unpublished = |store: &StoreMeter| store.changed.load(Ordering::SeqCst);
+    stores().retain(|store| is_in_use(store) || unpublished(store));
     0 < found
 }
 
 /// Reports the reachability of each store, even if it has not changed.
-pub(super) fn tell_again() {
+pub(super) fn publish_again() {
     let all = stores().clone();
     for store in all {
-        store.tell_up();
+        store.publish_up();
     }
 }
 

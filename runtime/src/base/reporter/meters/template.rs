@@ -27,7 +27,7 @@ pub(crate) struct Meter {
     present: AtomicU64,
     /// The value of `present` in the last report to the recorder. Only the reporter thread uses
     /// this field.
-    told: AtomicU64,
+    published: AtomicU64,
     lost: AtomicU64,
     /// True if the recorder knows the template. Only the reporter thread uses this field.
     announced: AtomicBool,
@@ -48,7 +48,7 @@ impl Meter {
         Self {
             template,
             present: AtomicU64::new(0),
-            told: AtomicU64::new(0),
+            published: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             announced: AtomicBool::new(false),
             acquire: [const { Times::new() }; Outcome::ALL.len()],
@@ -128,30 +128,30 @@ impl Meter {
     }
 
     /// Passes all counts on. Returns true if there were any.
-    pub(super) fn tell(&self) -> bool {
-        let mut found = self.tell_times();
+    pub(super) fn publish(&self) -> bool {
+        let mut found = self.publish_times();
         let present = self.present.load(Ordering::SeqCst);
-        if self.told.swap(present, Ordering::Relaxed) != present {
-            self.tell_present(present);
+        if self.published.swap(present, Ordering::Relaxed) != present {
+            self.publish_present(present);
             found = true;
         }
         let lost = self.lost.swap(0, Ordering::SeqCst);
         if 0 < lost {
-            self.tell_lost(lost);
+            self.publish_lost(lost);
             found = true;
         }
         if found && !self.announced.swap(true, Ordering::Relaxed) {
-            self.tell_again();
+            self.publish_again();
         }
         found
     }
 
     /// Reports the values of a template in use, even if they have not changed. Losses and outcomes
     /// are reported before the first one, because a count that begins with 1 shows no increase.
-    pub(super) fn tell_again(&self) {
+    pub(super) fn publish_again(&self) {
         if self.announced.load(Ordering::Relaxed) {
-            self.tell_present(self.present.load(Ordering::SeqCst));
-            self.tell_lost(0);
+            self.publish_present(self.present.load(Ordering::SeqCst));
+            self.publish_lost(0);
             for outcome in Outcome::ALL {
                 guarded(|| drop(self.acquire_seconds(outcome)));
             }
@@ -162,13 +162,13 @@ impl Meter {
         metrics::histogram!("leasehold_acquire_seconds", "lock" => self.template, "outcome" => outcome.name())
     }
 
-    fn tell_times(&self) -> bool {
+    fn publish_times(&self) -> bool {
         let mut found = false;
         for (outcome, times) in Outcome::ALL.into_iter().zip(&self.acquire) {
-            found |= times.tell(|| self.acquire_seconds(outcome));
+            found |= times.publish(|| self.acquire_seconds(outcome));
         }
         for (end, times) in End::ALL.into_iter().zip(&self.held) {
-            found |= times.tell(|| {
+            found |= times.publish(|| {
                 metrics::histogram!("leasehold_held_seconds", "lock" => self.template, "end" => end.name())
             });
         }
@@ -176,7 +176,7 @@ impl Meter {
     }
 
     /// Reports the number of asking calls and of holding calls.
-    fn tell_present(&self, present: u64) {
+    fn publish_present(&self, present: u64) {
         let (waiting, held) = (present / ASKING, present % ASKING);
         guarded(|| {
             metrics::gauge!("leasehold_waiting", "lock" => self.template).set(number(waiting));
@@ -184,7 +184,7 @@ impl Meter {
         });
     }
 
-    fn tell_lost(&self, lost: u64) {
+    fn publish_lost(&self, lost: u64) {
         guarded(|| {
             metrics::counter!("leasehold_lost_total", "lock" => self.template).increment(lost);
         });

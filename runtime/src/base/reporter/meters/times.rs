@@ -46,7 +46,7 @@ impl Times {
     }
 
     /// Passes all durations on to the histogram. Returns true if there were any.
-    pub(super) fn tell(&self, histogram: impl FnOnce() -> metrics::Histogram) -> bool {
+    pub(super) fn publish(&self, histogram: impl FnOnce() -> metrics::Histogram) -> bool {
         let all = self.take();
         if !all.is_empty() {
             guarded(|| {
@@ -118,9 +118,9 @@ mod tests {
         fn bucketed_durations_are_accurate(nanos in (1_u64 << SHORTEST)..(1 << LONGEST)) {
             let times = Times::new();
             times.add(Duration::from_nanos(nanos));
-            let told = times.take();
-            let [(seconds, 1)] = told[..] else {
-                return Err(TestCaseError::fail(format!("{told:?}")));
+            let reported = times.take();
+            let [(seconds, 1)] = reported[..] else {
+                return Err(TestCaseError::fail(format!("{reported:?}")));
             };
             let real = Duration::from_nanos(nanos).as_secs_f64();
             prop_assert!((seconds - real).abs() <= real / 64.0, "{real} as {seconds}");

@@ -79,9 +79,9 @@ fn one_held_key_prevents_taking_the_others() {
     all(&mut core, ONE_TRY, START);
     let op = asked_for_all(&mut core, START);
     core.reply(op, answer(), START);
-    let mut told = outcomes(&mut core);
-    told.sort();
-    assert_eq!(told, ["apart 1", "contended 2 key 2"]);
+    let mut reported = outcomes(&mut core);
+    reported.sort();
+    assert_eq!(reported, ["apart 1", "contended 2 key 2"]);
     assert!(core.is_idle() && silent(&mut core, START));
 
     all(&mut core, HOUR, START);

@@ -115,8 +115,8 @@ fn a_lock_removed_by_an_earlier_try_is_not_missed() {
     core.tick(later);
     let op = removal(&mut core, later);
     core.reply(op, missed(), later);
-    let told = ends(&mut core);
-    assert!(!told.contains(&Removal::Gone), "{told:?}");
+    let reported = ends(&mut core);
+    assert!(!reported.contains(&Removal::Gone), "{reported:?}");
     assert!(core.is_idle());
 }
 
@@ -175,8 +175,8 @@ fn an_abandoned_acquire_reports_no_loss() {
     let removing = removal(&mut core, START);
     core.reply(op, held(TTL), START);
     core.reply(removing, missed(), START);
-    let told = ends(&mut core);
-    assert!(!told.contains(&Removal::Gone), "{told:?}");
+    let reported = ends(&mut core);
+    assert!(!reported.contains(&Removal::Gone), "{reported:?}");
 }
 
 /// Fails if an open acquire is forgotten: it may have set the key again, or may not have set it
@@ -210,8 +210,8 @@ fn a_possibly_expired_lock_is_not_missed() {
         core.abandon(id, START);
         let op = removal(&mut core, START);
         core.reply(op, missed(), answered);
-        let told = ends(&mut core);
-        assert_eq!(told.contains(&Removal::Gone), ended == Removal::Gone);
+        let reported = ends(&mut core);
+        assert_eq!(reported.contains(&Removal::Gone), ended == Removal::Gone);
         assert!(core.is_idle());
     }
 }
@@ -233,8 +233,8 @@ fn a_try_with_a_permanent_error_may_have_removed_the_lock() {
     core.tick(later);
     let op = removal(&mut core, later);
     core.reply(op, missed(), later);
-    let told = ends(&mut core);
-    assert!(!told.contains(&Removal::Gone), "{told:?}");
+    let reported = ends(&mut core);
+    assert!(!reported.contains(&Removal::Gone), "{reported:?}");
 }
 
 /// Fails if the lock is not kept when the body returns between the signal of a loss and the end of

@@ -91,7 +91,7 @@ impl Process {
     fn refused(&mut self, acquire: impl FnOnce(u64) -> Acquire) -> Option<Duration> {
         let id = self.enter(acquire);
         assert_eq!(self.core.take_requests(self.now).len(), 0, "refused here");
-        self.told(id)
+        self.estimate(id)
     }
 
     /// Returns the `retry_after` of a call refused by the server: another process holds the lock
@@ -109,14 +109,14 @@ impl Process {
             owner: None,
         });
         self.core.reply(op, reply, self.now);
-        let told = self.told(id);
+        let estimate = self.estimate(id);
         // The next call asks again.
         self.now = self.now + TTL;
-        told
+        estimate
     }
 
     #[track_caller]
-    fn told(&mut self, id: TicketId) -> Option<Duration> {
+    fn estimate(&mut self, id: TicketId) -> Option<Duration> {
         match &self.core.take_signals()[..] {
             [Signal::Failed(of, error)] if *of == id && error.is_contention() => {
                 error.retry_after()
@@ -133,13 +133,13 @@ fn a_refused_call_gets_the_mean_hold_time() {
     let mut process = Process::new();
     process.works_as(CREATE, WORK);
     process.takes(|number| call(CREATE, number));
-    let told = process.refused(|number| call(CREATE, number));
-    assert_eq!(told, Some(WORK), "of a lease of {TTL:?}");
+    let estimate = process.refused(|number| call(CREATE, number));
+    assert_eq!(estimate, Some(WORK), "of a lease of {TTL:?}");
     // Another process holds it.
     let mut process = Process::new();
     process.works_as(CREATE, WORK);
-    let told = process.refused_by_server(|number| call(CREATE, number), Some(TTL));
-    assert_eq!(told, Some(WORK), "of a lease of {TTL:?}");
+    let estimate = process.refused_by_server(|number| call(CREATE, number), Some(TTL));
+    assert_eq!(estimate, Some(WORK), "of a lease of {TTL:?}");
 }
 
 /// Fails if `retry_after` is longer than the remaining lease.
@@ -148,16 +148,19 @@ fn retry_after_is_at_most_the_remaining_lease() {
     let mut process = Process::new();
     process.works_as(CREATE, SECOND);
     for left in [WORK, SECOND, TTL] {
-        let told = process.refused_by_server(|number| call(CREATE, number), Some(left));
-        assert_eq!(told, Some(left.min(SECOND)));
+        let estimate = process.refused_by_server(|number| call(CREATE, number), Some(left));
+        assert_eq!(estimate, Some(left.min(SECOND)));
     }
     // The store does not report the remaining lease.
-    let told = process.refused_by_server(|number| call(CREATE, number), None);
-    assert_eq!(told, Some(SECOND));
+    let estimate = process.refused_by_server(|number| call(CREATE, number), None);
+    assert_eq!(estimate, Some(SECOND));
     let id = process.takes(|number| acquire(number, ONE_TRY));
     process.now = process.now + TTL - SECOND;
-    let told = process.refused(|number| call(CREATE, number));
-    assert!(told.is_some_and(|told| told < SECOND), "{told:?}");
+    let estimate = process.refused(|number| call(CREATE, number));
+    assert!(
+        estimate.is_some_and(|estimate| estimate < SECOND),
+        "{estimate:?}"
+    );
     process.works(id, Duration::ZERO, None);
 }
 
@@ -167,8 +170,8 @@ fn retry_after_has_a_minimum() {
     let mut process = Process::new();
     process.works_as(CREATE, Duration::from_micros(50));
     for left in [Duration::ZERO, TTL] {
-        let told = process.refused_by_server(|number| call(CREATE, number), Some(left));
-        assert_eq!(told, Some(SHORTEST));
+        let estimate = process.refused_by_server(|number| call(CREATE, number), Some(left));
+        assert_eq!(estimate, Some(SHORTEST));
     }
 }
 
@@ -178,15 +181,15 @@ fn retry_after_has_a_minimum() {
 fn only_a_lease_without_watchdog_gives_a_first_estimate() {
     let mut process = Process::new();
     for left in [WORK, TTL] {
-        let told = process.refused_by_server(|number| call(CREATE, number), Some(left));
-        assert_eq!(told, Some(left.min(SECOND)));
+        let estimate = process.refused_by_server(|number| call(CREATE, number), Some(left));
+        assert_eq!(estimate, Some(left.min(SECOND)));
         let plain = |number| acquire(number, ONE_TRY);
         assert_eq!(process.refused_by_server(plain, Some(left)), Some(left));
     }
-    let told = process.refused_by_server(|number| call(CREATE, number), None);
-    assert_eq!(told, Some(SECOND));
-    let told = process.refused_by_server(|number| acquire(number, ONE_TRY), None);
-    assert_eq!(told, None, "nothing is known");
+    let estimate = process.refused_by_server(|number| call(CREATE, number), None);
+    assert_eq!(estimate, Some(SECOND));
+    let estimate = process.refused_by_server(|number| acquire(number, ONE_TRY), None);
+    assert_eq!(estimate, None, "nothing is known");
 }
 
 /// Fails if functions share one mean, or if the mean of the refused function is returned although
@@ -196,11 +199,11 @@ fn the_estimate_uses_the_known_function_of_the_holder() {
     let mut process = Process::new();
     process.works_as(CREATE, WORK);
     process.works_as(CANCEL, 4 * WORK);
-    let told = process.refused_by_server(|number| call(CANCEL, number), Some(TTL));
-    assert_eq!(told, Some(4 * WORK));
+    let estimate = process.refused_by_server(|number| call(CANCEL, number), Some(TTL));
+    assert_eq!(estimate, Some(4 * WORK));
     let holder = process.takes(|number| call(CREATE, number));
-    let told = process.refused(|number| call(CANCEL, number));
-    assert_eq!(told, Some(WORK));
+    let estimate = process.refused(|number| call(CANCEL, number));
+    assert_eq!(estimate, Some(WORK));
     process.works(holder, WORK, None);
     // One answer serves a head that gets the lock and a call that tries once.
     let head = process.enter(|number| call(CREATE, number));
@@ -210,11 +213,11 @@ fn the_estimate_uses_the_known_function_of_the_holder() {
     process.core.reply(op, taken(fence), process.now);
     let signals = process.core.take_signals();
     assert!(signals.iter().any(|signal| is_granted(signal, head)));
-    let told = signals.iter().find_map(|signal| match signal {
+    let estimate = signals.iter().find_map(|signal| match signal {
         Signal::Failed(of, error) if *of == single => error.retry_after(),
         _ => None,
     });
-    assert_eq!(told, Some(WORK), "{signals:?}");
+    assert_eq!(estimate, Some(WORK), "{signals:?}");
 }
 
 /// Fails if the mean does not follow, or one body that hangs spoils it for long.
@@ -222,23 +225,23 @@ fn the_estimate_uses_the_known_function_of_the_holder() {
 fn the_mean_follows_the_hold_times() {
     let mut process = Process::new();
     process.works_as(CREATE, WORK);
-    let told = |process: &mut Process| {
-        let told = process.refused_by_server(|number| call(CREATE, number), Some(TTL));
-        told.expect("it is known")
+    let estimate = |process: &mut Process| {
+        let estimate = process.refused_by_server(|number| call(CREATE, number), Some(TTL));
+        estimate.expect("it is known")
     };
     for _ in 0..40 {
         process.works_as(CREATE, 3 * WORK);
     }
-    let slow = told(&mut process);
+    let slow = estimate(&mut process);
     assert!(slow > 3 * WORK * 9 / 10 && slow <= 3 * WORK, "{slow:?}");
     // Longer than its lease, which the watchdog renewed.
     process.works_as(CREATE, HOUR);
-    let hung = told(&mut process);
+    let hung = estimate(&mut process);
     assert!(hung > slow && hung <= slow + TTL / 8, "{hung:?}");
     for _ in 0..20 {
         process.works_as(CREATE, WORK);
     }
-    let again = told(&mut process);
+    let again = estimate(&mut process);
     assert!(again < 2 * WORK, "{again:?}");
 }
 
@@ -250,23 +253,27 @@ fn the_estimate_for_a_kept_lock_includes_its_hold() {
         ..call(CREATE, number)
     };
     let mut process = Process::new();
-    let told = process.refused_by_server(holding, Some(TTL));
-    assert_eq!(told, Some(SECOND + COOLDOWN), "nothing was released yet");
+    let estimate = process.refused_by_server(holding, Some(TTL));
+    assert_eq!(
+        estimate,
+        Some(SECOND + COOLDOWN),
+        "nothing was released yet"
+    );
     let id = process.takes(holding);
     process.works(id, WORK, Some(COOLDOWN));
     process.now = process.now + COOLDOWN;
-    let told = process.refused_by_server(holding, Some(TTL));
-    assert_eq!(told, Some(WORK + COOLDOWN), "while the body runs");
-    let told = process.refused_by_server(holding, Some(COOLDOWN / 2));
-    assert_eq!(told, Some(COOLDOWN / 2), "while it is kept");
+    let estimate = process.refused_by_server(holding, Some(TTL));
+    assert_eq!(estimate, Some(WORK + COOLDOWN), "while the body runs");
+    let estimate = process.refused_by_server(holding, Some(COOLDOWN / 2));
+    assert_eq!(estimate, Some(COOLDOWN / 2), "while it is kept");
 
     // A guard whose holder decides at the end.
     let mut process = Process::new();
     let id = process.takes(|number| call(CREATE, number));
     process.works(id, WORK, Some(COOLDOWN));
     process.now = process.now + COOLDOWN;
-    let told = process.refused_by_server(|number| call(CREATE, number), Some(TTL));
-    assert_eq!(told, Some(WORK + COOLDOWN));
+    let estimate = process.refused_by_server(|number| call(CREATE, number), Some(TTL));
+    assert_eq!(estimate, Some(WORK + COOLDOWN));
 }
 
 /// Fails if calls that queue get no `retry_after`.
@@ -280,11 +287,11 @@ fn queued_calls_get_an_estimate_too() {
         ..call(CREATE, number)
     };
     let waits = process.enter(queue);
-    let told = process.refused(queue);
-    assert_eq!(told, Some(WORK), "the queue is full");
+    let estimate = process.refused(queue);
+    assert_eq!(estimate, Some(WORK), "the queue is full");
     process.now = process.now + SECOND;
     process.core.tick(process.now);
-    assert_eq!(process.told(waits), Some(WORK), "its time is up");
+    assert_eq!(process.estimate(waits), Some(WORK), "its time is up");
 }
 
 /// Fails if the pool's hint is mixed with the estimate.
@@ -292,8 +299,8 @@ fn queued_calls_get_an_estimate_too() {
 fn a_hint_replaces_the_estimate() {
     let hint = Duration::from_millis(2_500);
     let mut process = Process::with_hint(Some(hint));
-    let told = process.refused_by_server(|number| call(CREATE, number), Some(WORK));
-    assert_eq!(told, Some(hint));
+    let estimate = process.refused_by_server(|number| call(CREATE, number), Some(WORK));
+    assert_eq!(estimate, Some(hint));
     process.works_as(CREATE, WORK);
     process.takes(|number| call(CREATE, number));
     assert_eq!(process.refused(|number| call(CREATE, number)), Some(hint));
@@ -340,8 +347,8 @@ fn only_releases_add_hold_times() {
     let waits = process.enter(queue);
     process.now = process.now + TTL / 4;
     process.core.abandon(waits, process.now);
-    let told = process.core.hold_times.mean(CREATE);
-    assert_eq!(told, Some(WORK));
+    let estimate = process.core.hold_times.mean(CREATE);
+    assert_eq!(estimate, Some(WORK));
 
     let mut process = Process::new();
     let unrenewed = |number| Acquire {

@@ -104,7 +104,7 @@ impl Process {
             }
             self.look();
             if self.holder.is_none() {
-                assert!(made_way, "the store is not told");
+                assert!(made_way, "the store is not notified");
                 return Some(self.now.since(since));
             }
         }

@@ -34,7 +34,7 @@ fn a_revoked_holder_is_notified_and_releases_the_key() {
     let signals = core.take_signals();
     assert!(is_lost(&signals, id), "{signals:?}");
     core.revoked(&"key".into(), half, START);
-    assert!(core.take_signals().is_empty(), "it is told once");
+    assert!(core.take_signals().is_empty(), "it is notified once");
     assert_eq!(releases(&core.take_requests(START)), 0, "the body runs on");
     core.release(id, None, START);
     assert_eq!(releases(&core.take_requests(START)), 1);

@@ -29,7 +29,7 @@ pub(super) struct State {
     events: u64,
     /// True if a listener, and not the keeper, listens for replies.
     listener: bool,
-    heard: bool,
+    received: bool,
     closed: bool,
     wakers: Vec<Waker>,
     /// Set when the callers are done.
@@ -114,7 +114,7 @@ impl State {
 pub(super) struct Store {
     pub(super) server: Arc<Server>,
     pub(super) unsent: Vec<Request>,
-    pub(super) told: bool,
+    pub(super) announced: bool,
 }
 
 impl LockStore for Store {
@@ -128,13 +128,13 @@ impl LockStore for Store {
             state.requests.extend(self.unsent.drain(..));
             self.server.asked.notify_one();
         }
-        if state.listener && !state.heard {
+        if state.listener && !state.received {
             return Poll::Pending;
         }
         if let Some((id, reply)) = state.replies.pop_front() {
             return Poll::Ready(StoreEvent::Reply(id, Ok(reply)));
         }
-        state.heard = false;
+        state.received = false;
         if !state.listener {
             state.wakers.push(cx.waker().clone());
         }
@@ -142,7 +142,7 @@ impl LockStore for Store {
     }
 
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
-        let first = !mem::replace(&mut self.told, true);
+        let first = !mem::replace(&mut self.announced, true);
         let socket = Connection(Arc::clone(&self.server));
         first.then(|| vec![Arc::new(socket) as Arc<dyn Socket>])
     }
@@ -175,8 +175,8 @@ impl Socket for Connection {
         self.0.state().listener = listener;
     }
 
-    fn heard(&self) {
-        self.0.state().heard = true;
+    fn received(&self) {
+        self.0.state().received = true;
     }
 }
 
@@ -186,7 +186,11 @@ struct Readiness {
 }
 
 impl Listen for Readiness {
-    fn poll_heard(&mut self, cx: &mut Context<'_>, read: &mut dyn FnMut()) -> Poll<io::Result<()>> {
+    fn poll_received(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: &mut dyn FnMut(),
+    ) -> Poll<io::Result<()>> {
         let mut state = self.server.state();
         if state.events == self.seen {
             state.wakers.push(cx.waker().clone());

@@ -85,7 +85,7 @@ impl EngineState {
             }
             Command::ListenerUnable => self.lanes.unable(now),
             Command::Close => self.life = Life::Closed,
-            Command::Hear => self.drive(false),
+            Command::Listen => self.drive(false),
             #[cfg(feature = "__test")]
             Command::Inside(code) => code(),
         }
@@ -138,7 +138,7 @@ impl EngineState {
     fn listener_ended(&mut self, listener: ListenerId) {
         // Requests of the listener's callers no longer wait for it.
         self.traffic.gathered();
-        if self.lanes.end(listener) && !seeded!(ListenerEndUnheard) {
+        if self.lanes.end(listener) && !seeded!(ListenerEndUnnoticed) {
             self.store_waker.hand_over();
         }
     }

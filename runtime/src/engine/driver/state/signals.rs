@@ -23,13 +23,13 @@ impl EngineState {
     fn apply(&mut self, signal: Signal) {
         metrics::count(&signal);
         self.observer.signal(&signal, self.now);
-        let waker = self.tell(signal);
+        let waker = self.notify(signal);
         self.notifications.wakers.extend(waker);
     }
 
     /// Delivers a signal to the call that it concerns. Returns the waker of the call's task, and
     /// whether to wake or drop it.
-    fn tell(&mut self, signal: Signal) -> Option<Parting> {
+    fn notify(&mut self, signal: Signal) -> Option<Parting> {
         match signal {
             Signal::Granted {
                 ticket,

@@ -32,7 +32,7 @@ use crate::check_report::CheckReport;
 use crate::error::LockError;
 use crate::store::link::{self, supervisor::Supervisor};
 use crate::store::options::Options;
-use crate::store::socket::{Told, Wire};
+use crate::store::socket::{Announced, Wire};
 use crate::store::{Failure, LockStore, OpId, Request, Retry, Socket, StoreEvent};
 
 mod requests;
@@ -67,7 +67,7 @@ pub(crate) struct RedisStore {
     /// connection.
     held_back: Vec<Request>,
     events: VecDeque<StoreEvent>,
-    told: Told,
+    announced: Announced,
     /// True if there may be bytes to send before the next event is returned.
     unsent: bool,
 }
@@ -145,7 +145,7 @@ impl RedisStore {
             waiting: None,
             held_back: Vec::new(),
             events: VecDeque::new(),
-            told: Told::default(),
+            announced: Announced::default(),
             unsent: false,
         }
     }
@@ -327,7 +327,7 @@ impl RedisStore {
             if let Some(connection) = &self.connection
                 && !seeded!(SilenceUnread)
             {
-                connection.wire().heard();
+                connection.wire().received();
             }
             self.supervisor.goes_out();
             return true;
@@ -384,7 +384,7 @@ impl LockStore for RedisStore {
 
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
         let wires = wires_of(self.connection.as_ref(), &self.retired);
-        self.told.news(wires)
+        self.announced.changed(wires)
     }
 }
 

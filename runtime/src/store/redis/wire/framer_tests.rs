@@ -22,11 +22,11 @@ fn passed(stream: &[u8], pieces: &[usize]) -> (Vec<u8>, Option<Garbage>, Framer)
 }
 
 #[track_caller]
-fn refused(stream: &[u8], says: &str) {
+fn refused(stream: &[u8], expected: &str) {
     for pieces in [&[1][..], &[4096]] {
         let (_, garbage, _) = passed(stream, pieces);
         let garbage = garbage.expect("no reply").to_string();
-        assert!(garbage.contains(says), "{garbage}");
+        assert!(garbage.contains(expected), "{garbage}");
         assert!(garbage.len() < 200, "it shows all of it: {garbage}");
     }
 }

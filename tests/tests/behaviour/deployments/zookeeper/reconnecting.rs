@@ -156,8 +156,8 @@ async fn all_watch(server: &Zookeeper) {
 
 /// Returns the number of watches that the clients of a server have.
 fn watches(server: &Zookeeper) -> usize {
-    let told = server.word("wchs").unwrap_or_default();
-    let total = told
+    let printed = server.word("wchs").unwrap_or_default();
+    let total = printed
         .lines()
         .find_map(|line| line.strip_prefix("Total watches:"));
     total
