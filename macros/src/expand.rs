@@ -22,7 +22,7 @@ use crate::tokens::{self, here};
 // Output:
 //     async fn create(id: u64) -> Result<Order, Error> {
 //         use ::leasehold::__private as __leasehold;
-//         static SITE: Site = Site::new("shop::create", file!(), line!(), "order:<id>");
+//         static SITE: Site = Site::new("shop::create", file!(), line!(), "order:<id>", &|| ());
 //         let mut call = Call::new(&SITE, { …the key… }, Duration::from_millis(10000));
 //         let body = pin!(Some({
 //             let lock = call.handle();
@@ -69,6 +69,7 @@ fn site(spec: &LockSpec) -> TokenStream {
             __leasehold::core::file!(),
             __leasehold::core::line!(),
             #label,
+            &|| (),
         );
     }
 }

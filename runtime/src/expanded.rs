@@ -12,6 +12,28 @@ pub use crate::lock::nest::is_held::assert_held;
 pub use crate::plain::plain;
 pub use core;
 
+use crate::lock::api::request::LockRequest;
+use crate::lock::call::guard::LockHandle;
+use crate::lock::nest::call_site::At;
+use crate::pool::LockPool;
+
+/// Returns the store of a pool, without its password, and the pool's namespace. Used by the
+/// command.
+pub fn place(pool: &LockPool) -> (&str, &str) {
+    (pool.store_name(), pool.namespace())
+}
+
+/// Names the holder of a requested lock after `site`. Used by the command.
+pub fn named(request: LockRequest, site: &'static Site) -> LockRequest {
+    request.at(At::Function(site))
+}
+
+/// True if the holder was notified that `force_release` has taken its lock away. Used by the
+/// command.
+pub fn is_taken_away(lock: &LockHandle) -> bool {
+    lock.locks().are_taken_away()
+}
+
 /// Passed as the last argument to each function of this module whose bound is a trait of this
 /// module.
 ///

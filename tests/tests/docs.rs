@@ -33,6 +33,7 @@ fn pages() -> Vec<PathBuf> {
         "README.md",
         "CONTRIBUTING.md",
         "SECURITY.md",
+        "cli/README.md",
         "scripts/README.md",
         "tests/README.md",
         "tests/harness.md",

@@ -24,7 +24,7 @@ const SHORT: Duration = Duration::from_millis(50);
 type Labels = BTreeMap<String, String>;
 
 /// The values of all series. Under its own name a histogram has its count, and under the name with
-/// `_sum` its sum.
+/// `_sum` its sum. With `_registered` it has the number of its registrations.
 static SERIES: Mutex<BTreeMap<(String, Labels), f64>> = Mutex::new(BTreeMap::new());
 static DESCRIBED: Mutex<BTreeMap<String, Option<Unit>>> = Mutex::new(BTreeMap::new());
 
@@ -120,7 +120,10 @@ impl Recorder for Book {
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::from_arc(Series::of(key))
+        let histogram = Series::of(key);
+        // Like a scrape of the usual exporters, which show a registered histogram without durations.
+        histogram.change("_registered", |times| times + 1.0);
+        Histogram::from_arc(histogram)
     }
 }
 
@@ -217,6 +220,41 @@ async fn outcomes_are_counted_by_template() {
         Some(0.0),
         "known before the first loss"
     );
+}
+
+#[distributed_lock(key = "first:<id>", ttl = "30s", pool = pool)]
+async fn first(pool: &LockPool, id: u32) -> Result<(), LockError> {
+    let _ = pool;
+    Ok(())
+}
+
+/// Fails if the first call with an outcome creates the series of this outcome, which then shows no
+/// increase.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_outcome_begins_at_zero() {
+    let pool = pool("memory://").await;
+    first(&pool, 1).await.expect("free");
+    assert_eq!(outcomes("first:<id>"), counts([("granted", 1.0)]));
+    let registered = "leasehold_acquire_seconds_registered";
+    let registered = by(registered, "outcome", ("lock", "first:<id>"));
+    for outcome in [
+        "contended",
+        "timed_out",
+        "queue_full",
+        "unavailable",
+        "other",
+    ] {
+        assert!(
+            registered.contains_key(outcome),
+            "{outcome}: {registered:?}"
+        );
+        let total = by(
+            "leasehold_acquisitions_total",
+            "outcome",
+            ("outcome", outcome),
+        );
+        assert!(total.contains_key(outcome), "{outcome}");
+    }
 }
 
 #[distributed_lock(key = "ends:<id>", ttl = "30s", pool = pool)]
@@ -421,6 +459,7 @@ async fn every_metric_is_described() {
     let described = lock(&DESCRIBED);
     for (name, _) in lock(&SERIES).keys() {
         let name = name.trim_end_matches("_sum");
+        let name = name.trim_end_matches("_registered");
         let unit = described.get(name).unwrap_or_else(|| panic!("{name}"));
         assert_eq!(
             name.ends_with("_seconds"),

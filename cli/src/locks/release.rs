@@ -3,10 +3,10 @@
 use std::io::{self, Write as _};
 use std::time::SystemTime;
 
-use leasehold::LockInfo;
+use leasehold::{LockInfo, LockPool};
 use serde_json::json;
 
-use super::{text, to_json};
+use super::{text, to_json, with_place};
 use crate::args::{Release, Store};
 use crate::exit;
 use crate::failure::Failure;
@@ -20,7 +20,7 @@ pub(crate) async fn release(store: &Store, options: &Release, json: bool) -> Res
     if !options.yes {
         let lock = pool.inspect(key).await?;
         if !lock.is_taken() {
-            return Ok(free(key, json));
+            return Ok(free(&pool, key, json));
         }
         if !agrees(&lock) {
             return Err(Failure::new(
@@ -30,7 +30,7 @@ pub(crate) async fn release(store: &Store, options: &Release, json: bool) -> Res
         }
     }
     let Some(was) = pool.force_release(key).await? else {
-        return Ok(free(key, json));
+        return Ok(free(&pool, key, json));
     };
     if json {
         output::line(&json!({ "key": key, "released": true, "was": to_json(&was) }));
@@ -41,12 +41,13 @@ pub(crate) async fn release(store: &Store, options: &Release, json: bool) -> Res
 }
 
 /// Reports that the lock is free.
-fn free(key: &str, json: bool) -> u8 {
+fn free(pool: &LockPool, key: &str, json: bool) -> u8 {
     if json {
-        output::line(&json!({ "key": key, "released": false, "was": null }));
+        let answer = json!({ "key": key, "released": false, "was": null });
+        output::line(&with_place(answer, pool));
     } else {
-        let key = text::plain(key);
-        output::note(&format_args!("leasehold: the lock `{key}` is free"));
+        let (key, place) = (text::plain(key), text::place(pool));
+        output::note(&format_args!("leasehold: the lock `{key}` is free {place}"));
     }
     exit::NO
 }

@@ -10,6 +10,11 @@ pub(super) fn is_there() -> bool {
     io::stdout().is_terminal()
 }
 
+/// Returns the number of columns, if standard output is a terminal.
+pub(super) fn width() -> Option<usize> {
+    is_there().then(|| size().1)
+}
+
 /// Draws these lines over the previous ones, as far as they fit.
 pub(super) fn draw(lines: &[String]) -> io::Result<()> {
     let (rows, columns) = size();

@@ -8,7 +8,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::changes::Changes;
 use super::table::Table;
-use super::{all, screen, show, text, to_json};
+use super::{all, screen, show, text, to_json, with_place};
 use crate::args::{Store, Watch};
 use crate::exit;
 use crate::failure::Failure;
@@ -23,7 +23,7 @@ pub(crate) async fn watch(store: &Store, options: &Watch, json: bool) -> Result<
         options,
         json,
         drawn: !json && screen::is_there(),
-        table: Table::default(),
+        table: Table::new(None),
         changes: Changes::default(),
         trouble: None,
     };
@@ -75,13 +75,17 @@ impl Watcher<'_> {
         } else {
             "locks match"
         };
+        let width = screen::width();
         let title = format!(
-            "{} {many} `{pattern}`, {}; ctrl-c ends",
+            "{} {many} `{pattern}` {}",
             locks.len(),
-            humantime::format_rfc3339_seconds(now)
+            text::place(&self.pool)
         );
-        let mut lines = vec![title, String::new()];
-        lines.extend(self.table.with_head(locks, now));
+        let mut lines = text::wrapped(&title, width.unwrap_or(usize::MAX));
+        let time = humantime::format_rfc3339_seconds(now);
+        lines.extend([format!("{time}; ctrl-c ends"), String::new()]);
+        self.table.fit(width);
+        lines.extend(self.table.lines(locks, true, now));
         screen::draw(&lines).is_ok()
     }
 
@@ -94,9 +98,11 @@ impl Watcher<'_> {
         let mut lines = Vec::new();
         for key in gone {
             lines.push(if self.json {
-                json!({ "time": time, "key": key, "lock": null }).to_string()
+                let gone = json!({ "time": time, "key": key, "lock": null });
+                with_place(gone, &self.pool).to_string()
             } else {
-                format!("{time}  {}  free", text::plain(&key))
+                let (key, place) = (text::plain(&key), text::place(&self.pool));
+                format!("{time}  {key}  free {place}")
             });
         }
         for lock in changed {

@@ -30,10 +30,19 @@ const ROUNDING: Duration = Duration::from_millis(1);
 pub(crate) enum Reason {
     /// The lease is lost, or was not renewed for so long that it may soon be lost.
     Lost,
+    /// An operator has taken the lock away (`leasehold release`). It is as good as lost.
+    TakenAway,
     /// `--max-hold` is over. The lease is still renewed.
     MaxHold,
     /// `leasehold run` has died. The lock stays at the store until its ttl ends.
     Orphaned,
+}
+
+impl Reason {
+    /// True if another process may soon have the lock.
+    pub(super) fn is_loss(self) -> bool {
+        matches!(self, Self::Lost | Self::TakenAway)
+    }
 }
 
 /// A step to end the command.
@@ -107,7 +116,7 @@ impl Schedule {
     /// Records that the command must end. Returns true if it was not asked to stop before.
     pub(super) fn stop(&mut self, reason: Reason, now: Moment) -> bool {
         let grace = match reason {
-            Reason::Lost => TAKEN_AWAY.min(self.ttl / 10),
+            Reason::Lost | Reason::TakenAway => TAKEN_AWAY.min(self.ttl / 10),
             Reason::MaxHold | Reason::Orphaned => GRACE,
         };
         let (first, at) = self.stopped.unwrap_or((reason, Moment::MAX));

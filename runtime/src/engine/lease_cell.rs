@@ -50,6 +50,8 @@ pub(crate) struct LeaseCell {
     fence: ShownFence,
     /// True if an exclusive lock has become a share.
     shared: AtomicBool,
+    /// True if `force_release` has taken the lock away.
+    taken_away: AtomicBool,
     /// The task that waits for the grant, polls the body, or waits for the release. The engine only
     /// uses `try_lock` on this mutex, so it never waits for the caller.
     waker: Mutex<Option<Waker>>,
@@ -130,6 +132,7 @@ impl LeaseCell {
             inherited: OnceLock::new(),
             fence: ShownFence::new(verifies),
             shared: AtomicBool::new(false),
+            taken_away: AtomicBool::new(false),
             waker: Mutex::new(None),
             awaits_release: AtomicBool::new(false),
             over: Notify::new(),
@@ -166,6 +169,11 @@ impl LeaseCell {
     /// True if an exclusive lock has become a share.
     pub(crate) fn is_shared(&self) -> bool {
         self.shared.load(Ordering::SeqCst)
+    }
+
+    /// True if the holder was notified that `force_release` has taken the lock away.
+    pub(crate) fn is_taken_away(&self) -> bool {
+        self.taken_away.load(Ordering::SeqCst)
     }
 
     /// Returns the token of a lock handed over inside the process.
@@ -355,6 +363,11 @@ impl LeaseCell {
     pub(super) fn lose(&self) -> Option<Parting> {
         let waker = self.finish(Phase::Lost);
         waker.filter(|_| !seeded!(LossUnnoticed))
+    }
+
+    /// Records the reason of a loss, before the loss.
+    pub(super) fn take_away(&self) {
+        self.taken_away.store(true, Ordering::SeqCst);
     }
 
     pub(super) fn inherit(&self, token: Token) {

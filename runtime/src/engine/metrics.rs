@@ -26,6 +26,7 @@ pub(super) fn count(signal: &Signal) {
         | Signal::Recalled(..)
         | Signal::Forgotten(..)
         | Signal::Shared(_)
+        | Signal::TakenAway(_)
         | Signal::Apart(_)
         | Signal::Released { .. }
         | Signal::ShutDown(..) => {}

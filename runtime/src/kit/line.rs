@@ -259,6 +259,7 @@ impl Watch for Line {
             }
             Signal::Released { .. }
             | Signal::Apart(_)
+            | Signal::TakenAway(_)
             | Signal::Inherited { .. }
             | Signal::Recalled(..)
             | Signal::Forgotten(..)

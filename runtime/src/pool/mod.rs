@@ -331,6 +331,11 @@ impl LockPool {
         FullKey::new(&self.inner.namespace, name)
     }
 
+    /// Returns the store without its password.
+    pub(crate) fn store_name(&self) -> &str {
+        &self.inner.place
+    }
+
     pub(crate) fn namespace(&self) -> &str {
         &self.inner.namespace
     }

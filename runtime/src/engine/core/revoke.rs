@@ -2,6 +2,7 @@
 
 use super::Core;
 use super::lease::Lease;
+use super::signal::Signal;
 use crate::base::clock::Instant;
 use crate::base::codes;
 use crate::base::full_key::FullKey;
@@ -44,6 +45,7 @@ impl Core {
                     "the lock was taken away by `force_release`"
                 );
             });
+            self.signal(Signal::TakenAway(id));
             self.lose(id, now);
             self.arm(id);
         }

@@ -63,6 +63,8 @@ pub(crate) enum Signal {
     Extended { ticket: TicketId, deadline: Instant },
     /// The lock has become a share.
     Shared(TicketId),
+    /// The lock was taken away by force. [`Lost`](Self::Lost) follows.
+    TakenAway(TicketId),
     /// The lease is lost.
     Lost(TicketId),
     /// The lock was handed over to this ticket, and keeps this token.

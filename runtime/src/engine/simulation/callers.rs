@@ -190,7 +190,10 @@ impl World {
             Signal::Shared(_) => self.outcome.downgraded += 1,
             Signal::Recalled(ticket, kept) => self.recalled_result(node, ticket, &kept),
             Signal::Inherited { ticket, .. } => self.inherited(node, ticket),
-            Signal::Forgotten(..) | Signal::Released { .. } | Signal::ShutDown(..) => {}
+            Signal::TakenAway(_)
+            | Signal::Forgotten(..)
+            | Signal::Released { .. }
+            | Signal::ShutDown(..) => {}
         }
     }
 

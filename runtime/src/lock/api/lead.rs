@@ -15,7 +15,6 @@ use crate::engine::core::ticket::Share;
 use crate::engine::driver::command::Command;
 use crate::error::LockError;
 use crate::lock::call::guard::LockHandle;
-use crate::lock::nest::call_site::At;
 use crate::lock::take::settings::Beat;
 use crate::pool::LockPool;
 
@@ -165,7 +164,7 @@ impl LockRequest {
             return Err(error);
         }
         if pauses.are_new() {
-            let at = At::Call(self.at);
+            let at = self.at;
             reporter::log(move || {
                 tracing::warn!(
                     code = codes::LEADER_RETRIES,

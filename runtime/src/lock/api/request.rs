@@ -84,7 +84,7 @@ impl LockPool {
 pub struct LockRequest {
     pub(super) pool: LockPool,
     pub(super) keys: Vec<String>,
-    pub(super) at: &'static Location<'static>,
+    pub(super) at: At,
     pub(super) settings: Settings,
 }
 
@@ -93,9 +93,15 @@ impl LockRequest {
         Self {
             pool,
             keys,
-            at,
+            at: At::Call(at),
             settings: Settings::default(),
         }
+    }
+
+    /// Replaces the place in the program, which names the holder.
+    pub(crate) fn at(mut self, at: At) -> Self {
+        self.at = at;
+        self
     }
 
     /// Sets the time for which the lock outlives a holder that dies, from 100 ms to 24 h. Required.
@@ -308,6 +314,6 @@ impl LockRequest {
 
     pub(super) fn call(self) -> Call {
         let locks = Locks::checked(self.keys);
-        Call::with(At::Call(self.at), locks, self.settings).pool(&self.pool)
+        Call::with(self.at, locks, self.settings).pool(&self.pool)
     }
 }

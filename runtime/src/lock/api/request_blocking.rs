@@ -43,7 +43,7 @@ impl LockRequest {
     /// [`LockError::Config`] also on a thread whose runtime runs the pool's engine
     /// ([`on_current_runtime`](crate::LockPoolBuilder::on_current_runtime)).
     pub fn acquire_blocking(mut self) -> Result<LockGuard, LockError> {
-        let parks = Parks::here(At::Call(self.at));
+        let parks = Parks::here(self.at);
         self.settings.parks = Some(parks);
         park(parks, self.acquire())
     }

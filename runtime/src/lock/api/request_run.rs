@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::request::LockRequest;
 use crate::error::LockError;
 use crate::lock::call::guard::LockGuard;
-use crate::lock::nest::call_site::At;
 use crate::lock::nest::leases::Locks;
 use crate::lock::take::acquire::begin;
 use crate::lock::take::observed;
@@ -45,7 +44,7 @@ impl LockRequest {
     /// - [`LockError::Config`] for an invalid ttl, interval, `max_hold`, `min_hold`, `permits` or
     ///   number of keys.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
-        let (at, locks) = (At::Call(self.at), Locks::checked(self.keys));
+        let (at, locks) = (self.at, Locks::checked(self.keys));
         let label = self.settings.label(at);
         let locks = locks.inspect_err(|error| observed::refused(label, error))?;
         let taking = begin(self.pool, locks, &self.settings, at)?;

@@ -234,7 +234,7 @@ impl LockHandle {
         self.locks.confirmed_of(key)
     }
 
-    fn locks(&self) -> &Locks {
+    pub(crate) fn locks(&self) -> &Locks {
         &self.locks
     }
 }

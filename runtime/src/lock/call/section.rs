@@ -129,7 +129,7 @@ impl Section {
             json: super::replay::within(key, json, limit)?,
         };
         let kept = Arc::new(kept);
-        let function = self.at.function();
+        let function = self.at.path();
         Some(Arc::new(Record {
             function,
             kept,

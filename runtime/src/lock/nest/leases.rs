@@ -173,6 +173,12 @@ impl Locks {
         self.iter().filter_map(Lock::lease).any(shared)
     }
 
+    /// True if the holder was notified that `force_release` has taken one of the locks away.
+    pub(crate) fn are_taken_away(&self) -> bool {
+        let mut leases = self.iter().filter_map(Lock::lease);
+        leases.any(|lease| lease.cell.is_taken_away())
+    }
+
     pub(crate) fn is_live(&self) -> bool {
         if seeded!(AnyKeyIsEnough) {
             return self.iter().any(Lock::is_live);

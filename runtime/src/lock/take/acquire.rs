@@ -234,7 +234,10 @@ fn acquire(
     Acquire {
         key,
         token: pool.token(),
-        function: at.function(),
+        function: match plan.replay {
+            Some(_) => at.path(),
+            None => at.function(),
+        },
         site: at.site(),
         label,
         terms: plan.terms,

@@ -91,10 +91,10 @@ pub(crate) fn publish_counts() -> bool {
     true
 }
 
-/// Registers the counters that alerts use, with the value zero. A counter that is created by its
-/// first event starts at one, so an alert would see no increase. Runs on the reporter thread.
+/// Registers all counters with the value zero. A counter that is created by its first event starts
+/// at one, so an alert would see no increase. Runs on the reporter thread.
 pub(super) fn announce() {
-    for count in [Count::Renewed, Count::RenewalLost, Count::RenewalFailed] {
+    for count in ALL {
         let _ = catch_unwind(AssertUnwindSafe(|| count.publish(0)));
     }
 }

@@ -154,15 +154,20 @@ impl Meter {
         if self.announced.load(Ordering::Relaxed) {
             self.publish_present(self.present.load(Ordering::SeqCst));
             self.publish_lost(0);
+            for outcome in Outcome::ALL {
+                guarded(|| drop(self.acquire_seconds(outcome)));
+            }
         }
+    }
+
+    fn acquire_seconds(&self, outcome: Outcome) -> metrics::Histogram {
+        metrics::histogram!("leasehold_acquire_seconds", "lock" => self.template, "outcome" => outcome.name())
     }
 
     fn publish_times(&self) -> bool {
         let mut found = false;
         for (outcome, times) in Outcome::ALL.into_iter().zip(&self.acquire) {
-            found |= times.publish(|| {
-                metrics::histogram!("leasehold_acquire_seconds", "lock" => self.template, "outcome" => outcome.name())
-            });
+            found |= times.publish(|| self.acquire_seconds(outcome));
         }
         for (end, times) in End::ALL.into_iter().zip(&self.held) {
             found |= times.publish(|| {

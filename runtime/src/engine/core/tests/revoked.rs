@@ -23,7 +23,7 @@ fn holding() -> (Core, TicketId, u64) {
 }
 
 fn is_lost(signals: &[Signal], id: TicketId) -> bool {
-    matches!(signals, [Signal::Lost(lost)] if *lost == id)
+    *signals == [Signal::TakenAway(id), Signal::Lost(id)]
 }
 
 /// Fails if the holder is not notified exactly once, or if its release does not remove the key.
