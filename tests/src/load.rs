@@ -139,16 +139,16 @@ impl Ended {
         overlaps + crossed
     }
 
-    /// True if the machine alone explains that a body outlived its lease: the body's thread did not
-    /// run in time.
+    /// True if a delay of the machine explains that a body outlived its lease: the thread of the
+    /// body did not run in time.
     fn was_put_aside(&self, section: &Section) -> bool {
         section.end() < section.deadline + clock::micros(self.0.excuse.so_far())
     }
 }
 
 /// True if two different masters may have granted these two sections. The later body has the lesser
-/// fence, from a lease requested before the earlier body ended. One server never grants leases in
-/// this order. Two servers count their fences separately.
+/// fence, and its lease was requested before the earlier body ended. One server never grants leases
+/// in this order, but two servers count their fences separately.
 fn grants_crossed(earlier: &Section, later: &Section) -> bool {
     let asked = later.deadline.saturating_sub(clock::micros(Load::TTL));
     later.fence < earlier.fence && asked < earlier.end()

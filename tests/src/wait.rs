@@ -1,4 +1,5 @@
-//! Bounded waiting for events. A test never sleeps in the hope that something has happened by then.
+//! Bounded waiting for events. Tests wait for an event, instead of sleeping for a fixed time and
+//! assuming that the event has happened.
 
 use std::future::poll_fn;
 use std::pin::Pin;

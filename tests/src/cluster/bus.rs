@@ -1,4 +1,4 @@
-//! The network over which the nodes of a cluster watch each other. A test can cut it for one node.
+//! The network over which the nodes of a cluster check each other. A test can cut one node off.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -100,7 +100,7 @@ async fn carry(
     target: u16,
     mut barred: watch::Receiver<Barred>,
 ) {
-    // If the node is down, its peer sees a connection that closes at once.
+    // If the node is down, the connecting node sees a connection that closes at once.
     let Ok(mut to) = TcpStream::connect((Ipv4Addr::LOCALHOST, target)).await else {
         return;
     };

@@ -68,7 +68,7 @@ impl Gateway {
         entries.map(node).collect()
     }
 
-    /// Number of transactions so far that have changed something.
+    /// Number of transactions so far that changed data.
     ///
     /// # Panics
     ///
@@ -257,7 +257,7 @@ impl Gateway {
             .is_some()
     }
 
-    /// Switches on authentication: clients must log in after this.
+    /// Switches on authentication. After this, clients must log in.
     ///
     /// # Panics
     ///

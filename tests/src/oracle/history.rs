@@ -9,8 +9,8 @@ use super::Note;
 /// The beginning of every line.
 const START: &str = "{\"note\":";
 
-/// A process's handle of the file. Each note is a single `write`, so that notes of several
-/// processes do not mix, and the notes of a killed process remain.
+/// A process's handle of the file. Each note is written with a single `write`. So the notes of
+/// several processes do not mix, and the notes of a killed process remain.
 #[derive(Debug)]
 pub struct History {
     file: File,
@@ -102,7 +102,7 @@ mod tests {
     use super::{History, Reader};
     use crate::oracle::Note;
 
-    /// Fails if a note cut off by a kill makes the next one unreadable.
+    /// Fails if a note that was cut off by a kill makes the next note unreadable.
     #[test]
     fn an_incomplete_note_is_skipped() {
         let path = std::env::temp_dir().join(format!("torn-{}.jsonl", std::process::id()));
