@@ -80,8 +80,8 @@ pub(super) fn tell(sheet: &Sheet, report: &Report) {
     });
 }
 
-/// Runs forty rounds (fewer in a small run) on one server, four at a time, each with new workers.
-/// Returns the number of rounds.
+/// Runs `round` forty times (fewer in a small run) on one server, four times concurrently. Each
+/// round has new workers. Returns the number of rounds.
 pub(super) fn rounds(
     ground: &Ground,
     sheet: &Sheet,

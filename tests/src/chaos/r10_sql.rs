@@ -1,8 +1,8 @@
-//! Requirement 10: a table that checks fences refuses writes of holders that were stopped beyond
-//! their leases.
+//! Requirement 10: a table that checks fences refuses the writes of holders that were stopped until
+//! after the end of their leases.
 //!
-//! The processes take turns to hold all keys. The holder is stopped until its leases are over and
-//! another process has written. Then it resumes, and tasks spawned by its bodies write too.
+//! The processes hold all keys in turn. The holder is stopped until its leases have ended and
+//! another process has written. Then it resumes, and tasks spawned by its bodies also write.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("resumed holders", resumed.into_inner(), 1_000);
 }
 
-/// The processes that take turns to hold all keys.
+/// The processes that hold all keys in turn.
 pub(super) struct Shifts {
     _server: Option<Server>,
     hands: Vec<Hand>,
@@ -63,7 +63,7 @@ pub(super) struct Shifts {
 }
 
 impl Shifts {
-    /// Starts two processes with one Redis, or one process with the in-process store. In one
+    /// Starts two processes with one Redis, or one process with the in-process store. With one
     /// process, two calls queue for each key.
     pub(super) fn start(crew: &Crew, store: Store, checked: bool) -> Self {
         let server = (store == Store::Redis).then(Server::start);
@@ -94,8 +94,8 @@ impl Shifts {
     }
 
     /// Stops the holding process for longer than its leases last. If there is another process,
-    /// resumes the stopped one after the other holds the keys. Waits until the resumed process has
-    /// tried its late writes.
+    /// resumes the stopped process only after the other process holds the keys. Waits until the
+    /// resumed process has tried its late writes.
     pub(super) fn change(&mut self) {
         let stopped = self.holder;
         self.holder = (stopped + 1) % self.hands.len();

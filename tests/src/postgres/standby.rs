@@ -79,7 +79,8 @@ impl Postgres {
         });
     }
 
-    /// Ends the connections of this server's standbys. Later writes do not reach stopped standbys.
+    /// Ends the connections of this server's standbys. Tests stop the standbys first, so later
+    /// writes do not reach them.
     pub fn cut_standbys_off(&self) {
         self.ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_replication");
     }
