@@ -22,7 +22,7 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// Notes that a lock is held alone until the returned value is dropped. The lease may end
+    /// Notes that a lock is held exclusively until the returned value is dropped. The lease may end
     /// earlier.
     pub(super) fn enter(&self, key: &str, guard: &LockGuard) -> Inside<'_> {
         let handle = guard.handle();
