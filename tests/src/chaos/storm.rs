@@ -174,7 +174,7 @@ impl Storm<'_> {
 }
 
 /// Returns the longest pause between two faults of one process. In a full run the pauses are long
-/// enough for sections. On PostgreSQL the pauses of a small run are just as long, because
+/// enough for sections. On PostgreSQL the pauses of a small run are also long, because
 /// PostgreSQL starts a process for each new connection. With shorter pauses on a busy machine, no
 /// worker would be connected for long enough to get a lock.
 pub(super) fn pause(ground: &Ground) -> Duration {

@@ -1,4 +1,4 @@
-//! Tests that a kept result belongs to a key and a function.
+//! Tests that a kept result belongs to a pair of a key and a function.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -116,8 +116,8 @@ async fn forget_removes_the_results_of_all_functions(store: &Store) {
     }
 }
 
-/// Fails if the result of one function expires together with the result of another, too early or
-/// too late.
+/// Fails if the result of one function expires together with the result of another function, too
+/// early or too late.
 async fn results_of_different_functions_expire_separately(store: &Store) {
     let pool = store.pool().await;
     let desk = Desk::default();
