@@ -1,4 +1,4 @@
-//! Tests of `sslmode`: encryption, and what the server's certificate must prove.
+//! Tests of `sslmode`: encryption, and the requirements for the server's certificate.
 
 use leasehold::{LockPool, LockPoolBuilder};
 use leasehold_tests::certificates::Authority;
@@ -66,7 +66,7 @@ async fn each_tls_mode_verifies_as_documented() {
     assert_eq!(report.find("plain-text"), None, "{report}");
 }
 
-/// Fails if a lost connection is replaced by one in plain text, or not at all.
+/// Fails if a lost connection is replaced by a connection in plain text, or is not replaced.
 #[tokio::test]
 async fn a_replaced_connection_is_encrypted_too() {
     let authority = Authority::new();
@@ -106,7 +106,7 @@ async fn a_client_certificate_is_shown() {
     assert!(text.contains("`tls_client`"), "{text}");
 }
 
-/// Fails if a mistake is reported as a network failure, or leads to plain text.
+/// Fails if a mistake is reported as a network failure, or leads to a connection in plain text.
 #[tokio::test]
 async fn mistakes_are_reported() {
     let authority = Authority::new();
