@@ -104,8 +104,8 @@ async fn a_fail_over_is_followed_under_load() {
     ended.overlaps("a fail-over under load");
 }
 
-/// Fails if the pool does not query the Sentinels again after a silence of the master, or if it
-/// uses the old master after that master resumes.
+/// Fails if the pool does not query the Sentinels again after a silence of the master. Also fails
+/// if it uses the old master after that master resumes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hanging_master_is_abandoned() {
     let deployment = Deployment::start();
