@@ -1,5 +1,6 @@
-//! Every shape of function, under all lints of rustc and clippy at level `forbid`. `main.rs` lists
-//! the exceptions. The functions here write out each `return`, and those in `forbidden_too` do not.
+//! Functions in every supported shape, under all lints of rustc and clippy at level `forbid`.
+//! `tests/lints.rs` lists the exceptions. The functions here write out each `return`, and the
+//! functions in `forbidden_too` do not.
 
 use core::convert::Infallible;
 use core::fmt::Display;
@@ -258,7 +259,7 @@ impl Account {
         return Ok(self.cents);
     }
 
-    /// A shared receiver.
+    /// A receiver in an `Arc`.
     #[distributed_lock(key = "account:<self.id>", ttl = "10s", detach)]
     pub(super) async fn audit(self: Arc<Self>) -> Result<u64, LockError> {
         tick().await;
