@@ -15,7 +15,7 @@ use crate::recorder::{Recorder, Section, Violation};
 /// Nanoseconds per microsecond. The recorder counts in microseconds.
 const NANOS_PER_MICRO: u64 = 1_000;
 
-/// Running callers.
+/// The running callers of one load.
 #[derive(Debug)]
 pub struct Load {
     shared: Arc<Shared>,
@@ -104,7 +104,7 @@ impl Load {
     }
 }
 
-/// The records of a load.
+/// The records of an ended load.
 #[derive(Debug)]
 pub struct Ended(Arc<Shared>);
 

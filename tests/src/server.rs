@@ -17,7 +17,7 @@ use crate::redis_probe::RedisProbe;
 use crate::server_clock::{self, ServerClock};
 use crate::wait;
 
-/// Limit for a server from its start to its first answer.
+/// Time limit from a server's start to its first answer.
 const START: Duration = Duration::from_secs(60);
 /// The first port that tests use. It is below the range of client ports, so that no client takes
 /// the port of a server that restarts. For the same reason, a client that retries the port cannot

@@ -7,7 +7,7 @@ use crate::probe::Probe;
 use crate::process::Leashed;
 use crate::wait;
 
-/// Limit for a cluster to choose a leader.
+/// Time limit for a cluster to choose a leader.
 const ELECTION: Duration = Duration::from_secs(60);
 
 /// A running server, alone or in a cluster.

@@ -221,7 +221,7 @@ impl Worker {
     /// Lets the body of a [`Hold`](Scenario::Hold) job return.
     pub fn leave(&mut self) {
         if let Some(input) = &mut self.input {
-            // The worker may have ended already.
+            // An error is ignored, because the worker may have ended already.
             let _ = input.write_all(b"leave\n");
         }
     }

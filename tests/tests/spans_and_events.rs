@@ -33,7 +33,7 @@ struct Told {
     parent: Option<&'static str>,
     fields: Fields,
     entered: u32,
-    /// Number of open handles.
+    /// Number of open handles of the span.
     handles: u32,
 }
 

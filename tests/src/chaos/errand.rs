@@ -22,7 +22,7 @@ pub(super) struct Desk {
     pub(super) orders: Option<Orders>,
 }
 
-/// One call.
+/// One call of an annotated function, with its parameters.
 #[derive(Debug, Clone)]
 pub(super) struct Errand {
     pub(super) desk: Arc<Desk>,

@@ -23,7 +23,7 @@ pub(super) struct Lane<'a> {
     pub(super) pause: Duration,
     /// True if the process may be killed.
     pub(super) mortal: bool,
-    /// Set to end the schedule.
+    /// True once the schedule of faults must end.
     pub(super) over: &'a AtomicBool,
 }
 

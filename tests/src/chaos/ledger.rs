@@ -77,7 +77,7 @@ impl Ledger {
 
 fn record(file: &File) -> (u64, u64) {
     let mut bytes = [0; LENGTH];
-    // A new file is empty.
+    // A new file is empty, so it has no record yet.
     if file.read_exact_at(&mut bytes, 0).is_err() {
         return (0, 0);
     }

@@ -120,7 +120,7 @@ pub(super) struct Wires<'a> {
     /// The longest duration of a fault, and the longest pause between two.
     pub(super) longest: Duration,
     pub(super) pause: Duration,
-    /// Set to end the schedule.
+    /// True once the schedule of faults must end.
     pub(super) over: &'a AtomicBool,
 }
 

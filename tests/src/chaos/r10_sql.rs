@@ -136,9 +136,9 @@ fn sells(keys: &[String], copies: u64, checked: bool) -> Lane {
 /// Counts of the writes in the history so far.
 struct Seen {
     watch: Watch,
-    /// Writes during a lease.
+    /// Number of writes during a lease.
     sold: u64,
-    /// Writes after the end of a lease, accepted or not.
+    /// Number of writes after the end of a lease, accepted or refused.
     tried: u64,
 }
 

@@ -34,7 +34,7 @@ impl Ours {
         self.name.replace(' ', "-")
     }
 
-    /// Starts the processes. `make_way` replaces the default of the pools' option `make_way`.
+    /// Starts the processes. `make_way` replaces the default of `Fairness::make_way_after`.
     pub(super) fn start(self, crew: &Crew, url: &str, make_way: Option<Duration>) -> Vec<Hand> {
         let job = Job {
             make_way_ms: make_way.map(millis),

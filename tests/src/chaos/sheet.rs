@@ -67,7 +67,7 @@ impl Tally {
 /// The outcome of one requirement.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// The numbers.
+    /// The counts that the requirement must reach.
     pub reached: Vec<Reached>,
     /// Further measurements.
     pub remarks: Vec<String>,

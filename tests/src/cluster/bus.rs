@@ -100,7 +100,7 @@ async fn carry(
     target: u16,
     mut barred: watch::Receiver<Barred>,
 ) {
-    // If the node is down, the connecting node sees a connection that closes at once.
+    // If the node is down, the connecting node gets a connection that closes at once.
     let Ok(mut to) = TcpStream::connect((Ipv4Addr::LOCALHOST, target)).await else {
         return;
     };

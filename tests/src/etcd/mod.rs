@@ -21,7 +21,7 @@ mod tls;
 pub use self::gateway::Gateway;
 pub use self::probe::EtcdProbe;
 
-/// Limit for a server from its start to its first answer.
+/// Time limit from a server's start to its first answer.
 const START: Duration = Duration::from_secs(60);
 
 /// The server that tests share.

@@ -91,7 +91,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Checks a history.
+/// Applies the oracle's rules to a history file.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ pub fn check_file(path: &Path) -> std::io::Result<Report> {
     })
 }
 
-/// Checks notes.
+/// Applies the oracle's rules to these notes.
 pub fn check(notes: impl IntoIterator<Item = Note>) -> Report {
     let mut checker = Checker::default();
     for note in notes {

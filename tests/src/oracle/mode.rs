@@ -11,7 +11,7 @@ pub enum Mode {
     Alone,
     /// Shared: other readers may be inside.
     Reader,
-    /// With one of this many permits.
+    /// Holds one of this number of permits.
     Place(u32),
 }
 

@@ -142,12 +142,12 @@ pub enum Note {
         /// True if a unique key gives all bodies the same answer.
         unique: bool,
     },
-    /// From now on, the store loses no result of this key, and answers each release.
+    /// After this note, the store loses no result of this key, and answers each release.
     AllKept {
         /// The key.
         key: String,
     },
-    /// From now on, the store loses no result of this key, but may not answer a release.
+    /// After this note, the store loses no result of this key, but may not answer a release.
     Durable {
         /// The key.
         key: String,
@@ -164,7 +164,7 @@ pub enum Note {
         /// Time of the answer to the operator.
         by: u64,
     },
-    /// From now on, the store promises no fences.
+    /// After this note, the store promises no fences.
     Unfenced,
     /// A fault was injected.
     Fault {

@@ -38,7 +38,7 @@ pub enum Kind {
     Starved,
     /// A body ran for too long after its lock was taken away.
     ToldLate,
-    /// A key stayed locked too long after its holder was gone.
+    /// A key stayed locked for too long after the end of its holder.
     FreedLate,
     /// Another holder had a key that should have stayed locked after its body's end.
     KeptShort,
@@ -84,7 +84,7 @@ impl fmt::Display for Kind {
 /// A broken promise, with its key and its numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// The kind of promise.
+    /// The kind of the broken promise.
     pub kind: Kind,
     /// The key.
     pub key: String,

@@ -28,7 +28,7 @@ mod tls;
 pub use self::pgbouncer::PgBouncer;
 pub use self::probe::PostgresProbe;
 
-/// Limit for a server from its start to its first answer.
+/// Time limit from a server's start to its first answer.
 const START: Duration = Duration::from_secs(60);
 
 /// The operating system's user for the server if the tests run as root. The server refuses to run
@@ -211,7 +211,7 @@ impl Postgres {
             let children = children(process.id());
             process.kill();
             for child in &children {
-                // The process may have ended already.
+                // An error is ignored, because the process may have ended already.
                 let _ = kill_process(*child, Signal::KILL);
             }
             wait::until("all its processes end", START, || {
@@ -264,7 +264,7 @@ impl Postgres {
 
     fn signal_children(&self, signal: Signal) {
         for child in children(self.running().id()) {
-            // The process may have ended already.
+            // An error is ignored, because the process may have ended already.
             let _ = kill_process(child, signal);
         }
     }

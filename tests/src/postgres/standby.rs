@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Postgres, ROLE, given_away, missing, program, succeeded};
 use crate::wait;
 
-/// Limit for a standby to connect, or to become the primary.
+/// Time limit for a standby to connect, or to become the primary.
 const LIMIT: Duration = Duration::from_secs(60);
 
 impl Postgres {

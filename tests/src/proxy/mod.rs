@@ -305,7 +305,7 @@ async fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         }
         let shared = Arc::clone(shared);
         tokio::spawn(async move {
-            // If the server is down, the client sees a connection that closes at once.
+            // If the server is down, the client gets a connection that closes at once.
             if let Ok(server) = TcpStream::connect(shared.target).await {
                 link::run(client, server, &shared).await;
             }

@@ -26,10 +26,10 @@ pub use self::curator::{CuratorPeer, Errand};
 pub use self::network::Network;
 pub use self::probe::ZookeeperProbe;
 
-/// Limit for a server from its start to its first answer.
+/// Time limit from a server's start to its first answer.
 const START: Duration = Duration::from_secs(60);
 
-/// Limit for the answer to a four-letter command, such as `srvr`.
+/// Time limit for the answer to a four-letter command, such as `srvr`.
 const WORD: Duration = Duration::from_secs(1);
 
 /// The Java class of a server, alone or in an ensemble.

@@ -40,7 +40,7 @@ pub(super) async fn detached(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
-/// A function boxed by hand.
+/// A function that returns a boxed future.
 #[distributed_lock(key = "tree:<depth>", ttl = "10s")]
 pub(super) fn boxed(depth: u64) -> Pin<Box<dyn Future<Output = Result<u64, LockError>> + Send>> {
     Box::pin(async move {

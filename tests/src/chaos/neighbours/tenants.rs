@@ -54,7 +54,7 @@ impl Tenants {
         tenants
     }
 
-    /// Takes another renewed lock.
+    /// Takes another lock with a watchdog.
     pub(super) fn take(&self, key: &str, ttl: Duration) -> LockGuard {
         let asked = self.pool.lock(key).ttl(ttl).wait(LONG).watchdog();
         let taken = self.runtime.block_on(asked.acquire());

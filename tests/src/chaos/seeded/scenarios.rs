@@ -273,7 +273,8 @@ pub(super) fn handed_over_late(scene: &Scene) {
     // call can pass its lock on, to the third call.
     lane.copies = 3;
     let mut job = scene.job(&server.url(), lane);
-    // Without this option, the process would leave the key free after the first call.
+    // With zero, the process never leaves the key free for other clients. By default, it would do
+    // so after the first call.
     job.make_way_ms = Some(0);
     let first = scene.crew.spawn(&job, scene.bug);
     scene.await_entries(2);
@@ -298,7 +299,8 @@ pub(super) fn handed_over_for_long(scene: &Scene) {
     let mut lane = Lane::stays("k", 1_500, 2_200).watched().waits(12_000);
     lane.copies = 3;
     let mut job = scene.job(&server.url(), lane);
-    // Without this option, the process would leave the key free after each call.
+    // With zero, the process never leaves the key free for other clients. By default, it would do
+    // so after each call.
     job.make_way_ms = Some(0);
     finish(scene.crew.spawn(&job, scene.bug));
 }

@@ -29,7 +29,7 @@ async fn pool(server: &Server) -> LockPool {
     pool_at(&server.url()).await
 }
 
-/// Returns a pool on any store.
+/// Returns a pool on the store at `url`.
 pub(crate) async fn pool_at(url: &str) -> LockPool {
     // With this long timeout, a request whose answer is not read is not sent again during the test.
     let builder = LockPool::builder().url(url).io_timeout(2 * LIMIT);
@@ -155,8 +155,8 @@ async fn no_call_waits_for_a_blocked_runtime() {
     calls_go_on_beside_a_blocked_runtime(&pool(&server).await, blocked, SLOW).await;
 }
 
-/// Fails like the test above, on any store. All workers of another runtime are blocked for
-/// `length`. Meanwhile, a call that takes longer than `slow` counts as late.
+/// Fails if calls wait for a blocked runtime. Runs on any store. All workers of another runtime are
+/// blocked for `length`. Meanwhile, a call that takes longer than `slow` counts as late.
 pub(crate) async fn calls_go_on_beside_a_blocked_runtime(
     pool: &LockPool,
     length: Duration,
@@ -314,7 +314,8 @@ fn concurrent_runtimes_share_a_pool() {
     runtimes_at_once(&small().block_on(pool(&server)));
 }
 
-/// Fails like the test above, on any store.
+/// Fails if calls on concurrent runtimes keep each other waiting forever, or hold a lock at the
+/// same time. Runs on any store.
 pub(crate) fn runtimes_at_once(pool: &LockPool) {
     const RUNTIMES: usize = 4;
     const PAIRS: usize = 300;
@@ -367,7 +368,7 @@ fn threads_without_a_runtime_get_answers() {
     calls_without_a_runtime(&small().block_on(pool(&server)));
 }
 
-/// Fails like the test above, on any store.
+/// Fails if calls need a runtime to get their answers. Runs on any store.
 pub(crate) fn calls_without_a_runtime(pool: &LockPool) {
     thread::scope(|scope| {
         for number in 0..4 {
@@ -389,7 +390,7 @@ fn a_runtime_without_an_io_driver_is_enough() {
     calls_without_sockets(&small().block_on(pool(&server)));
 }
 
-/// Fails like the test above, on any store.
+/// Fails if calls need a runtime with an I/O driver. Runs on any store.
 pub(crate) fn calls_without_sockets(pool: &LockPool) {
     let runtime = Builder::new_current_thread().enable_time().build();
     runtime.expect("a runtime").block_on(async {

@@ -98,7 +98,7 @@ async fn locks_with_at_least_stay_on_a_full_server() {
     }
 }
 
-/// Fails if a downgrade does not give a shared lock, or if this shared lock is not renewed.
+/// Fails if a downgrade does not result in a shared lock, or if this shared lock is not renewed.
 #[tokio::test]
 async fn a_downgrade_works_on_a_full_server() {
     let server = start();

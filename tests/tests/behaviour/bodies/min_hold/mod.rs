@@ -12,7 +12,7 @@ use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
 
 const TTL: Duration = Duration::from_secs(20);
-/// Longer than an empty body takes.
+/// The `min_hold` of these tests. It is longer than an empty body takes.
 const MIN_HOLD: Duration = Duration::from_millis(800);
 /// The least time between two calls. It is shorter than `MIN_HOLD`, because the store starts
 /// `min_hold` a moment before the first call gets its lock.

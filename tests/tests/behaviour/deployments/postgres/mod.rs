@@ -1,4 +1,4 @@
-//! Locks in a table of a PostgreSQL database.
+//! Tests of locks in a table of a PostgreSQL database.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The nodes of these tests.
+//! The Redis nodes of the tests in this folder.
 
 use std::sync::OnceLock;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Locks in a ZooKeeper ensemble.
+//! Tests of locks in a ZooKeeper ensemble.
 
 use std::time::Duration;
 
