@@ -145,8 +145,8 @@ impl<'a> Body<'a> {
         self.errand.desk.history.note(note);
     }
 
-    /// Notes the poll if it began after the end of a lease, because the gate should have prevented
-    /// such a poll.
+    /// Notes the poll if it began after the end of a lease. The gate, which checks the deadline
+    /// before each poll of the body, should have prevented such a poll.
     fn polled(&self) {
         let began = self.errand.began.load(Ordering::Relaxed);
         for stake in &self.stakes {

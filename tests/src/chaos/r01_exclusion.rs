@@ -69,7 +69,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Returns a job whose lanes increment counters. Some sections are short and others long, and many
+/// Returns a job whose calls increment counters. Some sections are short and others long, and many
 /// callers share few keys.
 pub(super) fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     let count = |kind: &str, keys: u32, copies, watchdog, pause_us| Lane {

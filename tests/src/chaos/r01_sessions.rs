@@ -141,8 +141,8 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// Returns lanes on one server, for two ttls. Each ttl has a separate session. A key is used by
-/// exactly one lane of each ttl.
+/// Returns a job for two ttls. Each ttl has a separate session. For each ttl, a key is used by
+/// exactly one lane (a group of callers).
 fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     let mut job = r01_exclusion::job(crew, url, "k", seed);
     for (number, lane) in job.lanes.iter_mut().enumerate() {

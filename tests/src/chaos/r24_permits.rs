@@ -51,8 +51,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Returns the lanes of one of four processes, with short and long leases. All four processes
-/// together have twenty holders.
+/// Returns the lanes (groups of callers) of one of four processes, with short and long leases. All
+/// four processes together have twenty holders.
 fn lanes() -> Vec<Lane> {
     let lane = |copies, ttl_ms, pause_us| Lane {
         copies,

@@ -56,8 +56,8 @@ fn mixed(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Returns the lanes of one process: readers with short leases, readers with long leases, and one
-/// writer.
+/// Returns the lanes (groups of callers) of one process: readers with short leases, readers with
+/// long leases, and one writer.
 fn lanes() -> Vec<Lane> {
     let lane = |copies, mode, ttl_ms, work| Lane {
         copies,

@@ -121,7 +121,7 @@ fn start(crew: &Crew, server: &Server, telemetry: Telemetry, leases: u64, lasts:
         });
     }
     let mut job = crew.job(&server.url(), vec![holders, busy, refused]);
-    // There must be more threads than the lanes can block by writing to the log.
+    // There must be more threads than the callers can block by writing to the log.
     job.threads = 12;
     job.telemetry = Some(telemetry);
     let hand = crew.spawn(&job, None);

@@ -123,7 +123,7 @@ fn is_long(take: &Take) -> bool {
     take.key.contains("long")
 }
 
-/// Returns the lanes of requirement 1. In lanes with few copies, the bodies are long.
+/// Returns the job of requirement 1, but lanes with few copies get long bodies.
 fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     let mut job = r01_exclusion::job(crew, url, "k", seed);
     for lane in &mut job.lanes {

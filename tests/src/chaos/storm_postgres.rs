@@ -90,7 +90,8 @@ impl Struck<'_> {
                     self.tell("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'leasehold:%'");
                 }
                 4 => {
-                    // The sweep must remove only the rows of idle locks.
+                    // This sweep, which normally removes old rows of free locks, must not remove
+                    // the row of a held lock.
                     self.crew.fault("sweep of all idle rows");
                     self.tell("SELECT leasehold.sweep('0 s', 100000)");
                 }

@@ -1,5 +1,5 @@
-//! Nested calls. Each nested call runs inside the body that has the lock, and the nested calls of
-//! one body take turns.
+//! Nested calls. Each nested call runs inside the body that has the lock. Of the nested calls in
+//! one body, only one may run at a time.
 
 use std::collections::HashMap;
 

@@ -193,7 +193,7 @@ async fn a_grant_without_a_fence_is_refused() {
     assert!(all.is_err(), "{all:?}");
 }
 
-/// Fails if an invalid duration is sent to the server, or if the error waits for the server.
+/// Fails if an invalid duration is sent to the store, or if the error comes only after a request.
 #[tokio::test]
 async fn durations() {
     let started = Began::now();

@@ -127,7 +127,7 @@ async fn a_panic_resumes_in_the_caller(store: &Store) {
     wait::until_async("the release", HANG, || !store.probe.exists("k")).await;
 }
 
-/// Fails if the gate does not drop a detached body whose lease is lost.
+/// Fails if a detached body is not dropped after its lease is lost.
 async fn a_lost_lease_drops_the_body(store: &Store) {
     let pool = store.pool().await;
     let dropped = Arc::new(());

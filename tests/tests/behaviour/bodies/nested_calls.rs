@@ -1,5 +1,6 @@
-//! Nested calls. A reentrant call enters the lock that its call path holds. Any other nested call
-//! is refused at once.
+//! Tests of nested calls. A reentrant call enters the lock that its call path holds. Any other
+//! nested call is refused at once. Of the nested calls in one body, only one runs at a time, and
+//! the other calls wait for their turns.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -41,7 +41,7 @@ async fn a_body_without_a_watchdog_is_dropped_at_the_soft_end() {
     assert_close(start.elapsed(), Duration::from_millis(9_398));
 }
 
-/// Fails if a nested call does not stop waiting for its turn at the end of its `wait`.
+/// Fails if a nested call does not stop waiting for another nested call at the end of its `wait`.
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_a_turn_ends_with_the_budget() {
     let pool = pool().await;
@@ -104,7 +104,7 @@ async fn a_guard_counts_down_and_reports_the_loss() {
     assert!(matches!(guard.release().await, Err(LockError::Lost { .. })));
 }
 
-/// Fails if a waiting call gets the lock before its turn, or never gets it.
+/// Fails if waiting calls do not get the lock in the order in which they began to wait.
 #[tokio::test(start_paused = true)]
 async fn waiters_are_served_in_their_order() {
     let pool = pool().await;

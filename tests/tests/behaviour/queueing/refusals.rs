@@ -157,7 +157,7 @@ async fn all_refused_calls_get_the_fixed_hint() {
     let outer = pool.lock("k").ttl(TTL).run(async {
         let inner = || pool.lock("k").ttl(TTL).reentrant();
         let first = inner().run(async {
-            // During this yield, the other branch waits for its turn.
+            // During this yield, the other branch waits for the end of this branch.
             tokio::task::yield_now().await;
         });
         let second = inner().wait(Duration::ZERO).acquire();

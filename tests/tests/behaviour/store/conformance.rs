@@ -98,8 +98,8 @@ async fn postgres() {
     probe.value("UPDATE leasehold.locks SET fence = 5000000000000000, expires_at = clock_timestamp() - interval '1 s'");
     probe.value("SELECT leasehold.sweep('0 s', 10000)");
     assert_eq!(probe.value(ROWS), "0", "nothing is left");
-    // The sweep has removed the rows of idle keys with their counters. The fence of such a key must
-    // still grow.
+    // `leasehold.sweep` has removed the rows of idle keys with their counters. The fence of such a
+    // key must still grow.
     assert!(probe.take("swept", Duration::from_secs(60)));
     let fence = "SELECT fence > 5000000000000000 FROM leasehold.locks WHERE key = 'lock:swept'";
     assert_eq!(probe.value(fence), "t", "its fence went back");

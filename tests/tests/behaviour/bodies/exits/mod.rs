@@ -232,7 +232,7 @@ fn check(way: Way, case: &Arc<Case>, surrounding: Surrounding, runtime: Option<R
     drop(runtime);
 }
 
-/// Generates a test for each way out of functions with locks in `$store`.
+/// Generates a test for each of these ends of functions, with the locks in `$store`.
 macro_rules! ways_out {
     ($store:expr $(, $name:ident: $way:ident)* $(,)?) => {
         $crate::bodies::exits::ways_out! {

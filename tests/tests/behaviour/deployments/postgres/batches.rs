@@ -344,7 +344,7 @@ fn by_chance(random: &mut Random) -> Story {
 #[tokio::test]
 async fn a_batch_has_the_same_results_as_single_requests() {
     let mut random = Random::seeded("batches and alone");
-    // No pool uses this database, so no rows are swept away.
+    // No pool uses this database, so no idle rows are removed.
     let database = Postgres::shared().migrated();
     let client = database.client().await;
     let mut application = database.client().await;
@@ -391,7 +391,7 @@ async fn is_the_same_both_ways(
 async fn a_batch_reads_only_the_rows_of_its_keys() {
     const OTHERS: i32 = 5_000;
     // This test has a separate server, because sessions of other tests can make this session plan
-    // again with the large table. No pool uses the server, so no idle rows are swept away.
+    // again with the large table. No pool uses the server, so no idle rows are removed.
     let server = Postgres::start();
     let database = server.migrated();
     let mut client = database.client().await;

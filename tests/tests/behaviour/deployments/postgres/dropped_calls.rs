@@ -1,5 +1,5 @@
-//! Tests of transactions that outlive the call that verified them. Such a transaction either
-//! commits before the next call of the same process reads, or does not commit.
+//! Tests of transactions that outlive the call whose lock they have verified. Such a transaction
+//! either commits before the next call of the same process reads, or does not commit.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Tests of a primary whose standby takes over. Pools must follow, and no two verified commits may
-//! overlap.
+//! Tests of a primary whose standby takes over. Pools must follow, and no two transactions with
+//! verified locks may overlap.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -127,9 +127,9 @@ async fn a_hanging_primary_is_abandoned() {
     pair.primary.resume();
 }
 
-/// Fails if a lock from before a fail-over verifies, even if the new primary has the lock. Data
-/// that its holder has read may be missing there. Also fails if a lock no longer verifies after a
-/// mere crash of the primary.
+/// Fails if `verify` accepts a lock from before a fail-over, even if the new primary has the lock.
+/// Data that its holder has read may be missing there. Also fails if `verify` refuses a lock after
+/// a mere crash of the primary.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_from_before_a_fail_over_does_not_verify() {
     let mut pair = Pair::start(Replication::Synchronous);

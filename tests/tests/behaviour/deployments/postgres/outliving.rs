@@ -85,8 +85,8 @@ async fn counts_both(ends: Ends, isolation: IsolationLevel) {
     assert_eq!(count, 1, "{ends:?}, {isolation:?}");
 }
 
-/// Fails if a handle that outlives its call shows a fence, and both this fence and the fence of the
-/// next call verify.
+/// Fails if a handle that outlives its call shows a fence, and `verify` accepts both this fence and
+/// the fence of the next call.
 #[tokio::test]
 async fn a_fence_read_too_late_is_withheld() {
     let (database, pool) = fresh().await;
@@ -98,7 +98,8 @@ async fn a_fence_read_too_late_is_withheld() {
     let next = next.expect("the lock is handed over");
     let late = handle.fence();
     assert!(late.is_none(), "{late:?} was handed over to {next:?}");
-    // A fence that was read before the end of its call is still shown. It no longer verifies.
+    // A fence that was read before the end of its call is still shown. `verify` no longer accepts
+    // it.
     let (handle, read) = (next.handle(), fence(&next));
     next.release().await.expect("still held");
     let again = handle.fence().expect("it was read").as_i64();
@@ -139,7 +140,7 @@ async fn an_adopter_waits_for_the_commit() {
 }
 
 /// Fails if the tests of this file do not detect that a process passes on a lock while a
-/// transaction still pins it.
+/// transaction that has verified it is still open.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_ignored_pin_is_detected() {

@@ -16,7 +16,7 @@ fn pool(database: &Database, sslmode: &str) -> LockPoolBuilder {
     LockPool::builder().url(url).io_timeout(LONG)
 }
 
-/// Fails if a mode verifies less or more than in other clients of PostgreSQL.
+/// Fails if a mode of `sslmode` verifies less or more than in other clients of PostgreSQL.
 #[tokio::test]
 async fn each_tls_mode_verifies_as_documented() {
     let (authority, other) = (Authority::new(), Authority::new());

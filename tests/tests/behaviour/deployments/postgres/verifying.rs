@@ -43,7 +43,7 @@ pub(super) async fn begin(client: &mut Client) -> Transaction<'_> {
     client.transaction().await.expect("a transaction begins")
 }
 
-/// Fails if an ended lease verifies, or if a current lease does not.
+/// Fails if `verify` accepts an ended lease, or refuses a current lease.
 #[tokio::test]
 async fn only_the_latest_holder_verifies() {
     let (database, pool) = fresh().await;
@@ -202,8 +202,8 @@ async fn readers_pin_against_writers_only() {
     take(&other, "read").await.release().await.expect("held");
 }
 
-/// Fails if a fence that no call has verifies because of a shared lock that is kept after its
-/// release.
+/// Fails if `verify` accepts a fence that no call has, because of a shared lock that is kept after
+/// its release.
 #[tokio::test]
 async fn a_kept_share_verifies_no_fence() {
     let (database, pool) = fresh().await;

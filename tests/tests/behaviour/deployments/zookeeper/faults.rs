@@ -36,7 +36,7 @@ async fn leases_survive_the_loss_of_a_leader() {
 }
 
 /// Fails if an acquire whose answer was lost leaves a node, or is refused because of its own node.
-/// Answers are lost from a random moment on, so only some rounds lose the answer to the creation of
+/// Answers are lost after a random moment, so only some rounds lose the answer to the creation of
 /// the node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_answers() {
