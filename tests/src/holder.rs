@@ -1,4 +1,4 @@
-//! A lock that is held until the test releases it.
+//! A lock held until the test releases it.
 
 use std::time::Duration;
 

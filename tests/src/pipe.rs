@@ -110,7 +110,7 @@ impl Drop for Pipe {
     fn drop(&mut self) {
         self.state.cuts.send_replace(u64::MAX);
         if let Some(thread) = self.thread.take() {
-            // An error means a panic of that thread, which has already been printed.
+            // An error means a panic of that thread. The panic was already printed.
             let _ = thread.join();
         }
     }

@@ -18,9 +18,9 @@ const LEASH: &str = r#"read -r _; kill -9 "$1" 2>/dev/null; [ -z "$2" ] || rm -r
 /// Time limit for a process to stop after SIGSTOP.
 const STILL: Duration = Duration::from_secs(5);
 
-/// A child process that is killed together with the test process. Dropping this value kills the
-/// child by its id. A shell watches the test process, and kills the child if the test process dies
-/// without dropping anything.
+/// A child process, killed together with the test process. Dropping this value kills the child by
+/// its id. A shell watches the test process, and kills the child if the test process dies without
+/// dropping anything.
 #[derive(Debug)]
 pub struct Leashed {
     child: Child,

@@ -413,7 +413,7 @@ impl Deployment {
         });
     }
 
-    /// Number of replicas that are in sync, as the master reports it.
+    /// Number of replicas in sync, as the master reports it.
     fn in_step(&self) -> usize {
         let info: String = self.master().probe().run(cmd("INFO").arg("replication"));
         info.matches("state=online").count()

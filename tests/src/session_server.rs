@@ -82,8 +82,8 @@ pub trait SessionServer: Sized + Send + Sync + 'static {
     /// Starts the server's process, which must not be running.
     fn spawn(&mut self);
 
-    /// Starts the server again without waiting for its first answer, because members that were
-    /// killed together need each other.
+    /// Starts the server again without waiting for its first answer, because members killed
+    /// together need each other.
     fn begin_restart(&mut self) {
         self.kill();
         self.spawn();

@@ -85,8 +85,8 @@ pub enum Event {
     /// The body is polled.
     Poll {
         /// Time at which this poll of the whole task began, before the check of the deadline. A
-        /// process that is stopped in the middle of a poll finishes that poll later, which no lock
-        /// can prevent.
+        /// process stopped in the middle of a poll finishes that poll later, which no lock can
+        /// prevent.
         began: u64,
         /// Time at which the poll reached the body.
         at: u64,

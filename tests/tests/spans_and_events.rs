@@ -455,7 +455,7 @@ where
     Ok(value)
 }
 
-/// Fails if a result that is not kept has no event with its code, or has the event of another code.
+/// Fails if an unkept result has no event with its code, or has the event of another code.
 #[tokio::test]
 async fn unkept_results_are_events() {
     LazyLock::force(&INSTALLED);

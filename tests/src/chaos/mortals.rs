@@ -1,4 +1,4 @@
-//! Workers that are killed at random moments, and their replacements.
+//! Workers killed at random moments, and their replacements.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Requirement 10: a table that checks fences refuses the writes of holders that were stopped until
-//! after the end of their leases.
+//! Requirement 10: a table that checks fences refuses the writes of holders stopped until after the
+//! end of their leases.
 //!
 //! The processes hold all keys in turn. The holder is stopped until its leases have ended and
 //! another process has written. Then it resumes, and tasks spawned by its bodies also write.
@@ -26,7 +26,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const TTL_MS: u64 = 800;
 const TTL: Duration = Duration::from_millis(TTL_MS);
-/// Number of holders that are stopped together.
+/// Number of holders stopped together.
 const KEYS: u64 = 20;
 const LIMIT: Duration = Duration::from_secs(30);
 

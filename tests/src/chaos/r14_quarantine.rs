@@ -1,5 +1,5 @@
-//! Requirement 14: a node that is restarted with empty data while a lock is held does not help
-//! another call to get this lock.
+//! Requirement 14: a node restarted with empty data while a lock is held does not help another call
+//! to get this lock.
 
 use std::time::Duration;
 

@@ -15,8 +15,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// Characters with a special meaning in a key, and characters that are used by the encoding of a
-/// key.
+/// Characters with a special meaning in a key, and characters of the encoding of a key.
 const ALPHABET: [char; 14] = [
     ':', '%', '{', '}', '2', '5', '3', 'A', 'a', ' ', '\n', '\u{a0}', '日', '-',
 ];

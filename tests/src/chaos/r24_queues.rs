@@ -1,5 +1,5 @@
-//! Requirement 24 for queues: processes that are killed or stopped in the queue do not delay the
-//! next process for long.
+//! Requirement 24 for queues: processes killed or stopped in the queue do not delay the next
+//! process for long.
 
 use std::time::Duration;
 

@@ -46,7 +46,7 @@ impl Program {
         installed.into_iter().chain([Self::rslock()]).collect()
     }
 
-    /// Returns the clients that are available to the test suite.
+    /// Returns the clients available to the test suite.
     pub(super) fn of_the_suite(ground: &Ground) -> Vec<Self> {
         let python = python::interpreter(target(ground)).to_owned();
         let tests = Path::new(env!("CARGO_MANIFEST_DIR"));

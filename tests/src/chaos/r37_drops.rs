@@ -32,8 +32,8 @@ const TASKS: usize = 8;
 const WANTED: u64 = 20_000;
 /// More polls than any call needs.
 const MOST_POLLS: u64 = 1_000;
-/// Time after which no lock of a dropped call is left on a reachable store. A lock that was passed
-/// to a process without callers becomes free after a second.
+/// Time after which no lock of a dropped call is left on a reachable store. A lock passed to a
+/// process without callers becomes free after a second.
 const BOUND: Duration = Duration::from_secs(3);
 /// Time within which each request of a dropped call arrives at the server.
 const QUIET: Duration = Duration::from_millis(500);
@@ -172,8 +172,8 @@ fn dropped(ground: &Ground, place: &Place, sheet: &Sheet) {
     });
 }
 
-/// Checks that no lock is left, not even a lock that was passed to a process without callers. The
-/// request of a dropped call may arrive late, so each key must stay free for a while.
+/// Checks that no lock is left, not even a lock passed to a process without callers. The request of
+/// a dropped call may arrive late, so each key must stay free for a while.
 fn all_free(place: &Place, sheet: &Sheet, excuse: Excuse) {
     let (began, mut last) = (Instant::now(), Duration::ZERO);
     let mut held = Vec::new();

@@ -195,7 +195,7 @@ impl Sheet {
         self.fail(text);
     }
 
-    /// Notes two holders that were inside at the same time.
+    /// Notes that two holders were inside at the same time.
     pub fn overlap(&self, text: impl Into<String>) {
         self.outcome().tally.overlaps += 1;
         self.fail(text);

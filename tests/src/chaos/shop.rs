@@ -9,7 +9,7 @@ use sqlx::{Row, SqlitePool};
 
 use super::ledger::Written;
 
-/// The longest time that a writer waits for a process that was stopped in a transaction.
+/// The longest time that a writer waits for a process stopped in a transaction.
 const BUSY: Duration = Duration::from_secs(20);
 
 /// The table, in an SQLite file that all processes open.

@@ -57,7 +57,7 @@ impl Drop for Bus {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
-            // An error means a panic of that thread, which has already been printed.
+            // An error means a panic of that thread. The panic was already printed.
             let _ = thread.join();
         }
     }

@@ -87,7 +87,7 @@ impl Gateway {
         self.metric("etcd_debugging_mvcc_watcher_total")
     }
 
-    /// Number of proposed changes that are not committed yet.
+    /// Number of proposed but uncommitted changes.
     ///
     /// # Panics
     ///

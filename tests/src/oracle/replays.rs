@@ -36,8 +36,8 @@ pub(super) enum Keeps {
 /// Finds answers and bodies that break the promise about kept results.
 ///
 /// In a store that keeps all results, the first certainly kept result is from a call that ran its
-/// body and returned `Ok`. The body of that call must have left within its lease. A body that is
-/// killed before its release keeps no result.
+/// body and returned `Ok`. The body of that call must have left within its lease. A body killed
+/// before its release keeps no result.
 pub(super) fn broken(
     sections: &[Section],
     answers: &[Answer],
@@ -74,8 +74,8 @@ pub(super) fn broken(
     }
     let (since, again): (_, fn(&Section) -> u64) = match keeps {
         Keeps::Nothing => (None, |_| 0),
-        // The lease must have been requested after the answer. A lock that was granted before the
-        // answer may reach its body after the answer.
+        // The lease must have been requested after the answer. A lock granted before the answer may
+        // reach its body after the answer.
         Keeps::OnceSeen => (replayed.map(|answer| answer.at), |section| section.sent),
         Keeps::All => (ran.and_then(left), |section| section.at),
     };

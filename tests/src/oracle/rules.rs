@@ -40,7 +40,7 @@ pub(super) struct KeyNotes {
     must_tell: bool,
     replays: Replays,
     takes: Takes,
-    /// Writes that were refused during a lease because of a newer holder.
+    /// Writes refused during a lease because of a newer holder.
     overtaken: Vec<(u64, u64, String)>,
     found: Vec<(Kind, String)>,
 }
@@ -347,8 +347,8 @@ impl KeyNotes {
         if self.must_tell && self.losses.is_empty() {
             self.found(Kind::ToldLate, "never".to_owned());
         }
-        // Only calls for undisturbed keys must keep their limits, because a process that is stopped
-        // in the queue returns only after it resumes.
+        // Only calls for undisturbed keys must keep their limits, because a process stopped in the
+        // queue returns only after it resumes.
         for detail in std::mem::take(&mut self.over_budget) {
             if self.undisturbed {
                 self.found(Kind::OverBudget, detail);

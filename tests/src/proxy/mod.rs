@@ -47,7 +47,7 @@ pub enum Mode {
     SwallowRequests,
     /// Published messages vanish. Replies pass.
     LoseMessages,
-    /// Replies are replaced by bytes that are not valid in the protocol.
+    /// Replies are replaced by bytes that the protocol does not allow.
     Garble,
     /// New connections are closed at once. Existing connections continue.
     Refuse,
@@ -274,7 +274,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
-            // An error means a panic of that thread, which has already been printed.
+            // An error means a panic of that thread. The panic was already printed.
             let _ = thread.join();
         }
     }

@@ -84,7 +84,7 @@ pub(super) fn error(text: &str) -> Vec<u8> {
     message
 }
 
-/// Bytes that are not the start of a message: no message has this type or this length.
+/// Bytes that no message starts with: no message has this type or this length.
 pub(super) const GARBAGE: &[u8] = b"\xff\xff\xff\xff\xffgarbage";
 
 fn ends_the_connection(error: &[u8]) -> bool {

@@ -57,7 +57,7 @@ impl Messages {
 }
 
 impl Protocol {
-    /// Bytes that are not the start of a message.
+    /// Bytes that no message starts with.
     pub(super) fn garbage(self) -> &'static [u8] {
         match self {
             Self::Redis => b"\xffgarbage\r\n",

@@ -23,8 +23,7 @@ async fn memory() -> LockPool {
     LockPool::connect("memory://").await.expect("it opens")
 }
 
-/// Returns a pool and a lock held on it. A call that is refused because of this lock has used this
-/// pool.
+/// Returns a pool and a lock held on it. A call refused because of this lock has used this pool.
 async fn marked(id: u64) -> (LockPool, LockGuard) {
     let pool = memory().await;
     let held = pool.lock(format!("order:{id}")).ttl(TTL).acquire().await;

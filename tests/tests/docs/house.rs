@@ -15,8 +15,8 @@ const LINES: usize = 450;
 /// Maximum number of files directly in `runtime/src`, outside its folders.
 const FLAT: usize = 14;
 
-/// The modules of one crate by their paths, such as `store::redis`. Modules that are compiled only
-/// for tests are left out.
+/// The modules of one crate by their paths, such as `store::redis`. Modules compiled only for tests
+/// are left out.
 type Modules = BTreeMap<String, Module>;
 
 /// The imports of each module.

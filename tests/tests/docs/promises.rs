@@ -19,13 +19,13 @@ const SOURCE: &str = "tests/promises.txt";
 const BEGIN: &str = "<!-- generated from tests/promises.txt: begin -->\n";
 const END: &str = "<!-- generated from tests/promises.txt: end -->\n";
 
-/// A lock store, which is a column of the matrix.
+/// A lock store: a column of the matrix.
 struct Store {
     name: String,
     schemes: Vec<String>,
 }
 
-/// A promise, which is a row of the matrix.
+/// A promise: a row of the matrix.
 #[derive(Default)]
 struct Promise {
     title: String,

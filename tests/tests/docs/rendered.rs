@@ -13,7 +13,7 @@ const PICTURES: [&str; 3] = [
     "The holders change",
 ];
 
-/// A page that is shown in rustdoc, and its address there.
+/// A page shown in rustdoc, and its address there.
 struct Rendered {
     page: PathBuf,
     address: String,

@@ -1,4 +1,4 @@
-//! Functions that are not async, in the shapes that the other modules test for async functions.
+//! Synchronous functions, in the shapes that the other modules test for async functions.
 
 use std::fmt::Display;
 use std::sync::{Arc, Mutex};

@@ -181,13 +181,13 @@ pub(super) fn boxed(depth: u64) -> Pin<Box<dyn Future<Output = Result<u64, LockE
     });
 }
 
-/// A function that is not async.
+/// A synchronous function.
 #[distributed_lock(key = "report:<day>", ttl = "10s")]
 pub(super) fn report(day: u64, _note: String) -> Result<u64, LockError> {
     return Ok(day);
 }
 
-/// A function that is not async, with every option that goes with it.
+/// A synchronous function, with every option that goes with it.
 #[distributed_lock(
     key = "all:<id>",
     ttl = TTL,
@@ -206,7 +206,7 @@ pub(super) fn every_blocking_option(id: u64) -> Result<u64, LockError> {
     return Ok(id);
 }
 
-/// A function that is not async, with a kept result.
+/// A synchronous function, with a kept result.
 #[distributed_lock(key = "order:<id>", ttl = "10s", replay = "1m", fingerprint = (&cart, id))]
 pub(super) fn replayed_blocking(id: u64, cart: Vec<u64>) -> Result<u64, LockError> {
     drop(cart);
@@ -230,7 +230,7 @@ impl Account {
         return Self { cents, id, locks };
     }
 
-    /// A method that is not async.
+    /// A synchronous method.
     #[distributed_lock(key = "account:<self.id>", ttl = "10s", pool = self.locks)]
     pub(super) fn withdraw(&mut self, cents: u64) -> Result<u64, LockError> {
         self.cents = self.cents.saturating_sub(cents);

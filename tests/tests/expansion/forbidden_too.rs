@@ -49,11 +49,11 @@ pub(super) fn boxed(depth: u64) -> Pin<Box<dyn Future<Output = Result<u64, LockE
     })
 }
 
-/// A function that is not async, in one line.
+/// A synchronous function, in one line.
 #[rustfmt::skip]
 #[distributed_lock(key = "report:<day>", ttl = "10s", guard = _lock)]
 pub(super) fn report(day: u64) -> Result<u64, LockError> { Ok(day) }
 
-/// A function that is not async, without a result.
+/// A synchronous function, without a result.
 #[distributed_lock(key = "sweep", ttl = "10s", on_error = drop)]
 pub(super) fn sweep_blocking() {}

@@ -1,4 +1,4 @@
-//! Tests of locks that are lost at a point that the test chooses.
+//! Tests of locks lost at a point that the test chooses.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;

@@ -36,8 +36,8 @@ async fn is_free(pool: &LockPool, key: &str) {
     guard.expect("free").release().await.expect("held");
 }
 
-/// Fails if a guard that is dropped at the very end of its thread stays held, or makes the engine
-/// unusable. At that time, the thread can no longer enter a runtime.
+/// Fails if a guard dropped at the very end of its thread stays held, or makes the engine unusable.
+/// At that time, the thread can no longer enter a runtime.
 async fn a_guard_dropped_at_the_end_of_its_thread_is_released(store: &Store) {
     thread_local! {
         static KEPT: RefCell<Option<LockGuard>> = const { RefCell::new(None) };
@@ -80,7 +80,7 @@ fn without_executor<T>(mut future: Pin<Box<dyn Future<Output = T> + Send>>) -> T
     }
 }
 
-/// A waker that panics, like the waker of an executor that has ended.
+/// A waker that panics, like the waker of an ended executor.
 #[derive(Default)]
 struct Panics {
     woken: AtomicBool,
@@ -128,7 +128,7 @@ async fn no_call_waits_for_an_unpolled_caller() {
     const CALLS: usize = 8;
     let server = Server::start();
     let probe = server.probe();
-    // With this long timeout, a request that is not sent at once is not sent again during the test.
+    // With this long timeout, a delayed request is not sent again during the test.
     let builder = LockPool::builder().url(server.url()).io_timeout(2 * LIMIT);
     let pool = builder.connect().await.expect("it answers");
     for _ in 0..50 {

@@ -84,7 +84,7 @@ async fn repeated_script_flushes_cost_no_lock_and_no_lease() {
             .unwrap_or_else(|error| panic!("{id}: {error}"));
         kept.check().expect("it is renewed");
     }
-    // The sleep is longer than the ttl. A lease that was lost is detected after it.
+    // The sleep is longer than the ttl. A lost lease is detected after it.
     tokio::time::sleep(Duration::from_secs(7)).await;
     kept.check().expect("it is renewed");
     let several = pool.lock_all(["a", "b"]).ttl(TTL).acquire().await;

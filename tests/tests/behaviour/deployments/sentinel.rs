@@ -123,7 +123,7 @@ async fn a_hanging_master_is_abandoned() {
     works(&pool, "afterwards").await;
 }
 
-/// Fails if the pool stays with a master that was demoted without a crash.
+/// Fails if the pool stays with a master demoted without a crash.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_demoted_master_is_abandoned() {
     let deployment = Deployment::start();
@@ -211,7 +211,7 @@ async fn a_replica_named_as_master_is_refused() {
     }
 }
 
-/// Fails if Sentinels that are cut off with the old master outvote a Sentinel that has detected the
+/// Fails if Sentinels cut off with the old master outvote a Sentinel that has detected the
 /// fail-over.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_newest_configuration_counts() {

@@ -286,8 +286,8 @@ async fn reads_inside(pool: &LockPool) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if a nested call for an exclusive lock waits for the shared lock of its own call path, or
-/// gets the lock while there are other readers.
+/// Fails if a nested call for an exclusive lock waits for the shared lock of its own call path.
+/// Also fails if it gets the lock while there are other readers.
 async fn a_reader_does_not_become_a_writer(store: &Store) {
     let pool = store.pool().await;
     let error = reads(&pool).await.expect_err("a reader is inside: itself");

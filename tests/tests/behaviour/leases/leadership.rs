@@ -393,8 +393,8 @@ async fn impossible_settings_are_refused() {
     );
 }
 
-/// Fails if the tests above do not detect a call that ends too early, or a value that is returned
-/// after a loss.
+/// Fails if the tests above do not detect a call that ends too early, or a value returned after a
+/// loss.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn calls_that_end_are_found() {

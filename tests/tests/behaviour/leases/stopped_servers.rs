@@ -230,8 +230,7 @@ async fn a_stop_delays_calls_at_most_by_their_budget(mut servers: Servers) {
         assert!(error.is_unavailable(), "{error}");
         let most = BUDGET + Duration::from_millis(250) + excuse.so_far();
         assert!(took < most, "round {round}: {took:?}");
-        // This wait is far shorter than the ttl, so a lock that was left behind would make the call
-        // fail.
+        // This wait is far shorter than the ttl, so a lock left behind would make the call fail.
         let after = pool.lock("stopped").ttl(TTL).wait(TTL / 2).acquire();
         let after = after.await.expect("nothing is left");
         after.release().await.expect("held");
@@ -298,8 +297,8 @@ on_stopped!(redis postgres etcd zookeeper: (
     a_leader_leads_again_after_a_stop,
 ));
 
-// `a_lease_counts_from_before_its_request` is missing here. A node that is late does not vote, so
-// the lease may start at a later attempt.
+// `a_lease_counts_from_before_its_request` is missing here. A late node does not vote, so the lease
+// may start at a later attempt.
 on_stopped!(redlock: (
     a_body_ends_before_its_lease,
     a_short_stop_costs_no_lease,

@@ -20,7 +20,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 const LONG: Duration = Duration::from_secs(30);
-/// A lease of six seconds that was just renewed cannot expire in this time.
+/// A just renewed lease of six seconds cannot expire in this time.
 const SOON: Duration = Duration::from_secs(3);
 
 fn runtime() -> Runtime {

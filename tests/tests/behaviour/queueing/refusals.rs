@@ -95,8 +95,8 @@ async fn estimates_are_separate_for_each_function(store: &Store) {
     held.release().await.expect("held");
 }
 
-/// Fails if the mean of the holder's function is known but not used. Also fails if locks that are
-/// taken with the builder at two places in the code share one mean.
+/// Fails if the mean of the holder's function is known but not used. Also fails if locks taken with
+/// the builder at two places in the code share one mean.
 async fn the_estimate_uses_the_function_of_the_holder(store: &Store) {
     let pool = store.pool().await;
     let long = || pool.lock("order:2");
@@ -157,7 +157,8 @@ async fn all_refused_calls_get_the_fixed_hint() {
     let outer = pool.lock("k").ttl(TTL).run(async {
         let inner = || pool.lock("k").ttl(TTL).reentrant();
         let first = inner().run(async {
-            // During this yield, the other branch waits for the end of this branch.
+            // During this yield, the other branch requests the lock. It is refused, because this
+            // branch is inside.
             tokio::task::yield_now().await;
         });
         let second = inner().wait(Duration::ZERO).acquire();

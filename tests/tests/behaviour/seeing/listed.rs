@@ -127,7 +127,7 @@ async fn a_list_can_be_empty(store: &Store) {
     assert_eq!(keys(&pool, "*").await, Vec::<String>::new());
 }
 
-/// Fails if a list that is read slowly ends early, or contains free locks.
+/// Fails if a slowly read list ends early, or contains free locks.
 async fn a_slowly_read_list_skips_released_locks(store: &Store) {
     let pool = store.pool().await;
     let mut held = Vec::new();

@@ -26,8 +26,7 @@ async fn connect(url: &str) -> LockPool {
     wait::connected(pool).await
 }
 
-/// True if a lock that was taken away at `since` or later may be free although its holder has not
-/// left yet.
+/// True if a lock taken away at `since` or later may be free although its holder has not left yet.
 fn is_over(since: Instant) -> bool {
     GRACE * 9 / 10 < since.elapsed()
 }
@@ -278,7 +277,7 @@ async fn a_lock_of_another_client_is_shown_and_revoked(store: &Store) {
 }
 
 /// Fails if a process detects only the state of its own member of the cluster, or receives only
-/// messages that were sent through that member.
+/// messages sent through that member.
 async fn over_another_member<S: SessionServer>() {
     let servers = tokio::task::spawn_blocking(|| S::cluster(3)).await;
     let servers = servers.expect("a cluster starts");

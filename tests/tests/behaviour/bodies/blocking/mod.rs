@@ -1,4 +1,4 @@
-//! Tests of calls that block their thread while they wait: functions that are not async,
+//! Tests of calls that block their thread while they wait: synchronous functions,
 //! `acquire_blocking`, `run_blocking` and `release_blocking`.
 
 mod callers;

@@ -150,7 +150,7 @@ on_stores!(sentinel cluster: (
     results_of_different_functions_expire_separately,
 ));
 
-/// Fails if these tests do not detect a result that is returned to calls of any function.
+/// Fails if these tests do not detect a result returned to calls of any function.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_result_returned_to_another_function_is_detected() {
@@ -158,8 +158,8 @@ fn a_result_returned_to_another_function_is_detected() {
     fails_with("FunctionIgnored", test);
 }
 
-/// Fails if these tests do not detect an answer of the store that is returned to waiting calls of
-/// all functions.
+/// Fails if these tests do not detect an answer of the store returned to waiting calls of all
+/// functions.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_answer_for_another_function_is_detected() {

@@ -29,7 +29,7 @@ fn halved() -> Vec<String> {
     (0..8).map(|number| format!("{{late}}{number}")).collect()
 }
 
-/// Returns keys in slots that have moved completely.
+/// Returns keys in completely moved slots.
 fn moved() -> Vec<String> {
     (0..3).map(|number| format!("late:{number}")).collect()
 }

@@ -1,4 +1,4 @@
-//! Tests of locks that are held for longer than their ttl while their slot moves to another node.
+//! Tests of locks held for longer than their ttl while their slot moves to another node.
 
 use std::time::{Duration, Instant};
 

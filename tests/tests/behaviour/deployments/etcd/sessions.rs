@@ -194,8 +194,8 @@ async fn an_unrenewed_lease_ends() {
     works::<Etcd>(&pool, "k").await;
 }
 
-/// Fails if a call keeps waiting for a key that was removed before the call's watch began. The key
-/// may never change again, so the call would wait forever.
+/// Fails if a call keeps waiting for a key removed before the call's watch began. The key may never
+/// change again, so the call would wait forever.
 #[tokio::test]
 async fn a_call_detects_a_removed_key() {
     etcd_sees_the_gone(&Etcd::shared().url("gone")).await;

@@ -69,8 +69,8 @@ async fn a_client_presents_its_certificate() {
     works::<Etcd>(&known, "known").await;
 }
 
-/// Fails if certificates in a URL without TLS are ignored. Users would then rely on a protection
-/// that is missing.
+/// Fails if certificates in a URL without TLS are ignored. Users would then rely on a missing
+/// protection.
 #[tokio::test]
 async fn certificates_without_tls_are_refused() {
     let authority = Authority::new();

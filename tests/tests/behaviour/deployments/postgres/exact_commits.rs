@@ -15,7 +15,7 @@ use tokio_postgres::{Client, Error, IsolationLevel};
 
 use super::{LONG, connect};
 
-/// The shortest ttl that is allowed. Transactions last up to twice as long.
+/// The shortest allowed ttl. Transactions last up to twice as long.
 const TTL: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_millis(200);
 const PROCESSES: u32 = 3;

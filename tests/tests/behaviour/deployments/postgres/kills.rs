@@ -19,7 +19,7 @@ use tokio_postgres::{Client, Error, IsolationLevel};
 use super::LONG;
 use super::fail_over::{Pair, Replication, commits_beyond, connected};
 
-/// The shortest ttl that is allowed. Transactions last up to twice as long.
+/// The shortest allowed ttl. Transactions last up to twice as long.
 const TTL: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_millis(200);
 const POOLS: u32 = 3;
@@ -86,7 +86,7 @@ struct Found {
     late: u64,
     /// Transactions rolled back because the lease was over.
     refused: u64,
-    /// Clients that were dropped in the middle of a transaction.
+    /// Clients dropped in the middle of a transaction.
     clients: u64,
     sessions: u64,
 }
@@ -239,7 +239,7 @@ impl Task {
     async fn add(&mut self, client: &mut Client, guard: &LockGuard, key: u64) -> bool {
         let dies = (self.random.below(MORTAL) == 0).then(|| self.random.duration(LONGEST));
         let transaction = self.transaction(client, guard, key);
-        // A client that is not chosen to die lives until the end.
+        // Any other client lives until the end.
         let lives = dies.unwrap_or(Duration::MAX);
         let Ok(ended) = timeout(lives, transaction).await else {
             self.counts.clients.fetch_add(1, Ordering::Relaxed);

@@ -98,8 +98,7 @@ async fn a_fence_read_too_late_is_withheld() {
     let next = next.expect("the lock is handed over");
     let late = handle.fence();
     assert!(late.is_none(), "{late:?} was handed over to {next:?}");
-    // A fence that was read before the end of its call is still shown. `verify` no longer accepts
-    // it.
+    // A fence read before the end of its call is still shown. `verify` no longer accepts it.
     let (handle, read) = (next.handle(), fence(&next));
     next.release().await.expect("still held");
     let again = handle.fence().expect("it was read").as_i64();
@@ -139,8 +138,8 @@ async fn an_adopter_waits_for_the_commit() {
     adopted.release().await.expect("still held");
 }
 
-/// Fails if the tests of this file do not detect that a process passes on a lock while a
-/// transaction that has verified it is still open.
+/// Fails if the tests of this file do not detect a lock that is passed on during a transaction that
+/// has verified it.
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_ignored_pin_is_detected() {

@@ -180,7 +180,7 @@ async fn a_briefly_refused_password_ends_no_lease() {
     held.release().await.expect("its lease was kept");
 }
 
-/// The effect of a permission that is missing from the set.
+/// The effect of a permission missing from the set.
 #[derive(Debug, PartialEq, Eq)]
 enum Without {
     /// The pool does not connect.

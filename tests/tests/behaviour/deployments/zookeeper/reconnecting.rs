@@ -65,7 +65,7 @@ async fn a_shorter_session_is_over(flow: Flow) {
 }
 
 /// Fails if the pool relies on the time for which a session was granted first, instead of the time
-/// that the server grants at the reconnection.
+/// granted at the reconnection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_with_a_shortened_time_is_over() {
     a_shorter_session_is_over(Flow::Pass).await;

@@ -60,8 +60,8 @@ fn holders_of_the_earlier_version_are_shown() {
     stage.runtime.block_on(ours.release()).expect("still held");
 }
 
-/// Fails if a holder of the earlier version keeps a lock that was taken away from it, or if a
-/// waiting process does not get that lock.
+/// Fails if a holder of the earlier version keeps a lock taken away from it, or if a waiting
+/// process does not get that lock.
 #[test]
 fn the_earlier_version_loses_a_revoked_lock() {
     let stage = Stage::new();

@@ -188,7 +188,7 @@ fn an_abandoned_place_blocks_no_process() {
     stage.runtime.block_on(next.release()).expect("still held");
 }
 
-/// Fails if a lock that the earlier version has renewed is given to this version, or if the earlier
+/// Fails if this version gets a lock that the earlier version has renewed, or if the earlier
 /// version renews a lock of this version.
 #[test]
 fn renewals_exclude_waiting_processes_of_the_other_version() {

@@ -150,8 +150,8 @@ async fn a_share_renewed_after_a_clock_change_expires() {
     writer.expect("free").release().await.expect("still held");
 }
 
-/// Fails if a fence does not grow, or if a waiting process does not get the lock, after the clock
-/// was set back or forward by an hour.
+/// Sets the clock back or forward by an hour. Fails if a fence does not grow, or if a waiting
+/// process does not get the lock.
 #[tokio::test]
 async fn fences_grow_and_waiters_are_served_over_clock_changes() {
     let (clock, server, probe) = start();

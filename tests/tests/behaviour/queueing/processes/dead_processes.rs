@@ -1,4 +1,4 @@
-//! Tests that a waiting process that is killed or stopped delays the other processes only a little.
+//! Tests that a killed or stopped waiting process delays the other processes only a little.
 
 use std::time::{Duration, Instant};
 
@@ -135,7 +135,7 @@ async fn five_stopped_processes_delay_others_by_six_seconds() {
     assert!(took < Duration::from_secs(6), "{took:?}");
 }
 
-/// Fails if the lock is still reserved for a process that was stopped long ago.
+/// Fails if the lock is still reserved for a process stopped long ago.
 #[tokio::test]
 async fn long_dead_processes_delay_no_other_process() {
     let (server, probe, held) = held("dead").await;

@@ -121,7 +121,7 @@ async fn a_release_with_two_waiters_is_not_refused() {
         .expect("held");
 }
 
-/// Fails if a call is refused because the release that is sent together with it is refused.
+/// Fails if a call is refused because the release sent together with it is refused.
 #[tokio::test]
 async fn a_refused_release_does_not_refuse_the_next_call() {
     let server = Server::start();

@@ -127,9 +127,9 @@ impl Line {
     }
 
     /// Like `served`, after a release at `released`. Also returns true if a process may have missed
-    /// the lock that was reserved for it, because it was woken too late. The store then reserves
-    /// the lock for the next process. A process that is woken much later has also lost its place in
-    /// the queue.
+    /// the lock reserved for it, because it was woken too late. The store then reserves the lock
+    /// for the next process. A process that is woken much later has also lost its place in the
+    /// queue.
     async fn served_since(mut self, released: Instant) -> (Vec<&'static str>, bool) {
         while let Some(call) = wait::within("all are served", LONG, self.calls.join_next()).await {
             call.expect("no panic");

@@ -12,7 +12,7 @@ const CALLS: u32 = 20;
 
 /// Makes many calls in one process, and makes another process wait behind them. Returns the number
 /// of calls that had the lock before the other process. The second value is true if the other
-/// process may have been woken too late to confirm a key that was reserved for it.
+/// process may have been woken too late to confirm a key reserved for it.
 async fn before_the_other(url: &str, many: LockPool, stay: Duration) -> (usize, bool) {
     let held = take(&connect(url).await, "turns").await;
     let mut line = Line::new("turns");
