@@ -136,11 +136,11 @@ impl Soak<'_> {
         (before, self.quiet(quiet))
     }
 
-    /// Brings the process to its fullest moment before the measurement. Each buffer and each map
-    /// keeps the size of its fullest moment, and pages in use at that time stay resident. So the
-    /// worst faults come first, are repeated, and have their longest duration. The server's faults
-    /// coincide with the faults of the process. The silence of the network lasts longer than any
-    /// outage in the measured part, and random faults follow each silence.
+    /// Brings the process to its largest memory use before the measurement. Buffers and maps do not
+    /// shrink again, and the pages in use at that time stay resident. So the worst faults come
+    /// first, are repeated, and have their longest duration. The server's faults coincide with the
+    /// faults of the process. The silence of the network lasts longer than any outage in the
+    /// measured part, and random faults follow each silence.
     fn warm_up(&mut self, time: Duration) {
         let started = Instant::now();
         for round in 1.. {

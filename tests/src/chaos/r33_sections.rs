@@ -64,7 +64,7 @@ impl<'a> Earlier<'a> {
         }
     }
 
-    /// Takes the key until `ending`. Returns the number of sections.
+    /// Takes the key repeatedly until `ending` is true. Returns the number of sections.
     pub(super) fn work(&mut self, ending: &AtomicBool, wait: Duration) -> u64 {
         let mut next = None;
         while !ending.load(Ordering::Relaxed) {
