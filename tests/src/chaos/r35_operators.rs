@@ -118,7 +118,7 @@ fn undisturbed(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     }
 }
 
-/// True if the body inside this lock waits for longer than a notification may take.
+/// True if the body inside this lock waits longer than the time limit of a notification.
 fn is_long(take: &Take) -> bool {
     take.key.contains("long")
 }

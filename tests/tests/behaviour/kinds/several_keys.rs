@@ -176,7 +176,7 @@ async fn no_order_of_names_deadlocks(store: &Store) {
 async fn the_earliest_deadline_counts(store: &Store) {
     let pool = store.pool().await;
     assert!(store.probe.take("b", TTL));
-    // A busy machine may delay the check. This is longer than that delay.
+    // Longer than a busy machine delays the check.
     let late = Duration::from_secs(3);
     let call = pool.lock_all(["a", "b"]).ttl(TTL).wait(HANG).acquire();
     let freed = async {
