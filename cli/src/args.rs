@@ -151,7 +151,7 @@ fn time(text: &str) -> Result<Duration, String> {
         .map_err(|error| format!("write a time such as `30s` or `1h30m` ({error})"))
 }
 
-/// Parses the time between two looks of `watch`.
+/// Parses the time between two updates of `watch`.
 fn pause(text: &str) -> Result<Duration, String> {
     let every = time(text)?;
     if every < Duration::from_millis(50) {
@@ -161,7 +161,6 @@ fn pause(text: &str) -> Result<Duration, String> {
 }
 
 impl Store {
-    /// Connects to the store.
     pub(crate) async fn connect(&self) -> Result<LockPool, Failure> {
         Ok(self.builder()?.connect().await?)
     }

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         Err(error) => Err(Failure::new(exit::UNAVAILABLE, io_text(&error))),
     };
     ExitCode::from(ended.unwrap_or_else(|failure| {
-        failure.tell(json);
+        failure.print(json);
         failure.code
     }))
 }

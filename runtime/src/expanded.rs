@@ -12,10 +12,12 @@ pub use crate::lock::nest::is_held::assert_held;
 pub use crate::plain::plain;
 pub use core;
 
-/// The last argument of each function of this module that has a trait of this module as a bound.
+/// Passed as the last argument to each function of this module whose bound is a trait of this
+/// module.
 ///
 /// The type of this argument is a parameter of the trait. rustc does not know the type yet when it
-/// finds the bound unfulfilled. So it does not suggest the private trait for the user's signature.
+/// finds the bound unfulfilled. So rustc does not suggest adding the private trait to the user's
+/// signature.
 pub fn hint() {}
 
 /// A value that can be inserted into a key: any `Display` type.
@@ -54,13 +56,14 @@ where
     Box::leak(Box::new(()))
 }
 
-/// Like [`key_value`], for a type parameter, so that rustc suggests the bound `Display` for it.
+/// Like [`key_value`], for a value whose type is a type parameter. The plain bound lets rustc
+/// suggest `Display` for this parameter.
 pub fn key_part<T: Display + ?Sized>(key: &mut Key, name: &'static str, value: &T) {
     key.part(name, value);
 }
 
-/// Mentions a whole value, which moves it into the block around the call. The expanded code assigns
-/// `()` to the returned reference.
+/// Mentions a whole argument, so that the expanded `async move` block captures the whole argument
+/// and not only one of its fields. The expanded code assigns `()` to the returned reference.
 pub fn captured<T: ?Sized>(_: &T) -> &'static mut () {
     Box::leak(Box::new(()))
 }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use leasehold::{LockPool, LockPoolBuilder};
+use leasehold::{LockError, LockPool, LockPoolBuilder};
 
 /// Interval between two checks of a condition.
 const STEP: Duration = Duration::from_millis(2);
@@ -99,6 +99,25 @@ pub async fn connected(builder: LockPoolBuilder) -> LockPool {
             Ok(pool) => return pool,
             Err(error) if Instant::now() > end => panic!("{error}"),
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+/// Repeats a call until it has its locks, for at most half a minute. On a busy machine, a short lease
+/// may end before its caller runs again. Its key then stays locked for a moment.
+///
+/// # Errors
+///
+/// Returns any error except `Lost` and `Contended`. After half a minute, returns these two errors
+/// too.
+pub async fn begun<T>(call: impl AsyncFn() -> Result<T, LockError>) -> Result<T, LockError> {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        match call().await {
+            Err(LockError::Lost { .. } | LockError::Contended { .. }) if Instant::now() < end => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            ended => return ended,
         }
     }
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "docs/commands.rs"]
+mod commands;
 #[path = "docs/examples.rs"]
 mod examples;
 #[path = "docs/house.rs"]

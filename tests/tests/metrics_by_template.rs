@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use leasehold::__test::reports_told;
+use leasehold::__test::reports_delivered;
 use leasehold::{LockError, LockPool, distributed_lock};
 use leasehold_tests::server::Server;
 use leasehold_tests::wait;
@@ -133,7 +133,7 @@ async fn pool(url: &str) -> LockPool {
 /// Returns the values of the metric's series that have this label. The result is indexed by the
 /// value of the label `by`.
 fn by(metric: &str, by: &str, (label, value): (&str, &str)) -> BTreeMap<String, f64> {
-    reports_told();
+    reports_delivered();
     let series = lock(&SERIES);
     let of = series.iter().filter(|((name, labels), _)| {
         name == metric && labels.get(label).is_some_and(|given| given == value)
@@ -386,7 +386,7 @@ async fn the_state_of_the_store_is_reported() {
     server.kill();
     wait::until_async("it is down again", LONG, || up() == Some(0.0)).await;
     drop(pool);
-    wait::until_async("no pool says so any more", LONG, || up() == Some(1.0)).await;
+    wait::until_async("no pool reports it any more", LONG, || up() == Some(1.0)).await;
 }
 
 /// Fails if a duration is not in seconds, or is not the duration of the wait or of the held lock.
@@ -403,11 +403,11 @@ async fn durations_are_in_seconds() {
     let second = waits.await.expect("no panic").expect("it came free");
     tokio::time::sleep(SHORT).await;
     second.release().await.expect("held");
-    let told =
+    let reported =
         |metric: &str, by_label: &str, value: &str| by(metric, by_label, ("lock", "timed"))[value];
-    let waited = told("leasehold_acquire_seconds_sum", "outcome", "granted");
+    let waited = reported("leasehold_acquire_seconds_sum", "outcome", "granted");
     assert!((waited - 3.0).abs() < 0.06, "{waited}");
-    let held = told("leasehold_held_seconds_sum", "end", "released");
+    let held = reported("leasehold_held_seconds_sum", "end", "released");
     assert!((held - 3.05).abs() < 0.06, "{held}");
 }
 
@@ -417,7 +417,7 @@ async fn every_metric_is_described() {
     let pool = pool("memory://").await;
     drop(pool.lock("k").ttl(TTL).acquire().await.expect("free"));
     wait::until_async("they are described", LONG, || 11 <= lock(&DESCRIBED).len()).await;
-    reports_told();
+    reports_delivered();
     let described = lock(&DESCRIBED);
     for (name, _) in lock(&SERIES).keys() {
         let name = name.trim_end_matches("_sum");

@@ -12,7 +12,8 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::output;
 
-/// Takes a lock away from its holders, after a question. The exit code shows if it was held.
+/// Takes a lock away from its holders, after confirmation. The exit code shows if the lock was
+/// held.
 pub(crate) async fn release(store: &Store, options: &Release, json: bool) -> Result<u8, Failure> {
     let pool = store.connect().await?;
     let key = options.key.as_str();

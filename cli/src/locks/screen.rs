@@ -10,7 +10,7 @@ pub(super) fn is_there() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Draws these lines over the previous ones, as far as there is room.
+/// Draws these lines over the previous ones, as far as they fit.
 pub(super) fn draw(lines: &[String]) -> io::Result<()> {
     let (rows, columns) = size();
     let mut text = "\x1b[H".to_owned();

@@ -1,4 +1,4 @@
-//! Locks in words.
+//! Formats locks as text.
 
 use std::time::{Duration, SystemTime};
 

@@ -60,8 +60,8 @@ impl Watcher<'_> {
             let locks = all(&self.pool, &self.options.pattern).await;
             clean = match (locks, self.drawn) {
                 (Ok(locks), true) => self.draw(&locks),
-                (Ok(locks), false) => self.tell(&locks),
-                (Err(failure), _) => self.tell_trouble(failure.text),
+                (Ok(locks), false) => self.print(&locks),
+                (Err(failure), _) => self.print_trouble(failure.text),
             };
         }
     }
@@ -86,7 +86,7 @@ impl Watcher<'_> {
     }
 
     /// Prints the changes. Returns false if the reader of standard output is gone.
-    fn tell(&mut self, locks: &[LockInfo]) -> bool {
+    fn print(&mut self, locks: &[LockInfo]) -> bool {
         let was_trouble = self.trouble.take().is_some();
         let now = SystemTime::now();
         let time = humantime::format_rfc3339_millis(now).to_string();
@@ -112,8 +112,9 @@ impl Watcher<'_> {
         lines.iter().all(|line| output::try_line(line).is_ok())
     }
 
-    /// Reports once that the store cannot be reached, because the next look may succeed again.
-    fn tell_trouble(&mut self, text: String) -> bool {
+    /// Reports an error of the store, but repeats the same error only after a success. The next
+    /// read may succeed again.
+    fn print_trouble(&mut self, text: String) -> bool {
         if self.drawn {
             return screen::draw(&[text]).is_ok();
         }

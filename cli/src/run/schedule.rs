@@ -1,5 +1,5 @@
-//! Times at which the command is asked to stop, and at which it is killed. Pure: no clock, no
-//! processes.
+//! Computes when the command is asked to stop, and when it is killed. Reads no clock and touches no
+//! process.
 //!
 //! ```text
 //! renewed                                  deadline - ttl/5   - ttl/10    - ttl/20  deadline
@@ -45,7 +45,7 @@ pub(super) enum Step {
     Kill,
 }
 
-/// Plan for the end of a command, as far as its lease determines it.
+/// The times at which a command must stop, computed from its lease.
 #[derive(Debug)]
 pub(super) struct Schedule {
     ttl: Duration,
@@ -116,8 +116,8 @@ impl Schedule {
         is_first
     }
 
-    /// Returns the due step. SIGTERM is due once. It is not due if SIGKILL is, because it would
-    /// wake a suspended process. SIGKILL is due until the command is gone.
+    /// Returns the due step. SIGTERM is due once. It is not due if SIGKILL is, because the step
+    /// would also wake a suspended process. SIGKILL is due until the command is gone.
     pub(super) fn due(&mut self, now: Moment) -> Option<Step> {
         let overdue = self.stopped.is_none() && self.terminates_at() <= now;
         if overdue {

@@ -24,7 +24,7 @@ pub(super) enum Order {
 
 /// A message from the guardian to `leasehold run`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum Notice {
     /// The command runs, with this id, which is also the id of its group.
     Started(i32),
     /// The command was stopped by a signal such as SIGTSTP.
@@ -66,7 +66,7 @@ impl Message for Order {
     }
 }
 
-impl Message for News {
+impl Message for Notice {
     fn encode(self) -> (u8, u64) {
         match self {
             Self::Started(id) => (b'p', u64::from(id.unsigned_abs())),
@@ -186,16 +186,16 @@ mod tests {
         for order in orders {
             assert_eq!(message(bytes(order)), Some(order));
         }
-        let news = [
-            News::Started(4_194_304),
-            News::Suspended,
-            News::Stopping(Reason::Orphaned),
-            News::Ended(255),
-            News::Left(3),
-            News::Refused(1),
-            News::Done,
+        let notice = [
+            Notice::Started(4_194_304),
+            Notice::Suspended,
+            Notice::Stopping(Reason::Orphaned),
+            Notice::Ended(255),
+            Notice::Left(3),
+            Notice::Refused(1),
+            Notice::Done,
         ];
-        for one in news {
+        for one in notice {
             assert_eq!(message(bytes(one)), Some(one));
         }
         assert_eq!(message::<Order>([b'?'; SIZE]), None);

@@ -63,7 +63,7 @@ impl Company<'_> {
         }
         let report = crew.report();
         let bound = nanos(BOUND + excuse.so_far());
-        let ours = self.tell(sheet, &report, &visits, (&name, bound));
+        let ours = self.record(sheet, &report, &visits, (&name, bound));
         if report.violations.is_empty() {
             crew.remove();
         }
@@ -109,7 +109,7 @@ impl Company<'_> {
 
     /// Adds the number of sections of each client to the sheet. Returns the number of leasehold's
     /// sections.
-    fn tell(
+    fn record(
         &self,
         sheet: &Sheet,
         report: &Report,

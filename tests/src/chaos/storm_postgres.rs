@@ -87,13 +87,13 @@ impl Struck<'_> {
                 }
                 2 | 3 => {
                     self.crew.fault("pg_terminate_backend");
-                    self.tell("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'leasehold:%'");
+                    self.execute("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'leasehold:%'");
                 }
                 4 => {
                     // This sweep, which normally removes old rows of free locks, must not remove
                     // the row of a held lock.
                     self.crew.fault("sweep of all idle rows");
-                    self.tell("SELECT leasehold.sweep('0 s', 100000)");
+                    self.execute("SELECT leasehold.sweep('0 s', 100000)");
                 }
                 5 => self.block(),
                 _ => {
@@ -110,12 +110,12 @@ impl Struck<'_> {
     fn block(&mut self) {
         self.crew.fault("rows locked by another client");
         let span = self.spans.up_to(TTL * 3 / 2).as_secs_f64();
-        self.tell(&format!(
+        self.execute(&format!(
             "SELECT count(*), pg_sleep({span}) FROM (SELECT FROM leasehold.locks ORDER BY key FOR UPDATE) l"
         ));
     }
 
-    fn tell(&self, sql: &str) {
+    fn execute(&self, sql: &str) {
         // An error is ignored, because another transaction may block this statement.
         self.database.try_run(sql);
     }

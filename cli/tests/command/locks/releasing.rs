@@ -46,9 +46,9 @@ async fn a_release_needs_a_confirmation() {
     assert!(lock.is_taken());
     let done = answered(&url, "order-42", "y\n");
     assert_eq!(done.code, Some(0), "{done:?}");
-    let told = "released `order-42`, held by leasehold_tests::holder::held on ";
-    assert!(done.out.starts_with(told), "{done:?}");
-    wait::until_async("the holder hears of it", LONG, || {
+    let reported = "released `order-42`, held by leasehold_tests::holder::held on ";
+    assert!(done.out.starts_with(reported), "{done:?}");
+    wait::until_async("the holder is notified", LONG, || {
         scene.exclusive.task.is_finished()
     })
     .await;

@@ -14,10 +14,11 @@ impl LockRequest {
     /// [`spawn_blocking`](tokio::task::spawn_blocking).
     ///
     /// The engine's own thread renews the lease and wakes the caller. So the call also ends on a
-    /// thread of a tokio runtime, even if the runtime has only that thread. But all tasks of such a
+    /// thread of a tokio runtime, even if the runtime has only that thread. But all tasks of that
     /// thread wait meanwhile. If one of them has the lock, this call cannot get it, and ends with
     /// its [`wait`](Self::wait). The first such call of the process is logged as `worker-blocked`,
-    /// with its place. [`block_in_place`](tokio::task::block_in_place) moves the other tasks away.
+    /// with its `file:line`. [`block_in_place`](tokio::task::block_in_place) moves the other tasks
+    /// to another thread.
     ///
     /// A parked call cannot be cancelled, so give it a `wait` that the thread can afford.
     ///

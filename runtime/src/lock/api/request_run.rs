@@ -82,9 +82,9 @@ impl LockRequest {
 
     /// Like [`run`](Self::run), but after `Ok` the lock stays for `cooldown`, by the store's clock.
     /// `cooldown` is from 1 ms to 24 h. A call that tries in the meantime is refused, with the
-    /// remaining time in `retry_after`. For example, this refuses a second click that comes after
-    /// the first one is done. After `Err`, a panic or a loss, or if this future is dropped, the
-    /// lock is released at once.
+    /// remaining time in `retry_after`, or waits if it has a `wait`. For example, this refuses a
+    /// second click that comes after the first one is done. After `Err`, a panic or a loss, or if
+    /// this future is dropped, the lock is released at once.
     ///
     /// A call that enters a lock as [`reentrant`](Self::reentrant) does not keep it. With
     /// [`min_hold`](Self::min_hold), the later end counts.
