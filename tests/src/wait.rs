@@ -103,8 +103,8 @@ pub async fn connected(builder: LockPoolBuilder) -> LockPool {
     }
 }
 
-/// Repeats a call until it has its locks, for at most half a minute. On a busy machine, a short lease
-/// may end before its caller runs again. Its key then stays locked for a moment.
+/// Repeats a call until it has its locks, for at most half a minute. On a busy machine, a short
+/// lease may end before its caller runs again. Its key then stays locked for a moment.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Pages and scripts contain commands with `--test`. This checks that each of them runs at least one
-//! test.
+//! Pages and scripts contain commands with `--test`. This checks that each of them runs at least
+//! one test.
 
 use std::fs;
 use std::path::PathBuf;
@@ -38,8 +38,8 @@ fn commands_name_tests_that_exist() {
     assert!(15 < count, "only {count} commands found");
 }
 
-/// Finds each `--test PROGRAM` in a line. Returns the program and the next word of the command, which
-/// selects tests by their names. `NAME` at the end of that word stands for any text.
+/// Finds each `--test PROGRAM` in a line. Returns the program and the next word of the command,
+/// which selects tests by their names. `NAME` at the end of that word stands for any text.
 fn named(line: &str) -> Vec<(&str, &str)> {
     let programs = line.split("--test ").skip(1).map(|rest| {
         let command = rest.split(['`', ')', '|', '#']).next().unwrap_or_default();

@@ -111,8 +111,8 @@ async fn a_lock_of_a_dead_holder_is_freed_on_zookeeper() {
     a_dead_holder_s_lock_comes_free::<Zookeeper>().await;
 }
 
-/// Fails if a revocation stays on the server after the holder has released the lock. A revocation is
-/// a key or znode that notifies a session.
+/// Fails if a revocation stays on the server after the holder has released the lock. A revocation
+/// is a key or znode that notifies a session.
 async fn a_revocation_leaves_nothing<S: SessionServer>() {
     let (url, probe) = (S::shared().url("told"), S::shared().probe("told", "lock:"));
     let (holder, operator) = (connect(&url).await, connect(&url).await);

@@ -1,5 +1,5 @@
-//! The threads that may make a blocking call: plain threads, `spawn_blocking`, threads of rayon, and
-//! workers of a runtime.
+//! The threads that may make a blocking call: plain threads, `spawn_blocking`, threads of rayon,
+//! and workers of a runtime.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
