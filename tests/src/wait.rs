@@ -1,4 +1,5 @@
-//! Bounded waiting for events. A test never sleeps in the hope that something has happened by then.
+//! Bounded waiting for events. Tests wait for an event, instead of sleeping for a fixed time and
+//! assuming that the event has happened.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -102,12 +103,13 @@ pub async fn connected(builder: LockPoolBuilder) -> LockPool {
     }
 }
 
-/// Repeats a call until it has its locks, for half a minute. On a busy machine, a short lease may
-/// end before its caller runs again, and its key is then still locked for a moment.
+/// Repeats a call until it has its locks, for at most half a minute. On a busy machine, a short
+/// lease may end before its caller runs again. Its key then stays locked for a moment.
 ///
 /// # Errors
 ///
-/// Returns each other error of the call, and the last error after half a minute.
+/// Returns any error except `Lost` and `Contended`. After half a minute, returns these two errors
+/// too.
 pub async fn begun<T>(call: impl AsyncFn() -> Result<T, LockError>) -> Result<T, LockError> {
     let end = Instant::now() + Duration::from_secs(30);
     loop {

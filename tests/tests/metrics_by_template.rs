@@ -133,7 +133,8 @@ async fn pool(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url)).await
 }
 
-/// Returns the values of the metric's series with this label, by the value of the label `by`.
+/// Returns the values of the metric's series that have this label. The result is indexed by the
+/// value of the label `by`.
 fn by(metric: &str, by: &str, (label, value): (&str, &str)) -> BTreeMap<String, f64> {
     reports_delivered();
     let series = lock(&SERIES);
@@ -177,8 +178,8 @@ async fn waits(pool: &LockPool, id: &str) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if an outcome is counted under another name or label, twice or not at all. Also fails if a
-/// gauge does not follow the calls.
+/// Fails if an outcome is counted with another name or label, counted twice or not counted. Also
+/// fails if a gauge does not follow the calls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn outcomes_are_counted_by_template() {
     let template = "asked:<id>";
@@ -333,7 +334,7 @@ async fn expressions(pool: &LockPool, one: u32, other: u32) -> Result<(), LockEr
     Ok(())
 }
 
-/// Fails if a key, or a part of one, becomes a label. Also fails if a call with several keys is
+/// Fails if a key or a part of a key becomes a label. Also fails if a call with several keys is
 /// counted once for each key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn labels_are_templates_and_never_keys() {
@@ -399,8 +400,8 @@ async fn losses_and_renewals_are_counted_by_template() {
     assert_eq!(lost, counts([("lost", 1.0)]));
 }
 
-/// Fails if the metric of the store's state does not follow the server, or if requests to the
-/// server are not timed.
+/// Fails if the metric of the store's state does not follow the server, or if there are no metrics
+/// of the duration of requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_state_of_the_store_is_reported() {
     let mut server = Server::start();
@@ -426,8 +427,7 @@ async fn the_state_of_the_store_is_reported() {
     wait::until_async("no pool reports it any more", LONG, || up() == Some(1.0)).await;
 }
 
-/// Fails if a duration is not in seconds, or measures something else than the wait or the held
-/// lock.
+/// Fails if a duration is not in seconds, or is not the duration of the wait or of the held lock.
 #[tokio::test(start_paused = true)]
 async fn durations_are_in_seconds() {
     LazyLock::force(&INSTALLED);
@@ -449,7 +449,7 @@ async fn durations_are_in_seconds() {
     assert!((held - 3.05).abs() < 0.06, "{held}");
 }
 
-/// Fails if a metric has no description, or not the unit in its name.
+/// Fails if a metric has no description, or has another unit than its name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_metric_is_described() {
     let pool = pool("memory://").await;

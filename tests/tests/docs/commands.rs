@@ -1,4 +1,5 @@
-//! Checks that each command of a page or a script that names tests runs at least one.
+//! Pages and scripts contain commands with `--test`. This checks that each of them runs at least
+//! one test.
 
 use std::fs;
 use std::path::PathBuf;
@@ -37,8 +38,8 @@ fn commands_name_tests_that_exist() {
     assert!(15 < count, "only {count} commands found");
 }
 
-/// Returns each `--test PROGRAM`, with the word behind it that selects tests by their names. `NAME`
-/// in such a word stands for any text.
+/// Finds each `--test PROGRAM` in a line. Returns the program and the next word of the command,
+/// which selects tests by their names. `NAME` at the end of that word stands for any text.
 fn named(line: &str) -> Vec<(&str, &str)> {
     let programs = line.split("--test ").skip(1).map(|rest| {
         let command = rest.split(['`', ')', '|', '#']).next().unwrap_or_default();
@@ -51,7 +52,7 @@ fn named(line: &str) -> Vec<(&str, &str)> {
     programs.collect()
 }
 
-/// Returns the main file of a test program, from the project's root.
+/// Returns the path of a test program's main file, relative to the project's root.
 fn main_of(program: &str) -> String {
     let files = FOLDERS.iter().flat_map(|folder| {
         [
