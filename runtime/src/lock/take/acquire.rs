@@ -30,9 +30,8 @@ use crate::pool::LockPool;
 ///
 /// Cancel safety: dropping this gives up every lock that the call got or requested.
 pub(crate) struct Acquisition {
-    /// The locks of the call. Nearly every call has one key, which no enclosing call holds: its
-    /// requested lock is here from the start. For every other call, this is empty until `others` is
-    /// ready.
+    /// The locks of the call. For a call with one key, which no enclosing call holds, the requested
+    /// lock is here from the start. Otherwise this is empty until `others` is ready.
     held: HeldLocks,
     /// The future that takes the locks of a call with several keys, or of a call that enters a
     /// lock. Its result is moved into `held`.
@@ -282,10 +281,9 @@ impl Taking {
         }
     }
 
-    /// Takes all locks in one request. This requires that every key is free, and that the store can
-    /// take all in one step. No other call of this process may hold or request one of the keys.
-    ///
-    /// Returns none if the call must take its locks individually.
+    /// Takes all locks in one request, if every key is free and the store can take all in one step.
+    /// No other call of this process may hold or request one of the keys. Returns none if the call
+    /// must take its locks individually.
     async fn at_once(&self, wants: &[Want]) -> Result<Option<OneOrMany<HeldLock>>, LockError> {
         if self.plan.share.is_some() || wants.iter().any(|want| want.holder.is_some()) {
             return Ok(None);
@@ -311,10 +309,8 @@ impl Taking {
     }
 
     /// Takes the locks individually, in the order of the keys. If one lock cannot be taken, the
-    /// locks before it are released. The engine executes these releases before any later request of
-    /// this process.
-    ///
-    /// Returns none if the first leases have become too old. The call then starts again.
+    /// locks before it are released, before any later request of this process. Returns none if the
+    /// first leases have become too old. The call then starts again.
     async fn individually(&self, wants: &[Want]) -> Result<Option<OneOrMany<HeldLock>>, LockError> {
         let mut held = OneOrMany::default();
         for want in wants {
