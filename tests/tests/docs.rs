@@ -178,9 +178,12 @@ fn the_site_has_all_pages() {
     let text = read(&contents);
     let listed = links(&text).map(|link| contents.with_file_name(link).canonicalize());
     let listed: Vec<_> = listed.map(|page| page.expect("a file")).collect();
+    // The page of a package is for the registry; the site has `docs/command.md` instead.
+    let package = root().join("cli/README.md").canonicalize().expect("a file");
     for page in pages() {
         let page = page.canonicalize().expect("it was found");
-        assert!(listed.contains(&page), "{}", page.display());
+        let expected = page != package;
+        assert!(!expected || listed.contains(&page), "{}", page.display());
     }
 }
 

@@ -55,8 +55,7 @@ pub(crate) struct LeaseCell {
     /// The task that waits for the grant, polls the body, or waits for the release. The engine only
     /// uses `try_lock` on this mutex, so it never waits for the caller.
     waker: Mutex<Option<Waker>>,
-    /// True if the task in `waker` has polled for the end of the release, and not only for the
-    /// body.
+    /// True if the task in `waker` waits for the end of the release, not for the body.
     awaits_release: AtomicBool,
     /// Notified once, when the lock is no longer held.
     over: Notify,
@@ -160,8 +159,7 @@ impl LeaseCell {
         self.fence.may_pin()
     }
 
-    /// Returns the kept result that answers the call, if there is one. The call does not take the
-    /// lock then.
+    /// Returns the kept result that answers the call instead of the lock, if there is one.
     pub(crate) fn kept(&self) -> Option<&Arc<Kept>> {
         self.kept.get()
     }
@@ -181,8 +179,7 @@ impl LeaseCell {
         self.inherited.get().copied()
     }
 
-    /// Returns the remaining time of the lease if it is not renewed again; zero before the grant
-    /// and after the end.
+    /// Returns the remaining time of the lease without further renewals; zero if it is not held.
     pub(crate) fn remaining(&self) -> Duration {
         self.deadline().since(self.clock.now())
     }
@@ -256,8 +253,7 @@ impl LeaseCell {
         self.poll_with(cx, || self.phase().removal())
     }
 
-    /// Ready with the value that `look` returns. If `look` returns none, the next change of the
-    /// cell wakes this task.
+    /// Ready with the value of `look`. If `look` returns none, the next change wakes this task.
     fn poll_with<T>(&self, cx: &Context<'_>, look: impl Fn() -> Option<T>) -> Poll<T> {
         if let Some(found) = look() {
             return Poll::Ready(found);

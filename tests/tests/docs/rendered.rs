@@ -9,7 +9,7 @@ use super::{definitions, inline_links, pages, prose, read, root};
 /// words or figures.
 const PICTURES: [&str; 3] = [
     "![The same figures as a plot",
-    "; the table repeats it",
+    "; the table says the same",
     "The holders change",
 ];
 

@@ -121,8 +121,7 @@ fn ask(
     })
 }
 
-/// Begins to adopt a lock that another process has handed over. The caller must poll the
-/// acquisition next.
+/// Begins to adopt a lock handed over by another process. The caller must poll this next.
 pub(crate) fn begin_adoption(
     pool: LockPool,
     locks: Locks,
