@@ -70,7 +70,8 @@ pub(crate) fn of(shape: &Clients, mut outcome: Outcome) -> Figures {
     figures
 }
 
-/// Adds the figures of whole pairs: the time from the request to the confirmed release.
+/// Adds the figures of whole pairs (an acquire and a release): the time from the request to the
+/// confirmed release.
 fn distinct(outcome: &Outcome, figures: &mut Figures) {
     let inside = in_window(outcome);
     let pairs = inside.iter().map(|record| record.released - record.asked);
@@ -82,17 +83,17 @@ fn distinct(outcome: &Outcome, figures: &mut Figures) {
 /// Adds the figures of whole pairs, counted from the time when each was due. The client itself has
 /// measured the CPU time of a pair.
 fn open(outcome: &Outcome, figures: &mut Figures) {
-    let Some(told) = outcome.reports.iter().find_map(|report| report.open_loop) else {
+    let Some(measured) = outcome.reports.iter().find_map(|report| report.open_loop) else {
         return;
     };
-    figures.insert("per_s", number(told.ended) / seconds(outcome));
+    figures.insert("per_s", number(measured.ended) / seconds(outcome));
     cost(outcome, figures);
-    figures.insert("least_us", number(told.least_ns) / 1e3);
-    figures.insert("p50_us", number(told.p50_ns) / 1e3);
-    figures.insert("p99_us", number(told.p99_ns) / 1e3);
-    figures.insert("bystander_p99_us", number(told.bystander_p99_ns) / 1e3);
+    figures.insert("least_us", number(measured.least_ns) / 1e3);
+    figures.insert("p50_us", number(measured.p50_ns) / 1e3);
+    figures.insert("p99_us", number(measured.p99_ns) / 1e3);
+    figures.insert("bystander_p99_us", number(measured.bystander_p99_ns) / 1e3);
     figures.remove("cpu_us");
-    figures.extend(told.cpu_ns.map(|cpu| ("cpu_us", number(cpu) / 1e3)));
+    figures.extend(measured.cpu_ns.map(|cpu| ("cpu_us", number(cpu) / 1e3)));
 }
 
 /// Adds the CPU time for each pair or section.

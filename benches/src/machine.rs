@@ -11,13 +11,13 @@ pub(crate) fn describe() -> String {
     let system =
         line("/etc/os-release", "PRETTY_NAME").unwrap_or_else(|| std::env::consts::OS.to_owned());
     let mut parts = vec![format!("{cores} cores of {processor}"), system];
-    parts.extend(said("redis-server", &["--version"]).map(|text| {
+    parts.extend(printed("redis-server", &["--version"]).map(|text| {
         let version = text
             .split_ascii_whitespace()
             .find_map(|word| word.strip_prefix("v="));
         format!("redis-server {}", version.unwrap_or("of unknown version"))
     }));
-    parts.extend(said("rustc", &["--version"]).map(|text| {
+    parts.extend(printed("rustc", &["--version"]).map(|text| {
         text.split_ascii_whitespace()
             .take(2)
             .collect::<Vec<_>>()
@@ -34,7 +34,7 @@ fn line(path: &str, name: &str) -> Option<String> {
     Some(value.trim().trim_matches('"').to_owned())
 }
 
-fn said(program: &str, arguments: &[&str]) -> Option<String> {
+fn printed(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

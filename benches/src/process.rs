@@ -102,20 +102,20 @@ impl Client {
     pub(crate) fn ready(&self) -> Result<(), String> {
         match self.line(START)?.as_str() {
             "ready" => Ok(()),
-            other => Err(format!("a client said {other:?} instead of ready")),
+            other => Err(format!("a client printed {other:?} instead of ready")),
         }
     }
 
     /// Sends the client its start time.
     pub(crate) fn go(&mut self, start: u64) -> Result<(), String> {
-        let said = writeln!(self.input, "go {start}").and_then(|()| self.input.flush());
-        said.map_err(|error| format!("a client is gone: {error}"))
+        let sent = writeln!(self.input, "go {start}").and_then(|()| self.input.flush());
+        sent.map_err(|error| format!("a client is gone: {error}"))
     }
 
     /// Reads the client's report at its end.
     pub(crate) fn report(&self, limit: Duration) -> Result<Report, String> {
         let line = self.line(limit)?;
-        serde_json::from_str(&line).map_err(|error| format!("a client said {line:?}: {error}"))
+        serde_json::from_str(&line).map_err(|error| format!("a client printed {line:?}: {error}"))
     }
 
     /// Waits until the process has ended.
@@ -135,7 +135,7 @@ impl Client {
         self.output
             .recv_timeout(limit)
             .map_err(|error| match error {
-                RecvTimeoutError::Timeout => format!("a client said nothing for {limit:.0?}"),
+                RecvTimeoutError::Timeout => format!("a client printed nothing for {limit:.0?}"),
                 RecvTimeoutError::Disconnected => format!("a client ended: {}", self.last_words()),
             })
     }

@@ -96,7 +96,7 @@ fn delay(target: SocketAddr) -> Result<(Leashed, SocketAddr), Fault> {
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line)?;
     let address = line.trim().parse();
-    let address = address.map_err(|_| format!("the delay said {line:?} and no address"))?;
+    let address = address.map_err(|_| format!("the delay printed {line:?} and no address"))?;
     Ok((helper, address))
 }
 

@@ -50,15 +50,15 @@ fn line(
         let cell = of(metric).map_or_else(String::new, cell);
         let _ = write!(text, " {cell} |");
     }
-    let mut said: Vec<String> = Vec::new();
+    let mut cells: Vec<String> = Vec::new();
     for (metric, fault) in FAULTS {
         if let Some(measure) = of(metric).filter(|measure| measure.max > 0.0) {
-            said.push(format!("**{fault}**, up to {} in a round", measure.max));
+            cells.push(format!("**{fault}**, up to {} in a round", measure.max));
         }
     }
     let of_who = remarks.iter().filter(|(name, _)| name == who);
-    said.extend(of_who.map(|(_, remark)| remark.clone()));
-    let _ = writeln!(text, " {} |", said.join("; "));
+    cells.extend(of_who.map(|(_, remark)| remark.clone()));
+    let _ = writeln!(text, " {} |", cells.join("; "));
 }
 
 /// Returns one table for several rows: the figures of the base contestant, and for each other

@@ -18,7 +18,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Creates a failure for a command line that contains something impossible.
+    /// Creates a failure for an invalid command line, or for a setting that is not supported.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self::new(exit::USAGE, text)
     }
@@ -32,7 +32,7 @@ impl Failure {
     }
 
     /// Reports the failure on standard error.
-    pub(crate) fn tell(&self, json: bool) {
+    pub(crate) fn print(&self, json: bool) {
         if json {
             output::note(&self.to_json());
         } else {
@@ -41,11 +41,11 @@ impl Failure {
     }
 
     fn to_json(&self) -> Value {
-        let mut told = json!({ "event": "error", "exit_code": self.code, "text": self.text });
+        let mut object = json!({ "event": "error", "exit_code": self.code, "text": self.text });
         if let Some(millis) = self.retry_after {
-            told["retry_after_ms"] = json!(millis);
+            object["retry_after_ms"] = json!(millis);
         }
-        told
+        object
     }
 }
 

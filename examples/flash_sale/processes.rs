@@ -118,12 +118,12 @@ pub(crate) async fn work(args: &Args) -> Result<(), SaleError> {
     if line != "go\n" {
         return Err(SaleError::Process("the parent is gone".to_owned()));
     }
-    let say_done = |done: u32| {
+    let report_done = |done: u32| {
         if done.is_multiple_of(50) {
             println!("done {done}");
         }
     };
-    let tally = crate::crowd::buy_all(args, mode, &stock, say_done).await;
+    let tally = crate::crowd::buy_all(args, mode, &stock, report_done).await;
     if let Some(pool) = pool {
         pool.shutdown(std::time::Duration::from_secs(5)).await;
     }

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use leasehold::LockError;
-use leasehold_services::{listen_address, told_to_stop};
+use leasehold_services::{listen_address, stop_requested};
 use tokio::net::TcpListener;
 
 use crate::orders::Orders;
@@ -81,7 +81,7 @@ pub(crate) async fn serve(redis: &redis::Client) -> Result<(), Box<dyn Error>> {
     let app = Router::new()
         .route("/orders/{id}", routes)
         .with_state(state);
-    let stop = told_to_stop()?;
+    let stop = stop_requested()?;
     let listener = TcpListener::bind(listen_address()).await?;
     println!("listening on http://{}", listener.local_addr()?);
     axum::serve(listener, app)

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 
 use leasehold::{LockError, LockGuard};
-use leasehold_services::{payments, told_to_stop};
+use leasehold_services::{payments, stop_requested};
 
 use crate::Job;
 use crate::orders::Orders;
@@ -66,12 +66,12 @@ async fn do_job(id: &str, job: &Job, queue: &mut Queue, orders: &Orders) {
         Err(error) => return println!("order {order}: not now: {error}"),
     };
     let made = make(job, &lock, orders).await;
-    let told = match made {
+    let outcome = match made {
         Ok(()) => queue.done(id).await.map_err(JobError::Redis),
         Err(error) => Err(error),
     };
     let released = lock.release().await;
-    match told {
+    match outcome {
         Ok(()) => println!("order {order} is made"),
         Err(error) => println!("order {order}: it comes again: {error}"),
     }
@@ -85,7 +85,7 @@ async fn do_job(id: &str, job: &Job, queue: &mut Queue, orders: &Orders) {
 pub(crate) async fn work(redis: &redis::Client, name: &str) -> Result<(), Box<dyn Error>> {
     let mut queue = Queue::open(redis).await?;
     let orders = Orders::open(redis).await?;
-    let mut stop = std::pin::pin!(told_to_stop()?);
+    let mut stop = std::pin::pin!(stop_requested()?);
     println!("worker {name} is ready");
     loop {
         let next = tokio::select! {

@@ -1,7 +1,7 @@
 use super::*;
 
 /// Returns the messages about a text in a function with the arguments `self`, `id` and `order`.
-fn said(text: &str, inserted: &[&str]) -> Vec<String> {
+fn warnings(text: &str, inserted: &[&str]) -> Vec<String> {
     let names = Names {
         arguments: vec!["self", "id", "order"],
         inserted: inserted.to_vec(),
@@ -16,7 +16,7 @@ fn said(text: &str, inserted: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Fails if a key with another tool's placeholder is accepted, and so is one lock for all calls.
+/// Fails if a key with another tool's placeholder is accepted: it would be one lock for all calls.
 #[test]
 fn an_error_suggests_the_placeholder_to_write() {
     for (text, written, meant) in [
@@ -64,10 +64,10 @@ fn an_error_suggests_the_placeholder_to_write() {
         ("order:${oder}", "`${oder}`", "`<order>`"),
         ("order:{{number}}", "`number` is not an argument", "`<id>`"),
     ] {
-        let said = said(text, &[]);
-        assert_eq!(said.len(), 1, "{text}: {said:?}");
-        assert!(said[0].contains(written), "{text}: {said:?}");
-        assert!(said[0].contains(meant), "{text}: {said:?}");
+        let warnings = warnings(text, &[]);
+        assert_eq!(warnings.len(), 1, "{text}: {warnings:?}");
+        assert!(warnings[0].contains(written), "{text}: {warnings:?}");
+        assert!(warnings[0].contains(meant), "{text}: {warnings:?}");
     }
 }
 
@@ -103,7 +103,7 @@ fn literal_keys_are_accepted() {
         "ids",
         "grid:order_id2",
     ] {
-        assert_eq!(said(text, &[]), Vec::<String>::new(), "{text}");
+        assert_eq!(warnings(text, &[]), Vec::<String>::new(), "{text}");
     }
 }
 
@@ -111,10 +111,10 @@ fn literal_keys_are_accepted() {
 #[test]
 fn an_inserted_argument_can_be_named() {
     for text in ["id:", ":id", "::id", "#id:", "@id", "[id]", "order:$1"] {
-        assert_eq!(said(text, &["id"]), Vec::<String>::new(), "{text}");
+        assert_eq!(warnings(text, &["id"]), Vec::<String>::new(), "{text}");
     }
     for text in ["${id}", "{id}", "{}", "%s", ":?", "#order", "${order}"] {
-        assert_eq!(said(text, &["id"]).len(), 1, "{text}");
+        assert_eq!(warnings(text, &["id"]).len(), 1, "{text}");
     }
 }
 
@@ -124,7 +124,7 @@ fn positional_placeholders_need_arguments() {
         arguments: Vec::new(),
         inserted: Vec::new(),
     };
-    let said = |text| {
+    let warnings = |text| {
         let text = Text {
             text,
             continues: false,
@@ -132,9 +132,9 @@ fn positional_placeholders_need_arguments() {
         find(text, &names).len()
     };
     for text in ["a:?", "a:$1", "{0}", "id", "a:{id}", "a:$id"] {
-        assert_eq!(said(text), 0, "{text}");
+        assert_eq!(warnings(text), 0, "{text}");
     }
     for text in ["a:{}", "a:%s", "${ENV}:jobs"] {
-        assert_eq!(said(text), 1, "{text}");
+        assert_eq!(warnings(text), 1, "{text}");
     }
 }

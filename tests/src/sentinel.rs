@@ -219,11 +219,11 @@ impl Sentinel {
 
     fn master(&self) -> u16 {
         let mut port = None;
-        wait::until("a Sentinel tells the master's port", PATIENCE, || {
+        wait::until("a Sentinel reports the master's port", PATIENCE, || {
             port = self.field("port").and_then(|port| port.parse().ok());
             port.is_some()
         });
-        port.expect("it was told")
+        port.expect("it was notified")
     }
 }
 
@@ -404,8 +404,9 @@ impl Deployment {
         wait::until("replicas and Sentinels find each other", PATIENCE, || {
             let knows = |name: &str, count: usize| {
                 // The Sentinels' count includes dead replicas.
-                let told = |one: &Sentinel| one.field(name)?.parse::<usize>().ok();
-                self.running_sentinels().all(|one| told(one) >= Some(count))
+                let reported = |one: &Sentinel| one.field(name)?.parse::<usize>().ok();
+                self.running_sentinels()
+                    .all(|one| reported(one) >= Some(count))
             };
             knows("num-slaves", replicas)
                 && knows("num-other-sentinels", others)

@@ -104,12 +104,12 @@ const MUTANTS: &[Mutant] = &[
         "EXIT;",
     ),
     (
-        "DarkHoldersAreTold",
+        "DarkHoldersAreNotified",
         "RETURN p IS NOT NULL AND NOT leasehold._is_dark(p);",
         "RETURN p IS NOT NULL;",
     ),
     (
-        "NoHolderHears",
+        "NoHolderReceives",
         "RETURN p IS NOT NULL AND NOT leasehold._is_dark(p);",
         "RETURN false;",
     ),
@@ -159,7 +159,7 @@ const MUTANTS: &[Mutant] = &[
         "AND r.token = a.token",
     ),
     (
-        "BatchesTellOtherFences",
+        "BatchesReportOtherFences",
         "fences[g.place] := g.fence;",
         "fences[g.place] := g.fence + 1;",
     ),

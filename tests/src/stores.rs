@@ -181,12 +181,12 @@ impl Store {
     }
 
     /// True if the server reports how long a session would last without a further heartbeat.
-    pub fn tells_ends(&self) -> bool {
+    pub fn reports_ends(&self) -> bool {
         !self.url.starts_with("zookeeper://")
     }
 
     /// True if the server reports the creation time of a node.
-    pub fn tells_times(&self) -> bool {
+    pub fn reports_times(&self) -> bool {
         !self.url.starts_with("etcd://")
     }
 

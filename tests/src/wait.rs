@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use leasehold::{LockPool, LockPoolBuilder};
+use leasehold::{LockError, LockPool, LockPoolBuilder};
 
 /// Interval between two checks of a condition.
 const STEP: Duration = Duration::from_millis(2);
@@ -98,6 +98,24 @@ pub async fn connected(builder: LockPoolBuilder) -> LockPool {
             Ok(pool) => return pool,
             Err(error) if Instant::now() > end => panic!("{error}"),
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+/// Repeats a call until it has its locks, for half a minute. On a busy machine, a short lease may
+/// end before its caller runs again, and its key is then still locked for a moment.
+///
+/// # Errors
+///
+/// Returns each other error of the call, and the last error after half a minute.
+pub async fn begun<T>(call: impl AsyncFn() -> Result<T, LockError>) -> Result<T, LockError> {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        match call().await {
+            Err(LockError::Lost { .. } | LockError::Contended { .. }) if Instant::now() < end => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            ended => return ended,
         }
     }
 }

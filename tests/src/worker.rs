@@ -144,7 +144,7 @@ impl Worker {
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 let event = serde_json::from_str(&line)
-                    .unwrap_or_else(|error| panic!("the worker said {line:?}: {error}"));
+                    .unwrap_or_else(|error| panic!("the worker printed {line:?}: {error}"));
                 if send.send(event).is_err() {
                     break;
                 }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use leasehold::__test::reports_told;
+use leasehold::__test::reports_delivered;
 use leasehold::{LockError, LockPool, distributed_lock};
 use tokio::runtime::Builder;
 use tokio::task::{block_in_place, spawn_blocking};
@@ -77,7 +77,7 @@ impl Subscriber for Book {
 
 /// Returns the places of the blocked workers in the log.
 fn blocked() -> Vec<String> {
-    reports_told();
+    reports_delivered();
     let events = lock(&EVENTS);
     let of = |(level, fields): &(Level, Fields)| {
         let is = fields.code == "worker-blocked";

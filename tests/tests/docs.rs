@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "docs/commands.rs"]
+mod commands;
 #[path = "docs/examples.rs"]
 mod examples;
 #[path = "docs/house.rs"]
@@ -31,6 +33,7 @@ fn pages() -> Vec<PathBuf> {
         "README.md",
         "CONTRIBUTING.md",
         "SECURITY.md",
+        "cli/README.md",
         "scripts/README.md",
         "tests/README.md",
         "tests/harness.md",

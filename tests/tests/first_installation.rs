@@ -14,7 +14,7 @@ async fn installed(id: u32) -> Result<(), LockError> {
 }
 
 #[track_caller]
-fn says(error: &LockError, fragments: &[&str]) {
+fn mentions(error: &LockError, fragments: &[&str]) {
     let text = error.to_string();
     for fragment in fragments {
         assert!(text.contains(fragment), "no {fragment:?} in {text:?}");
@@ -28,13 +28,13 @@ async fn calls_need_the_one_installed_pool() {
     let (started, excuse) = (Instant::now(), Excuse::begin());
     let error = installed(1).await.expect_err("none is installed");
     assert!(matches!(error, LockError::NotInstalled), "{error:?}");
-    says(&error, &["leasehold::init(\"redis://127.0.0.1/\").await?"]);
+    mentions(&error, &["leasehold::init(\"redis://127.0.0.1/\").await?"]);
 
     let first = leasehold::init("memory://installed").await;
     first.expect("the first");
     let second = leasehold::init("memory://installed").await;
     let error = second.expect_err("there is one already");
     assert!(matches!(error, LockError::Config { .. }), "{error:?}");
-    says(&error, &["already", "install_as"]);
+    mentions(&error, &["already", "install_as"]);
     assert!(started.elapsed() < LIMIT + excuse.so_far());
 }

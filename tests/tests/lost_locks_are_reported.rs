@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-use leasehold::__test::reports_told;
+use leasehold::__test::reports_delivered;
 use leasehold::{LockError, LockGuard, LockPool, distributed_lock};
 use leasehold_tests::probe::Probe;
 use leasehold_tests::proxy::{After, Proxy};
@@ -115,7 +115,7 @@ struct Scene {
 impl Scene {
     async fn new() -> Self {
         let alone = ALONE.lock().await;
-        reports_told();
+        reports_delivered();
         WARNINGS.lock().expect("no panic under it").clear();
         let server = Server::start();
         Self {
@@ -138,33 +138,33 @@ impl Scene {
     }
 
     fn losses(&self) -> u64 {
-        reports_told();
+        reports_delivered();
         LOSSES.load(Ordering::SeqCst) - self.before
     }
 
     /// Asserts that exactly these leases were counted as lost and logged, each with its key.
     #[track_caller]
     fn expect(&self, keys: &[&str]) {
-        let told = told();
-        assert_eq!(self.losses(), keys.len() as u64, "{told:?}");
-        assert_eq!(told.len(), keys.len(), "{told:?}");
+        let logged = logged();
+        assert_eq!(self.losses(), keys.len() as u64, "{logged:?}");
+        assert_eq!(logged.len(), keys.len(), "{logged:?}");
         for key in keys {
             let named = |text: &&String| text.contains(&format!("key={key:?}"));
-            assert_eq!(told.iter().filter(named).count(), 1, "{key}: {told:?}");
+            assert_eq!(logged.iter().filter(named).count(), 1, "{key}: {logged:?}");
         }
     }
 }
 
 /// Returns the numbers of confirmed and unconfirmed releases.
 fn releases() -> (u64, u64) {
-    reports_told();
+    reports_delivered();
     let count = |of: &AtomicU64| of.load(Ordering::SeqCst);
     (count(&CONFIRMED), count(&UNCONFIRMED))
 }
 
 /// Returns the logged warnings about lost leases.
-fn told() -> Vec<String> {
-    reports_told();
+fn logged() -> Vec<String> {
+    reports_delivered();
     let warnings = WARNINGS.lock().expect("no panic under it");
     let lost = warnings.iter().filter(|text| text.contains("lease lost"));
     lost.cloned().collect()
@@ -228,7 +228,7 @@ async fn a_guard_reports_a_lost_lock_at_its_release() {
     assert!(scene.probe.delete("deleted"));
     is_lost(guard.release().await, "deleted");
     scene.expect(&["deleted"]);
-    assert!(told()[0].contains(&format!("fence={fence}")));
+    assert!(logged()[0].contains(&format!("fence={fence}")));
 
     let guard = scene.take("taken").await;
     scene.probe.steal("taken", TTL);
@@ -389,9 +389,9 @@ async fn the_reason_of_a_loss_is_logged() {
         ("deleted", "the store no longer has this lock"),
         ("away", "not renewed in time: the lock store is unavailable"),
     ] {
-        let told = told();
+        let logged = logged();
         let of = |text: &&String| text.contains(&format!("key={key:?}"));
-        let line = told.iter().find(of).expect("it is logged");
+        let line = logged.iter().find(of).expect("it is logged");
         assert!(line.contains(reason), "{line}");
     }
 }
@@ -405,10 +405,13 @@ async fn a_program_error_hidden_from_the_client_is_logged() {
         drop(axum::response::IntoResponse::into_response(error));
     }
     let warnings = WARNINGS.lock().expect("no panic under it");
-    let told: Vec<_> = warnings
+    let logged: Vec<_> = warnings
         .iter()
         .filter(|text| text.contains("500"))
         .collect();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("no lock pool is installed"), "{told:?}");
+    assert_eq!(logged.len(), 1, "{logged:?}");
+    assert!(
+        logged[0].contains("no lock pool is installed"),
+        "{logged:?}"
+    );
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use leasehold::__test::reports_told;
+use leasehold::__test::reports_delivered;
 use leasehold::{LockError, LockPool, distributed_lock};
 use leasehold_tests::server::Server;
 use leasehold_tests::wait;
@@ -24,7 +24,7 @@ const SHORT: Duration = Duration::from_millis(50);
 type Labels = BTreeMap<String, String>;
 
 /// The values of all series. Under its own name a histogram has its count, and under the name with
-/// `_sum` its sum.
+/// `_sum` its sum. With `_registered` it has the number of its registrations.
 static SERIES: Mutex<BTreeMap<(String, Labels), f64>> = Mutex::new(BTreeMap::new());
 static DESCRIBED: Mutex<BTreeMap<String, Option<Unit>>> = Mutex::new(BTreeMap::new());
 
@@ -120,7 +120,10 @@ impl Recorder for Book {
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::from_arc(Series::of(key))
+        let histogram = Series::of(key);
+        // Like a scrape of the usual exporters, which show a registered histogram without durations.
+        histogram.change("_registered", |times| times + 1.0);
+        Histogram::from_arc(histogram)
     }
 }
 
@@ -132,7 +135,7 @@ async fn pool(url: &str) -> LockPool {
 
 /// Returns the values of the metric's series with this label, by the value of the label `by`.
 fn by(metric: &str, by: &str, (label, value): (&str, &str)) -> BTreeMap<String, f64> {
-    reports_told();
+    reports_delivered();
     let series = lock(&SERIES);
     let of = series.iter().filter(|((name, labels), _)| {
         name == metric && labels.get(label).is_some_and(|given| given == value)
@@ -217,6 +220,41 @@ async fn outcomes_are_counted_by_template() {
         Some(0.0),
         "known before the first loss"
     );
+}
+
+#[distributed_lock(key = "first:<id>", ttl = "30s", pool = pool)]
+async fn first(pool: &LockPool, id: u32) -> Result<(), LockError> {
+    let _ = pool;
+    Ok(())
+}
+
+/// Fails if the first call with an outcome creates the series of this outcome, which then shows no
+/// increase.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_outcome_begins_at_zero() {
+    let pool = pool("memory://").await;
+    first(&pool, 1).await.expect("free");
+    assert_eq!(outcomes("first:<id>"), counts([("granted", 1.0)]));
+    let registered = "leasehold_acquire_seconds_registered";
+    let registered = by(registered, "outcome", ("lock", "first:<id>"));
+    for outcome in [
+        "contended",
+        "timed_out",
+        "queue_full",
+        "unavailable",
+        "other",
+    ] {
+        assert!(
+            registered.contains_key(outcome),
+            "{outcome}: {registered:?}"
+        );
+        let total = by(
+            "leasehold_acquisitions_total",
+            "outcome",
+            ("outcome", outcome),
+        );
+        assert!(total.contains_key(outcome), "{outcome}");
+    }
 }
 
 #[distributed_lock(key = "ends:<id>", ttl = "30s", pool = pool)]
@@ -385,7 +423,7 @@ async fn the_state_of_the_store_is_reported() {
     server.kill();
     wait::until_async("it is down again", LONG, || up() == Some(0.0)).await;
     drop(pool);
-    wait::until_async("no pool says so any more", LONG, || up() == Some(1.0)).await;
+    wait::until_async("no pool reports it any more", LONG, || up() == Some(1.0)).await;
 }
 
 /// Fails if a duration is not in seconds, or measures something else than the wait or the held
@@ -403,11 +441,11 @@ async fn durations_are_in_seconds() {
     let second = waits.await.expect("no panic").expect("it came free");
     tokio::time::sleep(SHORT).await;
     second.release().await.expect("held");
-    let told =
+    let reported =
         |metric: &str, by_label: &str, value: &str| by(metric, by_label, ("lock", "timed"))[value];
-    let waited = told("leasehold_acquire_seconds_sum", "outcome", "granted");
+    let waited = reported("leasehold_acquire_seconds_sum", "outcome", "granted");
     assert!((waited - 3.0).abs() < 0.06, "{waited}");
-    let held = told("leasehold_held_seconds_sum", "end", "released");
+    let held = reported("leasehold_held_seconds_sum", "end", "released");
     assert!((held - 3.05).abs() < 0.06, "{held}");
 }
 
@@ -417,10 +455,11 @@ async fn every_metric_is_described() {
     let pool = pool("memory://").await;
     drop(pool.lock("k").ttl(TTL).acquire().await.expect("free"));
     wait::until_async("they are described", LONG, || 11 <= lock(&DESCRIBED).len()).await;
-    reports_told();
+    reports_delivered();
     let described = lock(&DESCRIBED);
     for (name, _) in lock(&SERIES).keys() {
         let name = name.trim_end_matches("_sum");
+        let name = name.trim_end_matches("_registered");
         let unit = described.get(name).unwrap_or_else(|| panic!("{name}"));
         assert_eq!(
             name.ends_with("_seconds"),

@@ -11,7 +11,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use leasehold::__test::reports_told;
+use leasehold::__test::reports_delivered;
 use leasehold::{LockError, LockPool, LockRequest, distributed_lock};
 use leasehold_tests::server::Server;
 use leasehold_tests::wait;
@@ -26,7 +26,7 @@ type Fields = BTreeMap<String, String>;
 
 /// A span as the subscriber received it.
 #[derive(Debug, Clone)]
-struct Told {
+struct Recorded {
     name: &'static str,
     level: Level,
     /// The name of the span in which this span began.
@@ -37,7 +37,7 @@ struct Told {
     handles: u32,
 }
 
-static SPANS: Mutex<BTreeMap<u64, Told>> = Mutex::new(BTreeMap::new());
+static SPANS: Mutex<BTreeMap<u64, Recorded>> = Mutex::new(BTreeMap::new());
 static EVENTS: Mutex<Vec<(Level, Fields)>> = Mutex::new(Vec::new());
 
 /// The hooks of a subscriber that panic, each with the number of its calls before the panic.
@@ -106,7 +106,7 @@ impl Subscriber for Book {
         attributes.record(&mut Reader(&mut fields));
         let parent = INSIDE.with_borrow(|inside| inside.last().copied());
         let mut spans = lock(&SPANS);
-        let told = Told {
+        let recorded = Recorded {
             name: attributes.metadata().name(),
             level: *attributes.metadata().level(),
             parent: parent.map(|parent| spans[&parent].name),
@@ -115,17 +115,17 @@ impl Subscriber for Book {
             handles: 1,
         };
         let id = LAST.fetch_add(1, Ordering::SeqCst) + 1;
-        spans.insert(id, told);
+        spans.insert(id, recorded);
         Id::from_u64(id)
     }
 
     fn record(&self, id: &Id, values: &Record<'_>) {
         hook("record");
         let mut spans = lock(&SPANS);
-        let told = spans
+        let recorded = spans
             .get_mut(&id.into_u64())
             .expect("a span of this subscriber");
-        values.record(&mut Reader(&mut told.fields));
+        values.record(&mut Reader(&mut recorded.fields));
     }
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
@@ -165,9 +165,9 @@ impl Subscriber for Book {
 
     fn try_close(&self, id: Id) -> bool {
         let mut spans = lock(&SPANS);
-        let told = spans.get_mut(&id.into_u64()).expect("a span");
-        told.handles -= 1;
-        let closed = told.handles == 0;
+        let recorded = spans.get_mut(&id.into_u64()).expect("a span");
+        recorded.handles -= 1;
+        let closed = recorded.handles == 0;
         drop(spans);
         hook("try_close");
         closed
@@ -180,10 +180,11 @@ async fn pool(url: &str) -> LockPool {
 }
 
 /// Returns the spans with this template, in the order in which they began.
-fn spans(template: &str) -> Vec<Told> {
+fn spans(template: &str) -> Vec<Recorded> {
     let spans = lock(&SPANS);
-    let of = |told: &&Told| {
-        told.fields
+    let of = |recorded: &&Recorded| {
+        recorded
+            .fields
             .get("lock.template")
             .is_some_and(|given| given == template)
     };
@@ -194,12 +195,21 @@ fn spans(template: &str) -> Vec<Told> {
 #[track_caller]
 fn ended(template: &str) -> Vec<(&'static str, String)> {
     let spans = spans(template);
-    let open: Vec<&Told> = spans.iter().filter(|told| told.handles != 0).collect();
+    let open: Vec<&Recorded> = spans
+        .iter()
+        .filter(|recorded| recorded.handles != 0)
+        .collect();
     assert!(open.is_empty(), "{open:?}");
-    let outcome = |told: &Told| told.fields.get("lock.outcome").cloned().unwrap_or_default();
+    let outcome = |recorded: &Recorded| {
+        recorded
+            .fields
+            .get("lock.outcome")
+            .cloned()
+            .unwrap_or_default()
+    };
     spans
         .iter()
-        .map(|told| (told.name, outcome(told)))
+        .map(|recorded| (recorded.name, outcome(recorded)))
         .collect()
 }
 
@@ -211,7 +221,7 @@ fn pairs<const N: usize>(pairs: [(&'static str, &str); N]) -> Vec<(&'static str,
 
 /// Returns the events with this code.
 fn events(code: &str) -> Vec<(Level, Fields)> {
-    reports_told();
+    reports_delivered();
     let events = lock(&EVENTS);
     let of = |(_, fields): &&(Level, Fields)| fields.get("code").is_some_and(|given| given == code);
     events.iter().filter(of).cloned().collect()
@@ -248,16 +258,19 @@ async fn a_call_has_two_spans_and_its_body_runs_in_the_second() {
         ("leasehold::held", "released"),
     ];
     assert_eq!(ended("order:<id>"), pairs(expected));
-    for told in spans("order:<id>") {
-        assert_eq!(told.level, Level::INFO);
-        assert_eq!(told.parent, Some("request"));
-        assert_eq!(told.fields["lock.fence"], fence.to_string());
+    for recorded in spans("order:<id>") {
+        assert_eq!(recorded.level, Level::INFO);
+        assert_eq!(recorded.parent, Some("request"));
+        assert_eq!(recorded.fields["lock.fence"], fence.to_string());
         assert!(
-            told.fields["lock.waited_ms"].parse::<u64>().is_ok(),
-            "{told:?}"
+            recorded.fields["lock.waited_ms"].parse::<u64>().is_ok(),
+            "{recorded:?}"
         );
-        assert!(!told.fields.contains_key("lock.key"), "{told:?}");
-        assert!(!format!("{told:?}").contains("order:42"), "{told:?}");
+        assert!(!recorded.fields.contains_key("lock.key"), "{recorded:?}");
+        assert!(
+            !format!("{recorded:?}").contains("order:42"),
+            "{recorded:?}"
+        );
     }
     assert!(2 <= spans("order:<id>")[1].entered, "each poll of the body");
     let events = lock(&EVENTS);
@@ -279,8 +292,8 @@ async fn keys_are_shown_if_requested() {
         .ttl(TTL)
         .run(async {});
     both.await.expect("free");
-    for told in spans("shown") {
-        assert_eq!(told.fields["lock.key"], "a, b", "{told:?}");
+    for recorded in spans("shown") {
+        assert_eq!(recorded.fields["lock.key"], "a, b", "{recorded:?}");
     }
     let names = ended("shown");
     assert_eq!(names.len(), 2, "{names:?}");
@@ -366,7 +379,7 @@ async fn incidents_are_events_with_a_stable_code() {
     assert_eq!(lost.len(), 1, "{lost:?}");
     assert_eq!(lost[0].0, Level::WARN);
     let store = format!("redis://{}", server.address());
-    let told = |code: &str| {
+    let recorded = |code: &str| {
         let of_store = |(_, fields): &(Level, Fields)| fields["store"] == store;
         events(code)
             .into_iter()
@@ -375,12 +388,12 @@ async fn incidents_are_events_with_a_stable_code() {
     };
     server.kill();
     wait::until_async("it is away", LONG, || {
-        told("store-away") == Some(Level::WARN)
+        recorded("store-away") == Some(Level::WARN)
     })
     .await;
     server.restart();
     wait::until_async("it is back", LONG, || {
-        told("store-back") == Some(Level::INFO)
+        recorded("store-back") == Some(Level::INFO)
     })
     .await;
 }
@@ -400,10 +413,10 @@ async fn a_forced_release_is_an_event_and_a_loss() {
     let pool = pool(&server.url()).await;
     let lost = is_taken_away(&pool, 7).await.expect_err("taken away");
     assert!(lost.is_lost(), "{lost}");
-    let told = ["forced-release", "lease-lost"].map(|code| events_of(code, "taken:<id>"));
-    let [forced, lost] = told.each_ref().map(Vec::as_slice);
+    let recorded = ["forced-release", "lease-lost"].map(|code| events_of(code, "taken:<id>"));
+    let [forced, lost] = recorded.each_ref().map(Vec::as_slice);
     let ([(level, forced)], [(_, lost)]) = (forced, lost) else {
-        panic!("{told:?}");
+        panic!("{recorded:?}");
     };
     assert_eq!(*level, Level::WARN);
     assert_eq!(forced["fence"], lost["fence"]);
@@ -437,9 +450,9 @@ async fn a_body_waiting_for_its_own_lock_is_an_event() {
         let call = wait::within("the loss", LONG, awaits_its_task(&pool, id, task));
         assert!(call.await.expect_err("its lease is short").is_lost());
     }
-    let told = events("own-lock");
-    let [(level, fields)] = &told[..] else {
-        panic!("{told:?}");
+    let recorded = events("own-lock");
+    let [(level, fields)] = &recorded[..] else {
+        panic!("{recorded:?}");
     };
     assert_eq!((*level, &*fields["key"]), (Level::WARN, "own:1"));
     assert!(fields["at"].contains("spans_and_events.rs:"), "{fields:?}");
@@ -468,8 +481,8 @@ async fn unkept_results_are_events() {
         .expect("it is returned");
     answers(&pool, "short", 1).await.expect("it is kept");
     let keys = ["result-too-large", "result-not-json"].map(|code| {
-        let told = events(code).into_iter();
-        let keys = told.map(|(level, fields)| (level, fields["key"].clone()));
+        let recorded = events(code).into_iter();
+        let keys = recorded.map(|(level, fields)| (level, fields["key"].clone()));
         keys.collect::<Vec<_>>()
     });
     let warned = |key: &str| vec![(Level::WARN, key.to_owned())];

@@ -58,7 +58,7 @@ fn behave(manner_now: Manner) {
 
 /// Counts a call of the subscriber or the recorder, and then behaves as the test requests. Runs on
 /// the calling thread.
-fn told(count: &AtomicU64) {
+fn counted(count: &AtomicU64) {
     count.fetch_add(1, Ordering::SeqCst);
     let mut now = manner();
     while *now == Manner::Blocks {
@@ -77,7 +77,7 @@ impl Subscriber for Program {
     }
 
     fn event(&self, _: &Event<'_>) {
-        told(&EVENTS);
+        counted(&EVENTS);
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -96,7 +96,7 @@ impl Subscriber for Program {
 
 impl CounterFn for Program {
     fn increment(&self, _: u64) {
-        told(&COUNTS);
+        counted(&COUNTS);
     }
 
     fn absolute(&self, _: u64) {}
@@ -107,20 +107,20 @@ impl GaugeFn for Program {
     fn decrement(&self, _: f64) {}
 
     fn set(&self, _: f64) {
-        told(&GAUGES);
+        counted(&GAUGES);
     }
 }
 
 impl HistogramFn for Program {
     fn record(&self, _: f64) {
-        told(&TIMES);
+        counted(&TIMES);
     }
 }
 
 /// Called when a span begins or is entered, on the thread of its call.
 fn traced() {
     if std::thread::current().name() == Some(TRACED) {
-        told(&SPANS);
+        counted(&SPANS);
     }
 }
 
@@ -173,7 +173,7 @@ async fn a_subscriber_blocking_in_a_span_delays_only_its_caller() {
     let held = pool.lock("held").ttl(TTL).watchdog();
     let held = held.acquire().await.expect("it is free");
     behave(Manner::Blocks);
-    let before = told_of(&SPANS);
+    let before = calls_of(&SPANS);
     let traced = pool.clone();
     let call = std::thread::Builder::new()
         .name(TRACED.to_owned())
@@ -186,7 +186,7 @@ async fn a_subscriber_blocking_in_a_span_delays_only_its_caller() {
             runtime.block_on(lock.run(async { "the body runs" }))
         });
     let call = call.expect("a thread starts");
-    wait::until_async("it is in its span", LIMIT, || before < told_of(&SPANS)).await;
+    wait::until_async("it is in its span", LIMIT, || before < calls_of(&SPANS)).await;
     let other = pool.lock("another").ttl(TTL).acquire();
     let other = wait::within("another call is served", LIMIT, other).await;
     other
@@ -209,15 +209,15 @@ async fn costs_nothing(server: &Server, manner: Manner) {
         let request = pool.lock(format!("{manner:?}-{number}")).ttl(TTL);
         leases.push(request.watchdog().acquire().await.expect("it is free"));
     }
-    let (events, counts) = (told_of(&EVENTS), told_of(&COUNTS));
-    let (gauges, times) = (told_of(&GAUGES), told_of(&TIMES));
+    let (events, counts) = (calls_of(&EVENTS), calls_of(&COUNTS));
+    let (gauges, times) = (calls_of(&GAUGES), calls_of(&TIMES));
     behave(manner);
     let taken_away = leases.pop().expect("there are some");
     probe.delete(&format!("{manner:?}-{}", LEASES - 1));
-    wait::within("a loss is told", LIMIT, taken_away.lost()).await;
-    let told =
-        || events < told_of(&EVENTS) && counts < told_of(&COUNTS) || manner == Manner::Blocks;
-    wait::until_async("the program is told", LIMIT, told).await;
+    wait::within("a loss is reported", LIMIT, taken_away.lost()).await;
+    let counted =
+        || events < calls_of(&EVENTS) && counts < calls_of(&COUNTS) || manner == Manner::Blocks;
+    wait::until_async("the program is notified", LIMIT, counted).await;
 
     // The `wait` ends while the program's code still blocks, so this checks the engine's own time
     // limit.
@@ -233,16 +233,16 @@ async fn costs_nothing(server: &Server, manner: Manner) {
         assert_eq!(lease.check(), Ok(()), "{manner:?}");
     }
     behave(Manner::Takes);
-    wait::until_async("the log goes on", LIMIT, || events < told_of(&EVENTS)).await;
-    wait::until_async("the counts go on", LIMIT, || counts < told_of(&COUNTS)).await;
-    wait::until_async("the gauges go on", LIMIT, || gauges < told_of(&GAUGES)).await;
-    wait::until_async("the durations go on", LIMIT, || times < told_of(&TIMES)).await;
+    wait::until_async("the log goes on", LIMIT, || events < calls_of(&EVENTS)).await;
+    wait::until_async("the counts go on", LIMIT, || counts < calls_of(&COUNTS)).await;
+    wait::until_async("the gauges go on", LIMIT, || gauges < calls_of(&GAUGES)).await;
+    wait::until_async("the durations go on", LIMIT, || times < calls_of(&TIMES)).await;
     for lease in leases {
         assert_eq!(lease.release().await, Ok(()), "{manner:?}");
     }
 }
 
-fn told_of(count: &AtomicU64) -> u64 {
+fn calls_of(count: &AtomicU64) -> u64 {
     count.load(Ordering::SeqCst)
 }
 

@@ -134,8 +134,8 @@ impl Shared {
         let mut connection = self.connection.clone();
         for other in &self.ring().await?.0 {
             // An ended process receives no message, so the next one is tried.
-            let heard: u32 = connection.publish(other, "").await?;
-            if heard > 0 {
+            let received: u32 = connection.publish(other, "").await?;
+            if received > 0 {
                 return Ok(());
             }
         }

@@ -25,15 +25,16 @@ use super::family::{self, Killed, ROUND};
 use super::role::{self, Settings};
 use super::schedule::{Reason, Schedule, Step};
 use super::signals::Signals;
-use super::wire::{Channel, News, Order, message};
+use super::wire::{Channel, Notice, Order, message};
 use crate::exit;
 
-/// Interval between two looks at processes that the command has left behind.
+/// Interval between two checks for processes that the command has left behind.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Starts the command, and guards it. `leasehold run` is at the other end of standard input.
 pub(super) async fn guard(settings: Settings, command: Vec<OsString>) -> io::Result<()> {
-    // Ctrl-c at the terminal and a kill of the group of `leasehold run` do not reach this process.
+    // A separate process group. Ctrl-c at the terminal and a kill of the group of `leasehold run`
+    // do not reach it.
     setpgid(None, None)?;
     let mut signals = Signals::all()?;
     // Set before the command starts, because the command may end at once.
@@ -82,7 +83,7 @@ fn receive(socket: &UnixStream) -> io::Result<(Moment, OwnedFd)> {
 
 struct Guardian {
     channel: Channel,
-    /// True if `leasehold run` is at the other end.
+    /// True while `leasehold run` is at the other end of the channel.
     attended: bool,
     schedule: Schedule,
     /// Process id of the command. It is also the id of the command's process group.
@@ -90,9 +91,9 @@ struct Guardian {
     /// The session of the command when the command began.
     session: i32,
     ended: bool,
-    /// Reason for stopping the command, after `leasehold run` was notified of it.
-    told: Option<Reason>,
-    /// Number of processes left behind by the command, after `leasehold run` was notified of it.
+    /// Reason for stopping the command, set when `leasehold run` is notified of it.
+    reported: Option<Reason>,
+    /// Number of processes left behind by the command, set when `leasehold run` is notified of it.
     left: Option<usize>,
     refused: usize,
     killing: bool,
@@ -108,13 +109,13 @@ impl Guardian {
             command,
             session: family::this_process()?.session,
             ended: false,
-            told: None,
+            reported: None,
             left: None,
             refused: 0,
             killing: false,
         };
         let started = command.as_raw_nonzero().get();
-        guardian.channel.send(News::Started(started));
+        guardian.channel.send(Notice::Started(started));
         Ok(guardian)
     }
 
@@ -142,7 +143,7 @@ impl Guardian {
             }
         }
         while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
-        self.channel.send(News::Done);
+        self.channel.send(Notice::Done);
         Ok(())
     }
 
@@ -179,9 +180,9 @@ impl Guardian {
             Some(Step::Kill) => self.kill()?,
             None => {}
         }
-        if let Some(reason) = self.schedule.reason().filter(|_| self.told.is_none()) {
-            self.told = Some(reason);
-            self.channel.send(News::Stopping(reason));
+        if let Some(reason) = self.schedule.reason().filter(|_| self.reported.is_none()) {
+            self.reported = Some(reason);
+            self.channel.send(Notice::Stopping(reason));
         }
         Ok(())
     }
@@ -198,7 +199,7 @@ impl Guardian {
         let Killed { refused, .. } = family::kill_descendants(getpid())?;
         if self.refused < refused {
             self.refused = refused;
-            self.channel.send(News::Refused(refused as u64));
+            self.channel.send(Notice::Refused(refused as u64));
         }
         Ok(())
     }
@@ -220,13 +221,13 @@ impl Guardian {
         if let Some(status) = waitid(WaitId::Pid(self.command), ended)? {
             self.ended = true;
             let code = exit::of(status.exit_status(), status.terminating_signal());
-            self.channel.send(News::Ended(code));
+            self.channel.send(Notice::Ended(code));
             return Ok(());
         }
         let suspended = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
         // An error means that the command has just ended.
         if let Ok(Some(_)) = waitid(WaitId::Pid(self.command), suspended) {
-            self.channel.send(News::Suspended);
+            self.channel.send(Notice::Suspended);
         }
         Ok(())
     }
@@ -247,7 +248,7 @@ impl Guardian {
         let left = family.iter().filter(counts).count();
         if left > 0 && self.left.is_none() {
             self.left = Some(left);
-            self.channel.send(News::Left(left as u64));
+            self.channel.send(Notice::Left(left as u64));
         }
         Ok(left == 0)
     }

@@ -11,8 +11,8 @@ use std::process::Command;
 use rustix::process::{Signal, getpid, set_parent_process_death_signal};
 
 use super::clock::{self, Moment};
+use super::messages::Messages;
 use super::role::Settings;
-use super::says::Says;
 use crate::exit;
 
 /// Variables of systemd. Each contains a process id, and is valid only in that process.
@@ -35,16 +35,16 @@ pub(super) fn launch(settings: &Settings, command: &[OsString]) -> u8 {
     if !settings.parent_lives() {
         return exit::SYSTEM;
     }
-    let says = Says::new(settings.json);
+    let messages = Messages::new(settings.json);
     let Some((program, arguments)) = command.split_first() else {
         return exit::USAGE;
     };
     if is_over(settings.moment) {
-        says.too_late();
+        messages.too_late();
         return exit::HELD;
     }
     let error = become_it(settings, program, arguments);
-    says.not_started(program, &error);
+    messages.not_started(program, &error);
     match error.kind() {
         ErrorKind::NotFound => exit::NOT_FOUND,
         _ => exit::NOT_EXECUTABLE,

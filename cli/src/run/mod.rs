@@ -7,8 +7,9 @@ mod clock;
 mod family;
 mod guardian;
 mod launcher;
+mod messages;
+mod name;
 mod role;
-mod says;
 mod schedule;
 mod signals;
 mod start;
@@ -22,10 +23,11 @@ use std::mem::ManuallyDrop;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use leasehold::__private::named;
 use leasehold::{LockError, LockGuard, LockPool};
 use rustix::process::Signal;
 
-use self::says::Says;
+use self::messages::Messages;
 use self::schedule::Reason;
 use self::signals::Signals;
 use self::supervisor::Supervisor;
@@ -33,7 +35,7 @@ use crate::args::{Run, Store};
 use crate::exit;
 use crate::failure::Failure;
 
-/// The shortest ttl. The processes of a command need a tenth of the ttl to end.
+/// The shortest ttl. A tenth of the ttl must be enough for the processes of a command to end.
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
 /// Maximum time to wait until the store confirms the release.
@@ -62,8 +64,8 @@ pub(crate) async fn run(store: &Store, options: &Run, json: bool) -> Result<u8, 
         signal = signals.next() => return Ok(of_signal(signal)),
         pool = store.connect() => pool?,
     };
-    let says = Says::new(json);
-    let code = take_and_run(&pool, options, signals, &says).await;
+    let messages = Messages::new(json);
+    let code = take_and_run(&pool, options, signals, &messages).await;
     // Done after a refused acquire as well, because a request without an answer may have set the
     // lock.
     pool.shutdown(RELEASE).await;
@@ -90,11 +92,10 @@ async fn take_and_run(
     pool: &LockPool,
     options: &Run,
     mut signals: Signals,
-    says: &Says,
+    messages: &Messages,
 ) -> Result<u8, Failure> {
     let asked = Instant::now();
-    let mut request = pool
-        .lock(&options.key)
+    let mut request = named(pool.lock(&options.key), name::site(options))
         .ttl(options.ttl)
         .wait(options.wait)
         .watchdog();
@@ -110,8 +111,8 @@ async fn take_and_run(
         Err(failure) if failure.code == exit::HELD && options.quiet => return Ok(exit::HELD),
         guard => guard?,
     };
-    says.acquired(&guard, asked.elapsed());
-    inside(guard, options, signals.and_terminal()?, says).await
+    messages.acquired(&guard, asked.elapsed());
+    inside(guard, options, signals.and_terminal()?, messages).await
 }
 
 /// Converts the error of an acquire. If the lease was over before its grant arrived, the command
@@ -128,26 +129,27 @@ async fn inside(
     guard: LockGuard,
     options: &Run,
     mut signals: Signals,
-    says: &Says,
+    messages: &Messages,
 ) -> Result<u8, Failure> {
     // The lock is released only when the command is gone. If this process panics before that, the
     // lock stays until its ttl ends.
     let guard = ManuallyDrop::new(guard);
-    let ended = match Supervisor::start(guard.handle(), options, &signals, says) {
+    let ended = match Supervisor::start(guard.handle(), options, &signals, messages) {
         Ok(supervisor) => Ok(supervisor.watch(&mut signals).await),
         Err(error) => Err(error),
     };
     let released = ManuallyDrop::into_inner(guard).release().await;
     let ended = ended?;
-    let lost = released.is_err() || ended.stopped == Some(Reason::Lost);
-    if lost && ended.stopped != Some(Reason::Lost) {
-        says.gone(&options.key);
+    let reported = ended.stopped.is_some_and(Reason::is_loss);
+    let lost = released.is_err() || reported;
+    if lost && !reported {
+        messages.gone(&options.key);
     }
     let code = match ended.code {
         exit::SUCCESS if lost => exit::LOST,
         code => code,
     };
-    says.ended(code, lost);
+    messages.ended(code, lost);
     Ok(code)
 }
 

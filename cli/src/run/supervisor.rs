@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::Duration;
 
+use leasehold::__private::is_taken_away;
 use leasehold::LockHandle;
 use rustix::cmsg_space;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -19,12 +20,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::clock::{self, Alarm, Moment};
 use super::family;
+use super::messages::Messages;
 use super::role::{self, Settings};
-use super::says::Says;
 use super::schedule::{Reason, Schedule};
 use super::signals::Signals;
 use super::terminal;
-use super::wire::{Channel, News, Order, bytes};
+use super::wire::{Channel, Notice, Order, bytes};
 use crate::args::Run;
 use crate::exit;
 
@@ -44,7 +45,7 @@ pub(super) struct Ended {
 pub(super) struct Supervisor<'a> {
     lock: LockHandle,
     options: &'a Run,
-    says: &'a Says,
+    messages: &'a Messages,
     warden: Pid,
     channel: Channel,
     alarm: Alarm,
@@ -64,7 +65,7 @@ impl<'a> Supervisor<'a> {
         lock: LockHandle,
         options: &'a Run,
         signals: &Signals,
-        says: &'a Says,
+        messages: &'a Messages,
     ) -> io::Result<Self> {
         // Lets this process adopt the processes that the warden and the guardian leave when they
         // die.
@@ -74,7 +75,7 @@ impl<'a> Supervisor<'a> {
         let alarm = Alarm::new()?;
         let (socket, theirs) = UnixStream::pair()?;
         let channel = Channel::new(socket)?;
-        let mut warden = process(theirs, &lock, options, says.json);
+        let mut warden = process(theirs, &lock, options, messages.json);
         let warden = role::pid(&signals.spawn(&mut warden)?)?;
         let deadline = deadline(&lock);
         // A guardian that receives no first message starts no command. It ends when the connection
@@ -83,7 +84,7 @@ impl<'a> Supervisor<'a> {
         Ok(Self {
             lock,
             options,
-            says,
+            messages,
             warden,
             channel,
             alarm,
@@ -97,11 +98,11 @@ impl<'a> Supervisor<'a> {
     /// Returns when no process of the command is left.
     pub(super) async fn watch(mut self, signals: &mut Signals) -> Ended {
         if let Err(error) = self.attend(signals).await {
-            self.says.failed(&error);
+            self.messages.failed(&error);
         }
         if !self.done {
             if self.schedule.reason().is_none() {
-                self.says.unguarded();
+                self.messages.unguarded();
             }
             self.kill_all().await;
         }
@@ -128,17 +129,17 @@ impl<'a> Supervisor<'a> {
             let stopped = self.schedule.reason().is_some();
             tokio::select! {
                 biased;
-                news = self.channel.next() => match news {
-                    Some(News::Done) => {
+                notice = self.channel.next() => match notice {
+                    Some(Notice::Done) => {
                         self.done = true;
                         return Ok(());
                     }
-                    Some(news) => self.hear(news),
+                    Some(notice) => self.receive(notice),
                     None => return Ok(()),
                 },
                 signal = signals.next() => self.pass_on(signal),
-                _ = ticks.tick() => self.tell_deadline(),
-                () = lock.lost(), if !stopped => self.stop(Reason::Lost),
+                _ = ticks.tick() => self.send_deadline(),
+                () = lock.lost(), if !stopped => self.stop(loss(&lock)),
                 () = sleep_until(max_hold), if !stopped => self.stop(Reason::MaxHold),
                 rung = self.alarm.rings() => {
                     rung?;
@@ -151,30 +152,30 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn hear(&mut self, news: News) {
-        match news {
-            News::Started(id) => {
+    fn receive(&mut self, notice: Notice) {
+        match notice {
+            Notice::Started(id) => {
                 self.command = Pid::from_raw(id);
                 self.command.into_iter().for_each(terminal::give_to);
             }
-            News::Suspended => {
+            Notice::Suspended => {
                 if terminal::is_used() {
                     terminal::stand_still();
                 }
             }
-            News::Stopping(reason) => {
+            Notice::Stopping(reason) => {
                 if self.schedule.stop(reason, clock::now()) {
-                    self.says.stopping(self.options, reason);
+                    self.messages.stopping(self.options, reason);
                 }
             }
-            News::Ended(code) => self.code = Some(code),
-            News::Left(count) => {
+            Notice::Ended(code) => self.code = Some(code),
+            Notice::Left(count) => {
                 if self.schedule.reason().is_none() {
-                    self.says.left(count);
+                    self.messages.left(count);
                 }
             }
-            News::Refused(count) => self.says.refused(count),
-            News::Done => self.done = true,
+            Notice::Refused(count) => self.messages.refused(count),
+            Notice::Done => self.done = true,
         }
     }
 
@@ -188,7 +189,7 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Sends the deadline to the guardian if the lease was renewed.
-    fn tell_deadline(&mut self) {
+    fn send_deadline(&mut self) {
         let deadline = deadline(&self.lock);
         if self.schedule.extend(deadline) {
             self.channel.send(Order::Deadline(deadline));
@@ -198,7 +199,7 @@ impl<'a> Supervisor<'a> {
     fn stop(&mut self, reason: Reason) {
         self.channel.send(Order::Stop(reason));
         if self.schedule.stop(reason, clock::now()) {
-            self.says.stopping(self.options, reason);
+            self.messages.stopping(self.options, reason);
         }
     }
 
@@ -208,7 +209,7 @@ impl<'a> Supervisor<'a> {
             // If the guardian is dead, the kernel has killed the command. Otherwise the id still
             // belongs to the command, so that no other process is killed.
             let _ = self.command.map(|id| kill_process_group(id, Signal::KILL));
-            self.says.failed(&error);
+            self.messages.failed(&error);
         }
     }
 }
@@ -218,6 +219,15 @@ impl<'a> Supervisor<'a> {
 fn deadline(lock: &LockHandle) -> Moment {
     let now = clock::now();
     now + lock.remaining()
+}
+
+/// Returns the reason for the loss of the lock.
+fn loss(lock: &LockHandle) -> Reason {
+    if is_taken_away(lock) {
+        Reason::TakenAway
+    } else {
+        Reason::Lost
+    }
 }
 
 /// Returns the command line of the warden, with the environment that the command will have.

@@ -24,7 +24,7 @@ pub(super) enum Order {
 
 /// A message from the guardian to `leasehold run`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum Notice {
     /// The command runs, with this id, which is also the id of its group.
     Started(i32),
     /// The command was stopped by a signal such as SIGTSTP.
@@ -66,7 +66,7 @@ impl Message for Order {
     }
 }
 
-impl Message for News {
+impl Message for Notice {
     fn encode(self) -> (u8, u64) {
         match self {
             Self::Started(id) => (b'p', u64::from(id.unsigned_abs())),
@@ -93,7 +93,12 @@ impl Message for News {
     }
 }
 
-const REASONS: [Reason; 3] = [Reason::Lost, Reason::MaxHold, Reason::Orphaned];
+const REASONS: [Reason; 4] = [
+    Reason::Lost,
+    Reason::TakenAway,
+    Reason::MaxHold,
+    Reason::Orphaned,
+];
 
 fn number(reason: Reason) -> u64 {
     let at = REASONS.iter().position(|known| *known == reason);
@@ -186,16 +191,16 @@ mod tests {
         for order in orders {
             assert_eq!(message(bytes(order)), Some(order));
         }
-        let news = [
-            News::Started(4_194_304),
-            News::Suspended,
-            News::Stopping(Reason::Orphaned),
-            News::Ended(255),
-            News::Left(3),
-            News::Refused(1),
-            News::Done,
+        let notice = [
+            Notice::Started(4_194_304),
+            Notice::Suspended,
+            Notice::Stopping(Reason::Orphaned),
+            Notice::Ended(255),
+            Notice::Left(3),
+            Notice::Refused(1),
+            Notice::Done,
         ];
-        for one in news {
+        for one in notice {
             assert_eq!(message(bytes(one)), Some(one));
         }
         assert_eq!(message::<Order>([b'?'; SIZE]), None);

@@ -35,7 +35,9 @@ impl From<Error> for AddError {
     /// not expose the SQLSTATE.
     fn from(error: Error) -> Self {
         match &error {
-            Error::DatabaseError(_, told) if told.constraint_name() == Some("leasehold_verify") => {
+            Error::DatabaseError(_, violation)
+                if violation.constraint_name() == Some("leasehold_verify") =>
+            {
                 Self::LeaseOver
             }
             _ => Self::Database(error),

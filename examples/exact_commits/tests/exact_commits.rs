@@ -11,14 +11,14 @@ fn run(arguments: &[&str]) -> (Output, String) {
         .args(arguments)
         .output();
     let output = output.expect("cargo built the program");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    println!("{said}{}", String::from_utf8_lossy(&output.stderr));
-    (output, said)
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    println!("{printed}{}", String::from_utf8_lossy(&output.stderr));
+    (output, printed)
 }
 
 /// Returns the number before the words `what` in the output.
-fn count(said: &str, what: &str) -> u64 {
-    let (before, _) = said.split_once(what).expect(what);
+fn count(printed: &str, what: &str) -> u64 {
+    let (before, _) = printed.split_once(what).expect(what);
     let number = before.split([' ', ';', ',']).rfind(|word| !word.is_empty());
     number.and_then(|number| number.parse().ok()).expect(what)
 }
@@ -26,18 +26,18 @@ fn count(said: &str, what: &str) -> u64 {
 /// Fails if an addition is lost, or if no lease ended too early.
 #[test]
 fn no_addition_is_lost() {
-    let (output, said) = run(&[]);
+    let (output, printed) = run(&[]);
     assert!(output.status.success());
-    assert_eq!(count(&said, " lost"), 0);
-    assert!(0 < count(&said, " of them after their lease"));
-    assert!(0 < count(&said, " refused"));
+    assert_eq!(count(&printed, " lost"), 0);
+    assert!(0 < count(&printed, " of them after their lease"));
+    assert!(0 < count(&printed, " refused"));
 }
 
 /// Runs without `verify`. Fails if the test above would pass even without it.
 #[test]
 fn additions_are_lost_without_verify() {
-    let (output, said) = run(&["--without-verify"]);
+    let (output, printed) = run(&["--without-verify"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(0 < count(&said, " lost"));
-    assert_eq!(count(&said, " refused"), 0);
+    assert!(0 < count(&printed, " lost"));
+    assert_eq!(count(&printed, " refused"), 0);
 }

@@ -30,7 +30,7 @@ pub(crate) enum StartError {
     },
     #[error("{0}")]
     Serve(#[from] std::io::Error),
-    #[error("service {0} of the demonstration did not start; the lines above say why")]
+    #[error("service {0} of the demonstration did not start; see the lines above")]
     Service(&'static str),
 }
 

@@ -67,8 +67,8 @@ fn under_load_each_order_is_made_once_and_nothing_is_oversold() {
     let shop = TwoServices::start("5");
     let sizes = ["--orders", "50", "--copies", "20", "--buys", "1000"];
     let output = load(&shop.first, &shop.second, &shop.scratch, &sizes);
-    let said = String::from_utf8_lossy(&output.stdout);
-    println!("{said}{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    println!("{printed}{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success());
 }
 
@@ -82,11 +82,11 @@ fn the_load_client_detects_services_without_shared_locks() {
     let second = Service::start("memory://", &database, &arguments);
     let sizes = ["--orders", "10", "--copies", "4", "--buys", "100"];
     let output = load(&first, &second, &scratch, &sizes);
-    let said = String::from_utf8_lossy(&output.stdout);
-    println!("{said}{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    println!("{printed}{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(1));
     let doubled = |line: &str| line.contains("WRONG") && line.contains("payments asked for");
-    assert!(said.lines().any(doubled));
+    assert!(printed.lines().any(doubled));
 }
 
 /// Fails if the second click is refused, makes another order, or is not marked as a repetition.
@@ -105,8 +105,8 @@ fn a_second_click_on_the_other_service_shows_the_first_order() {
     for again in [second, later] {
         assert_eq!(again.status, 200, "{again:?}");
         assert_eq!(again.body, first.body, "the first result again");
-        let told = again.head.contains("idempotency-replayed: true");
-        assert!(told, "{again:?}");
+        let reported = again.head.contains("idempotency-replayed: true");
+        assert!(reported, "{again:?}");
     }
     let list = http::get(shop.first.address(), "/orders");
     assert!(list.body.contains(r#""count":1"#), "{list:?}");
@@ -249,9 +249,9 @@ fn a_stopping_service_finishes_its_order_first() {
         answer.join().expect("no panic")
     });
     assert_eq!(answer.status, 201, "{answer:?}");
-    let (status, said) = shop.first.wait();
+    let (status, printed) = shop.first.wait();
     assert!(status.success());
-    assert!(said.contains("0 still held, 0 unconfirmed"), "{said}");
+    assert!(printed.contains("0 still held, 0 unconfirmed"), "{printed}");
 }
 
 #[test]
@@ -262,6 +262,6 @@ fn a_service_without_a_lock_store_does_not_start() {
         .output()
         .expect("cargo built the service");
     assert!(!output.status.success());
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("LEASEHOLD_URL"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(printed.contains("LEASEHOLD_URL"), "{printed}");
 }

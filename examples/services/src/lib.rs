@@ -34,7 +34,7 @@ pub fn listen_address() -> String {
 ///
 /// Fails if the operating system cannot notify the process of signals.
 #[cfg(unix)]
-pub fn told_to_stop() -> std::io::Result<impl Future<Output = ()>> {
+pub fn stop_requested() -> std::io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
 
     let mut terminate = signal(SignalKind::terminate())?;
@@ -53,7 +53,7 @@ pub fn told_to_stop() -> std::io::Result<impl Future<Output = ()>> {
 ///
 /// None on this system.
 #[cfg(not(unix))]
-pub fn told_to_stop() -> std::io::Result<impl Future<Output = ()>> {
+pub fn stop_requested() -> std::io::Result<impl Future<Output = ()>> {
     Ok(async {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending().await

@@ -26,6 +26,6 @@ pub async fn charge(order: &str) -> io::Result<()> {
     provider.read_line(&mut answer).await?;
     match answer.trim_end() {
         "paid" => Ok(()),
-        other => Err(io::Error::other(format!("the provider said {other:?}"))),
+        other => Err(io::Error::other(format!("the provider answered {other:?}"))),
     }
 }

@@ -55,13 +55,14 @@ bugs! {
     NoGate,
     /// A blocking body whose lease was lost returns its value.
     LateValueReturned,
-    /// Two calls of `lead` have the lock together.
+    /// Two calls of `lead` have the lock at the same time.
     TwoLeaders,
-    /// A call that wants to lead ends when it cannot ask for its lock.
+    /// A call of `lead` ends when it cannot request its lock.
     LeaderGivesUp,
-    /// A parked thread polls within the limit of operations that its task has left.
+    /// A parked thread polls within tokio's operation limit of its task, although this task does
+    /// not yield.
     ParkedOnBudget,
-    /// A task that runs on the thread of a waiting body is inside that body's lock.
+    /// A task that runs on the thread of a waiting body counts as being inside that body's lock.
     PathOfThread,
     /// The lock is released before the body is dropped.
     ReleasedBeforeDrop,
@@ -77,7 +78,8 @@ bugs! {
     FenceFromCounter,
     /// The watchdog does not renew.
     WatchdogAsleep,
-    /// A quorum is counted among the nodes that answered.
+    /// A majority of the nodes that answered counts as a quorum, instead of a majority of all
+    /// nodes.
     QuorumOfAnswers,
     /// A node restarted without its data votes at once.
     NoQuarantine,
@@ -90,17 +92,17 @@ bugs! {
     LockedRowFailsAll,
     /// A handed-over lock keeps the fence of its previous holder.
     FenceHandedOver,
-    /// A process in the store's queue asks again only when the store notifies it or the holder's
-    /// lease ends.
+    /// A process in the store's queue repeats its request only when the store notifies it or the
+    /// holder's lease ends.
     MessageBelieved,
-    /// A lock handed over to a process stays reserved for it, although the process does not ask for
+    /// A lock handed over to a process stays reserved for it, although the process does not request
     /// it.
     HandOverBelieved,
     /// The store marks a lock that is handed over to a process in a form that the previous version
     /// of leasehold does not know.
     ClaimReworded,
     /// A process keeps its place in the queue although a lock was handed over to it and it did not
-    /// ask for the lock.
+    /// request the lock.
     DeadWaiterKept,
     /// A reader gets a share of a lock that another client holds exclusively.
     WriterUnseen,
@@ -129,7 +131,7 @@ bugs! {
     EndedShareRevived,
     /// The lock's key ends with the share renewed last, and not with the share that lasts longest.
     ShareShortenedByRenewal,
-    /// A renewal of a share begins with a command that needs memory.
+    /// A renewal of a share begins with a command that needs memory, which a full server refuses.
     ShareNeedsMemory,
     /// A process keeps handing a lock over to its own calls, although other processes wait for it.
     WayNotMade,
@@ -141,7 +143,7 @@ bugs! {
     /// A release that finds the lock gone counts as a release that removed it.
     GoneIsReleased,
     /// In a cluster, a renewal without an answer counts as done when another node has answered its
-    /// own.
+    /// renewal.
     SilenceIsKept,
     /// In a cluster, the answer to the renewal of one key counts for the next key of the batch.
     AnswersMixed,
@@ -152,7 +154,7 @@ bugs! {
     /// The body is polled as long as one of its keys is held.
     AnyKeyIsEnough,
     /// The remaining time reported for several leases is that of the lease that ends last.
-    LatestEndTold,
+    LatestEndReported,
     /// A call for several keys waits for each of them as long as its `wait` allows, instead of for
     /// all together.
     BudgetPerKey,
@@ -172,7 +174,7 @@ bugs! {
     /// A nested call that needs the exclusive lock runs inside a share that the call around it
     /// holds.
     ShareEntered,
-    /// A downgrade removes the bound of `max_hold`.
+    /// A downgrade removes the limit of `max_hold`.
     MaxHoldForgotten,
     /// A lock is kept for its `cooldown` even after an error.
     KeptAfterErr,
@@ -182,11 +184,11 @@ bugs! {
     MinHoldForgotten,
     /// A share kept after its release still belongs to its token, so a late renewal prolongs it.
     KeptShareStays,
-    /// A share is given back at once instead of being kept.
+    /// A share is released at once instead of being kept.
     ShareNotKept,
     /// A reader that releases its share removes the shares of all readers.
     ShareReleasesAll,
-    /// In a batch of renewals, each one receives the answer of another.
+    /// In a batch of renewals, each renewal receives the answer to another renewal.
     WrongLeaseExtended,
     /// The lease of a handed-over lock is not renewed.
     HandedOverNotRenewed,
@@ -197,7 +199,7 @@ bugs! {
     /// A wake-up of the store's waker is forgotten while a thread polls the store.
     WakeUpForgotten,
     /// The keeper is not woken when a listener has ended.
-    ListenerEndUnheard,
+    ListenerEndUnnoticed,
     /// No new listener starts in a lane whose listener has ended.
     LaneNeverAgain,
     /// The keeper does not check for late listeners.
@@ -210,11 +212,11 @@ bugs! {
     /// A command is executed before the commands that its task deferred earlier.
     DeferredOvertaken,
     /// The keeper is not woken for a deferred command.
-    DeferredUnheard,
+    DeferredUnnoticed,
     /// A grant does not wake its caller.
-    GrantUnheard,
+    GrantUnnoticed,
     /// A loss does not wake the body.
-    LossUnheard,
+    LossUnnoticed,
     /// A dropped guard, or a future dropped inside its lock, does not release.
     DropForgotten,
     /// The last waiting call of a process is dropped, but the process keeps its place in the
@@ -223,11 +225,11 @@ bugs! {
     /// The handle of a dropped call stays valid until the end of the lease.
     HandleOutlivesItsCall,
     /// A holder whose lock was taken away by force is not notified.
-    RevocationUnheard,
+    RevocationUnnoticed,
     /// A process ignores the notification to its session that a lock was taken away by force.
     RevocationUnseen,
     /// A lock is taken away by force although its holder's session could not be notified.
-    RemovedUntold,
+    RemovedUnreported,
     /// A failed request counts as a sign that a holder whose lock is taken away by force is gone.
     FailureIsGone,
     /// A new watch does not notice that its key is already gone.
@@ -239,9 +241,9 @@ bugs! {
     /// All acquisitions have the same token.
     TokensRepeat,
     /// The grant does not carry its fence.
-    FenceUntold,
+    FenceUnreported,
     /// The end of a session is not reported to the holders of its locks.
-    LostSessionUntold,
+    LostSessionUnreported,
     /// The end of a session is reported only after a heartbeat has confirmed it.
     EndOfSessionDoubted,
     /// A lock is granted or renewed beyond the time for which heartbeats have confirmed its
@@ -267,17 +269,16 @@ bugs! {
     CallsPileUp,
     /// Sessions on PostgreSQL run functions and operators that other roles have created.
     SearchPathTrusted,
-    /// A request that is collected behind running ones does not make their answers due earlier.
+    /// A request that waits behind unanswered calls does not shorten the deadlines of these calls.
     GatheredPatiently,
-    /// A connection counts as silent although unread bytes, which a late listener has missed, lie
-    /// on its socket.
+    /// A connection counts as silent although its socket has bytes that a late listener has not
+    /// read.
     SilenceUnread,
     /// An unrenewed lease lasts as long as the process.
     LeaseNeverEnds,
-    /// A process takes the server's node of another session for its own.
+    /// A process mistakes a node of another session for its own node.
     NodesOfAnySession,
-    /// A place in the queue that was given up is requested again by its token, while it is being
-    /// removed.
+    /// A token uses its given-up place in the queue again while the place is being removed.
     PlaceGivenTwice,
     /// A revocation of a node also counts for the node of the same name in another session.
     RevocationOfAnySession,
@@ -289,8 +290,7 @@ bugs! {
     NamesUsedOnce,
     /// A request to etcd is sent again with the next epoch although its caller has given it up.
     GivenUpSentAgain,
-    /// A place in the queue stays available to the next token while the token that asked with it is
-    /// being released.
+    /// A place in the queue stays available to the next token while a release is removing it.
     ReleasedPlaceKept,
     /// The name of a node is reused while the server may still execute a request for that node.
     NamesGivenEarly,
@@ -347,7 +347,7 @@ impl Bug {
         Self::OrderForgotten,
         Self::SecondKeyOrphaned,
         Self::MaxHoldForgotten,
-        Self::FenceUntold,
+        Self::FenceUnreported,
         Self::KeptHandedOver,
         Self::MinHoldForgotten,
         Self::FingerprintIgnored,
@@ -367,9 +367,9 @@ pub(crate) fn assert_found(bug: &str, test: &str) {
     let mut again = std::process::Command::new(program);
     let ended = again.args([test, "--exact"]).env(VARIABLE, bug).output();
     let ended = ended.expect("this program starts again");
-    let told = String::from_utf8_lossy(&ended.stdout);
-    let failed = told.contains(&format!("test {test} ... FAILED"));
-    assert!(failed, "{test} does not fail with {bug}:\n{told}");
+    let printed = String::from_utf8_lossy(&ended.stdout);
+    let failed = printed.contains(&format!("test {test} ... FAILED"));
+    assert!(failed, "{test} does not fail with {bug}:\n{printed}");
 }
 
 #[cfg(test)]
@@ -401,7 +401,7 @@ mod tests {
             "store::session::session_tests::a_revoked_place_is_not_granted",
         ),
         (
-            "RemovedUntold",
+            "RemovedUnreported",
             "store::session::look_tests::a_node_of_an_unknown_session_stays",
         ),
         (

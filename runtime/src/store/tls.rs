@@ -19,17 +19,17 @@ mod config;
 #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
 pub(crate) use self::config::Proof;
 
-/// The authorities to trust and the certificate to present, from the builder. `Debug` shows
+/// The trusted authorities and the pool's own certificate, as set on the builder. `Debug` shows
 /// neither.
 #[derive(Clone, Default)]
 pub(crate) struct Tls {
-    /// Trusted instead of the system's authorities.
+    /// PEM of the authorities that are trusted instead of the system's.
     pub(crate) ca: Option<Vec<u8>>,
-    /// Certificate and key.
+    /// PEM of the pool's certificate, and PEM of its private key.
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
     /// The TLS configuration. The first connection builds it, because reading the system's
-    /// authorities takes long. A pool opens that connection before it has an engine. The
-    /// certificates do not change after that.
+    /// authorities takes long. A pool opens that connection before it has an engine, so the engine
+    /// never waits for this. Later connections use the same certificates.
     #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
     config: Arc<OnceLock<Arc<ClientConfig>>>,
 }
@@ -39,8 +39,8 @@ impl Tls {
         self.ca.is_none() && self.client.is_none()
     }
 
-    /// Refuses certificates for a store without TLS. Otherwise the user would rely on a protection
-    /// that does not exist.
+    /// Fails if certificates are set, for a store without TLS. Otherwise the user would rely on a
+    /// protection that does not exist.
     pub(crate) fn refuse(&self) -> Result<(), LockError> {
         if self.is_default() {
             return Ok(());
@@ -57,7 +57,7 @@ impl Tls {
     any(feature = "redis", feature = "postgres", feature = "etcd")
 ))]
 impl Tls {
-    /// Refuses certificates that cannot be read as PEM.
+    /// Fails if a certificate cannot be read as PEM.
     pub(crate) fn check(&self) -> Result<(), LockError> {
         let client = self.client.as_ref().map(|pair| &pair.0);
         for (what, pem) in [("tls_ca", self.ca.as_ref()), ("tls_client", client)] {
@@ -71,7 +71,8 @@ impl Tls {
 
 #[cfg(any(feature = "redis", feature = "postgres"))]
 impl Tls {
-    /// Returns the same certificates, without the configuration that all clones share.
+    /// Returns the same certificates without a built configuration. Clones would share the existing
+    /// one.
     pub(crate) fn afresh(&self) -> Self {
         Self {
             #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
@@ -83,8 +84,8 @@ impl Tls {
 
 #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
 impl Tls {
-    /// Returns the TLS configuration of all connections. Only the first call builds it, so a store
-    /// must pass the same `proof` each time.
+    /// Returns the TLS configuration for all connections. The first call builds it, so a store must
+    /// pass the same `proof` each time.
     pub(crate) fn config(&self, proof: Proof) -> io::Result<Arc<ClientConfig>> {
         if let Some(config) = self.config.get() {
             return Ok(Arc::clone(config));
@@ -94,7 +95,7 @@ impl Tls {
     }
 }
 
-/// True if `pem` has a certificate. A text without one would make an authority that trusts no
+/// True if `pem` contains a certificate. With a text that contains none, the pool would trust no
 /// server.
 #[cfg(all(
     feature = "tls",

@@ -310,7 +310,7 @@ fn full(options: &Full) -> bool {
     if let Some(number) = plan.unplanned(&options.requirement) {
         eprintln!(
             "requirement {number} does not run here: there is none of this number, or it needs another \
-             --store or --deployment; docs/reliability/results.md says which"
+             --store or --deployment; docs/reliability/results.md lists them"
         );
         return false;
     }

@@ -49,8 +49,8 @@ fn main() {
         .build()
         .expect("a runtime starts");
     match runtime.block_on(run(&leave)) {
-        Ok(()) => tell(&Event::Done),
-        Err(error) => tell(&Event::Failed {
+        Ok(()) => emit(&Event::Done),
+        Err(error) => emit(&Event::Failed {
             kind: variant::of(&error).to_owned(),
             text: error.to_string(),
         }),
@@ -73,7 +73,7 @@ async fn run(leave: &Notify) -> Result<(), LockError> {
     let wait = Duration::from_millis(job().wait_ms);
     let pool = LockPool::builder().url(&job().url).wait(wait);
     pool.connect().await?.install()?;
-    tell(&Event::Ready);
+    emit(&Event::Ready);
     let key = &job().key;
     match &job().scenario {
         Scenario::Hold if job().watchdog => stamped(hold_renewed(key, leave)).await,
@@ -173,7 +173,7 @@ async fn stamped<F: Future>(future: F) -> F::Output {
 async fn stay(lock: &LockHandle, leave: &Notify) {
     let _section = Section::enter(lock);
     loop {
-        tell(&Event::Poll {
+        emit(&Event::Poll {
             began: BEGAN.load(Ordering::Relaxed),
             at: clock::now(),
             deadline: clock::in_future(lock.remaining()),
@@ -201,7 +201,7 @@ struct Section;
 impl Section {
     fn enter(lock: &LockHandle) -> Self {
         let at = clock::now();
-        tell(&Event::Enter {
+        emit(&Event::Enter {
             at,
             fence: lock.fence().map(u64::from),
             deadline: clock::in_future(lock.remaining()),
@@ -212,11 +212,11 @@ impl Section {
 
 impl Drop for Section {
     fn drop(&mut self) {
-        tell(&Event::Leave { at: clock::now() });
+        emit(&Event::Leave { at: clock::now() });
     }
 }
 
-fn tell(event: &Event) {
+fn emit(event: &Event) {
     println!(
         "{}",
         serde_json::to_string(event).expect("an event is JSON")

@@ -25,21 +25,21 @@ pub(super) fn listen() {
 
 /// Returns the number of texts, and the texts that contain one of the words.
 pub(super) fn scan(words: &[String]) -> (usize, Vec<String>) {
-    let heard = heard();
-    let hits = heard
+    let recorded = recorded();
+    let hits = recorded
         .iter()
         .filter(|text| words.iter().any(|word| text.contains(word)));
-    (heard.len(), hits.cloned().collect())
+    (recorded.len(), hits.cloned().collect())
 }
 
-fn heard() -> MutexGuard<'static, Vec<String>> {
+fn recorded() -> MutexGuard<'static, Vec<String>> {
     HEARD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn hear(text: String) {
-    let mut heard = heard();
-    if heard.len() < KEPT {
-        heard.push(text);
+fn record(text: String) {
+    let mut recorded = recorded();
+    if recorded.len() < KEPT {
+        recorded.push(text);
     }
 }
 
@@ -62,14 +62,14 @@ impl tracing::Subscriber for Ear {
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
         let mut text = Text(attributes.metadata().name().to_owned());
         attributes.record(&mut text);
-        hear(text.0);
+        record(text.0);
         Id::from_u64(1)
     }
 
     fn record(&self, _: &Id, values: &Record<'_>) {
         let mut text = Text(String::new());
         values.record(&mut text);
-        hear(text.0);
+        record(text.0);
     }
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
@@ -77,7 +77,7 @@ impl tracing::Subscriber for Ear {
     fn event(&self, event: &Event<'_>) {
         let mut text = Text(event.metadata().target().to_owned());
         event.record(&mut text);
-        hear(text.0);
+        record(text.0);
     }
 
     fn enter(&self, _: &Id) {}
@@ -93,17 +93,17 @@ impl metrics::Recorder for Ear {
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
     fn register_counter(&self, key: &metrics::Key, _: &MetricMetadata<'_>) -> Counter {
-        hear(format!("{key:?}"));
+        record(format!("{key:?}"));
         Counter::noop()
     }
 
     fn register_gauge(&self, key: &metrics::Key, _: &MetricMetadata<'_>) -> Gauge {
-        hear(format!("{key:?}"));
+        record(format!("{key:?}"));
         Gauge::noop()
     }
 
     fn register_histogram(&self, key: &metrics::Key, _: &MetricMetadata<'_>) -> Histogram {
-        hear(format!("{key:?}"));
+        record(format!("{key:?}"));
         Histogram::noop()
     }
 }

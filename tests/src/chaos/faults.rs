@@ -217,14 +217,14 @@ impl Struck<'_> {
             }
             4..=6 => {
                 self.crew.fault("SCRIPT FLUSH");
-                tell(self.server, cmd("SCRIPT").arg("FLUSH"));
+                send(self.server, cmd("SCRIPT").arg("FLUSH"));
             }
             8 => {
                 self.crew.fault("memory full");
                 let limit = |bytes: u64| {
                     let mut limit = cmd("CONFIG");
                     limit.arg("SET").arg("maxmemory").arg(bytes);
-                    tell(self.server, &limit);
+                    send(self.server, &limit);
                 };
                 limit(1);
                 std::thread::sleep(self.spans.up_to(self.ttl * 3 / 2));
@@ -245,11 +245,11 @@ pub(super) fn kill_clients(server: &Server) {
     for kind in ["NORMAL", "PUBSUB"] {
         let mut kill = cmd("CLIENT");
         kill.arg(&["KILL", "TYPE", kind, "SKIPME", "YES"]);
-        tell(server, &kill);
+        send(server, &kill);
     }
 }
 
-fn tell(server: &Server, command: &redis::Cmd) {
+fn send(server: &Server, command: &redis::Cmd) {
     let probe = RedisProbe::connect(&server.url());
     // The connection of this command may be among the killed ones.
     let _ = probe.try_run::<redis::Value>(command);

@@ -19,7 +19,7 @@ pub(super) struct Reading {
 }
 
 /// Starts a thread that keeps writing the current reading to a file.
-pub(super) fn tell(file: PathBuf, heap: fn() -> usize) {
+pub(super) fn record(file: PathBuf, heap: fn() -> usize) {
     std::thread::spawn(move || {
         let part = file.with_extension("part");
         loop {

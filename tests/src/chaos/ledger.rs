@@ -44,7 +44,7 @@ impl Ledger {
         count
     }
 
-    /// Writes `seen + 1` unless the fence is old or the lease is over. Calls `told` with the result
+    /// Writes `seen + 1` unless the fence is old or the lease is over. Calls `reported` with the result
     /// before any other process can read.
     pub(super) fn write(
         &self,
@@ -52,7 +52,7 @@ impl Ledger {
         fence: u64,
         seen: u64,
         deadline: u64,
-        told: impl FnOnce(Written),
+        reported: impl FnOnce(Written),
     ) {
         let file = self.lock(key);
         let (_, newest) = record(&file);
@@ -61,7 +61,7 @@ impl Ledger {
         if kept {
             put(&file, seen + 1, fence);
         }
-        told(Written { at, newest, kept });
+        reported(Written { at, newest, kept });
     }
 
     /// Opens the file and locks it until it is closed.

@@ -67,7 +67,7 @@ pub(super) fn must_be_fair(crew: &Crew, key: &str, within: Duration, excuse: Exc
 }
 
 /// Adds the oracle's report to the sheet.
-pub(super) fn tell(sheet: &Sheet, report: &Report) {
+pub(super) fn record(sheet: &Sheet, report: &Report) {
     sheet.report(report);
     let kills = report.faults();
     let longest = Duration::from_nanos(report.longest_wait);

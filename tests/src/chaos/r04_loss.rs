@@ -56,7 +56,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
 
 fn observe(ground: &Ground, sheet: &Sheet, runtime: &Runtime, handle: &LockHandle, blocked: bool) {
     let excuse = Excuse::begin();
-    let told = runtime.spawn({
+    let reported = runtime.spawn({
         let handle = handle.clone();
         async move {
             handle.lost().await;
@@ -73,19 +73,21 @@ fn observe(ground: &Ground, sheet: &Sheet, runtime: &Runtime, handle: &LockHandl
         std::thread::sleep(Duration::from_micros(500));
     }
     let seen = now();
-    let told = if blocked {
+    let reported = if blocked {
         seen
     } else {
-        runtime.block_on(told).expect("no panic")
+        runtime.block_on(reported).expect("no panic")
     };
-    let late = Duration::from_nanos(told.saturating_sub(last - nanos(MARGIN)));
+    let late = Duration::from_nanos(reported.saturating_sub(last - nanos(MARGIN)));
     // Two threads must wake up, each at most this late: the renewing thread, and the one that
     // observes the loss.
     let busy = excuse.longest() * 2;
     sheet.signal(late);
     if blocked {
-        sheet.check(told < last + nanos(busy), || {
-            format!("blocked: told {late:?} after S, so after D; threads were woken {busy:?} late")
+        sheet.check(reported < last + nanos(busy), || {
+            format!(
+                "blocked: reported {late:?} after S, so after D; threads were woken {busy:?} late"
+            )
         });
     } else {
         let bound = match ground.size {
@@ -93,7 +95,7 @@ fn observe(ground: &Ground, sheet: &Sheet, runtime: &Runtime, handle: &LockHandl
             Size::Small => LATE_BESIDE_OTHERS,
         };
         sheet.check(late <= bound + busy, || {
-            format!("told {late:?} after S, while threads were woken {busy:?} late")
+            format!("reported {late:?} after S, while threads were woken {busy:?} late")
         });
     }
 }

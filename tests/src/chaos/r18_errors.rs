@@ -78,7 +78,7 @@ const ANSWERS: [(&str, &str, bool); 16] = [
         "NOREPLICAS",
         false,
     ),
-    ("ERR something that no server has said yet", "ERR", false),
+    ("ERR something that no server has sent yet", "ERR", false),
 ];
 
 fn run(ground: &Ground, sheet: &Sheet) {

@@ -48,16 +48,16 @@ fn run(ground: &Ground, sheet: &Sheet) {
     for text in shown {
         sheet.fail(format!("shown: {text}"));
     }
-    let (heard, hits) = canary::scan(&words);
+    let (recorded, hits) = canary::scan(&words);
     for text in hits {
         sheet.fail(format!("logged: {text}"));
     }
-    sheet.check(heard > 0, || {
+    sheet.check(recorded > 0, || {
         "nothing was logged, so nothing was looked at".to_owned()
     });
     sheet.reached(
         "texts and log lines scanned",
-        u64::try_from(texts.len() + heard).unwrap_or(0),
+        u64::try_from(texts.len() + recorded).unwrap_or(0),
         1,
     );
     sheet.remark(format!("{} secrets", words.len()));

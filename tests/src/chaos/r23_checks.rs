@@ -13,7 +13,7 @@ use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 23,
-    what: "misconfiguration is told at connect",
+    what: "misconfiguration is reported at connect",
     stores: REDIS,
     run,
 };
@@ -48,7 +48,7 @@ fn run(_: &Ground, sheet: &Sheet) {
     eviction(sheet);
     replica(sheet);
     permission(sheet);
-    sheet.reached("mistakes told", 3, 3);
+    sheet.reached("mistakes reported", 3, 3);
 }
 
 fn eviction(sheet: &Sheet) {
@@ -58,19 +58,21 @@ fn eviction(sheet: &Sheet) {
             .option(memory[0], &memory[1..])
             .option("maxmemory-policy", &[policy])
             .start();
-        let told = told(&server.url(), policy);
-        sheet.check(told, || format!("nothing was said about {policy}"));
+        let reported = reported(&server.url(), policy);
+        sheet.check(reported, || format!("nothing was reported about {policy}"));
     }
     let server = ServerOptions::new().max_memory(100_000_000).start();
-    let told = told(&server.url(), "noeviction");
-    sheet.check(!told, || "a warning about noeviction".to_owned());
+    let reported = reported(&server.url(), "noeviction");
+    sheet.check(!reported, || "a warning about noeviction".to_owned());
 }
 
 fn replica(sheet: &Sheet) {
     let primary = Server::start();
     let replica = ServerOptions::new().replica_of(&primary).start();
-    let told = told(&replica.url(), "replica");
-    sheet.check(told, || "nothing was said about a replica".to_owned());
+    let reported = reported(&replica.url(), "replica");
+    sheet.check(reported, || {
+        "nothing was reported about a replica".to_owned()
+    });
 }
 
 fn permission(sheet: &Sheet) {
@@ -78,8 +80,8 @@ fn permission(sheet: &Sheet) {
     let probe = server.probe();
     let url = format!("redis://few:few@127.0.0.1:{}/", server.port());
     probe.run::<()>(cmd(TOO_FEW[0]).arg(&TOO_FEW[1..]));
-    sheet.check(told(&url, "pexpire"), || {
-        "nothing was said about a missing permission".to_owned()
+    sheet.check(reported(&url, "pexpire"), || {
+        "nothing was reported about a missing permission".to_owned()
     });
     probe.run::<()>(cmd(ENOUGH[0]).arg(&ENOUGH[1..]));
     let works = local_runtime().block_on(async {
@@ -98,7 +100,7 @@ fn permission(sheet: &Sheet) {
 }
 
 /// True if connecting fails with a text that contains `word`, or logs such a text.
-fn told(url: &str, word: &str) -> bool {
+fn reported(url: &str, word: &str) -> bool {
     let address = url
         .rsplit('@')
         .next()
@@ -109,9 +111,9 @@ fn told(url: &str, word: &str) -> bool {
     if let Err(LockError::Unavailable { source }) = &connected {
         return source.to_string().contains(word);
     }
-    let said = || {
+    let printed = || {
         let (_, lines) = canary::scan(std::slice::from_ref(&address));
         lines.iter().any(|line| line.contains(word))
     };
-    wait::try_until(Duration::from_secs(1), said).is_some()
+    wait::try_until(Duration::from_secs(1), printed).is_some()
 }

@@ -18,19 +18,19 @@ use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 23,
-    what: "misconfiguration of one of several servers is told at connect",
+    what: "misconfiguration of one of several servers is reported at connect",
     stores: &[Store::Redlock, Store::Sentinel, Store::Cluster],
     run,
 };
 
 fn run(ground: &Ground, sheet: &Sheet) {
     canary::listen();
-    let (told, wanted) = match ground.store {
+    let (reported, wanted) = match ground.store {
         Store::Redlock => (quorum(sheet), 5),
         Store::Cluster => (cluster(sheet), 5),
         _ => (sentinel(sheet), 3),
     };
-    sheet.reached("mistakes told", told, wanted);
+    sheet.reached("mistakes reported", reported, wanted);
 }
 
 fn quorum(sheet: &Sheet) -> u64 {
@@ -120,22 +120,22 @@ fn evicting() -> redis::Cmd {
 fn count(cases: &[(&str, String, &str)], about: &str, sheet: &Sheet) -> u64 {
     let mut count = 0;
     for (what, url, word) in cases {
-        let told = told(url, about, word);
-        sheet.check(told, || format!("nothing was said about {what}"));
-        count += u64::from(told);
+        let reported = reported(url, about, word);
+        sheet.check(reported, || format!("nothing was reported about {what}"));
+        count += u64::from(reported);
     }
     count
 }
 
 /// True if connecting fails with a text that contains `word`, or logs such a warning about the
 /// address `about`.
-fn told(url: &str, about: &str, word: &str) -> bool {
+fn reported(url: &str, about: &str, word: &str) -> bool {
     if let Err(error) = local_runtime().block_on(LockPool::connect(url)) {
         return error.to_string().contains(word);
     }
-    let said = || {
+    let printed = || {
         let (_, lines) = canary::scan(&[about.to_owned()]);
         lines.iter().any(|line| line.contains(word))
     };
-    wait::try_until(Duration::from_secs(1), said).is_some()
+    wait::try_until(Duration::from_secs(1), printed).is_some()
 }

@@ -9,7 +9,7 @@ use super::calls::PLACES;
 use super::ending::end_all;
 use super::ground::{Ground, Requirement, SERVERS, connect, local_runtime};
 use super::job::{Lane, Work};
-use super::mortals::{live, must_be_fair, tell};
+use super::mortals::{live, must_be_fair, record};
 use super::sheet::Sheet;
 use super::site::Site;
 use crate::lateness::Excuse;
@@ -44,7 +44,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     site.all_free(&crew, TTL);
     must_be_fair(&crew, KEY, BOUND, excuse);
     let report = crew.report();
-    tell(sheet, &report);
+    record(sheet, &report);
     sheet.reached("seconds of permits", time.as_secs(), 60);
     if report.violations.is_empty() {
         crew.remove();

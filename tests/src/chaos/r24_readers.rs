@@ -9,7 +9,7 @@ use super::crew::Crew;
 use super::ending::end_all;
 use super::ground::{Ground, Requirement, SERVERS, connect, runtime};
 use super::job::{Lane, Work};
-use super::mortals::{live, must_be_fair, rounds, tell};
+use super::mortals::{live, must_be_fair, record, rounds};
 use super::sheet::Sheet;
 use super::site::Site;
 use super::span::nanos;
@@ -48,7 +48,7 @@ fn mixed(ground: &Ground, sheet: &Sheet) {
     site.all_free(&crew, TTL);
     must_be_fair(&crew, KEY, BOUND, excuse);
     let report = crew.report();
-    tell(sheet, &report);
+    record(sheet, &report);
     sheet.reached("seconds of readers and writers", time.as_secs(), 60);
     sheet.check(report.writes > 0, || "no writer wrote".to_owned());
     if report.violations.is_empty() {

@@ -128,7 +128,7 @@ struct Process {
 
 /// A client's report at its end.
 #[derive(Debug, Deserialize)]
-struct Said {
+struct Printed {
     lost: u64,
     errors: Vec<String>,
 }
@@ -162,11 +162,11 @@ impl Process {
     fn work(mut self, visit: &Visit, sheet: &Sheet) -> Vec<Section> {
         writeln!(self.input, "go {}", monotonic() + LEAD).expect("it listens");
         let text = self.line(visit.time + END * 2);
-        let said: Said = serde_json::from_str(&text).expect("what it says is JSON");
-        sheet.check(said.lost == 0, || {
+        let printed: Printed = serde_json::from_str(&text).expect("its output is JSON");
+        sheet.check(printed.lost == 0, || {
             format!(
                 "{}: {} never served, {:?}",
-                self.name, said.lost, said.errors
+                self.name, printed.lost, printed.errors
             )
         });
         let bytes = fs::read(&self.file).expect("it has written its records");
@@ -180,7 +180,7 @@ impl Process {
         line.unwrap_or_else(|error| {
             let log = fs::read_to_string(self.file.with_extension("log"));
             panic!(
-                "{} said nothing ({error}): {}",
+                "{} printed nothing ({error}): {}",
                 self.name,
                 log.unwrap_or_default()
             )

@@ -62,7 +62,7 @@ impl Company<'_> {
         }
         let report = crew.report();
         let bound = nanos(BOUND + excuse.so_far());
-        let ours = self.tell(sheet, &report, &visits, (&name, bound));
+        let ours = self.record(sheet, &report, &visits, (&name, bound));
         if report.violations.is_empty() {
             crew.remove();
         }
@@ -107,7 +107,7 @@ impl Company<'_> {
     }
 
     /// Writes the sections of each client on the sheet. Returns the number of leasehold's sections.
-    fn tell(
+    fn record(
         &self,
         sheet: &Sheet,
         report: &Report,

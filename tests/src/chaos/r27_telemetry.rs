@@ -69,7 +69,7 @@ fn play(ground: &Ground, sheet: &Sheet, telemetry: Telemetry, leases: u64) {
     std::thread::sleep(Duration::from_millis(AFTER_MS + 200));
     kill_clients(&server);
     let hit = watch.wait_for(LIMIT, hit).is_some();
-    sheet.check(hit, || format!("{name}: nothing was told"));
+    sheet.check(hit, || format!("{name}: nothing was reported"));
     std::thread::sleep(Duration::from_millis(lasts + 1_000));
     sheet.check(hand.finish(), || format!("{name}: the process did not end"));
     let report = crew.report();

@@ -147,8 +147,8 @@ fn losses(ground: &Ground, sheet: &Sheet) {
                 tokio::time::timeout(limit + lateness::worst_since(from), call).await
             });
             sheet.faults("one of three keys deleted", 1);
-            let told = matches!(&ended, Ok(Err(LockError::Lost { key, .. })) if *key == lost);
-            sheet.check(told, || {
+            let reported = matches!(&ended, Ok(Err(LockError::Lost { key, .. })) if *key == lost);
+            sheet.check(reported, || {
                 format!("{lost} of {keys:?} was deleted: {ended:?}")
             });
             let free = || !keys.iter().any(|key| probe.exists(key));

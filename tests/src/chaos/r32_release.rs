@@ -16,7 +16,7 @@ use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 32,
-    what: "a release that finds the lock gone is told; a cooldown is never longer than said",
+    what: "a release that finds the lock gone is reported; a cooldown is never longer than requested",
     stores: REDIS,
     run,
 };
@@ -40,7 +40,7 @@ fn gone(ground: &Ground, sheet: &Sheet) {
     let probe = server.probe();
     let runtime = local_runtime();
     let pool = runtime.block_on(connect(&server.url()));
-    let mut told = 0;
+    let mut reported = 0;
     for (kind, request) in kinds() {
         for number in 0..total {
             let request = request(&pool, number).ttl(TTL);
@@ -48,15 +48,15 @@ fn gone(ground: &Ground, sheet: &Sheet) {
             probe.run::<()>(&cmd("FLUSHALL"));
             let released = runtime.block_on(guard.release());
             let lost = matches!(released, Err(LockError::Lost { .. }));
-            told += u64::from(lost);
+            reported += u64::from(lost);
             sheet.check(lost, || {
-                format!("{kind}: the lock was gone, and the release said {released:?}")
+                format!("{kind}: the lock was gone, and the release returned {released:?}")
             });
         }
     }
     sheet.faults("lock taken away before its release", 4 * total);
     sheet.sections(4 * total);
-    sheet.reached("releases that were told", told, 400);
+    sheet.reached("releases that were reported", reported, 400);
 }
 
 type Kind = (&'static str, fn(&LockPool, u64) -> LockRequest);

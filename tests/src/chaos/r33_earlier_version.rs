@@ -73,7 +73,7 @@ impl Scene {
         all_free(&crew, &server.probe(), TTL);
         must_be_fair(&crew, &self.key(), BOUND, excuse);
         let report = crew.report();
-        self.tell(sheet, &report, earlier);
+        self.record(sheet, &report, earlier);
         if report.violations.is_empty() {
             crew.remove();
         }
@@ -109,7 +109,7 @@ impl Scene {
         self.name.replace(' ', "-")
     }
 
-    fn tell(&self, sheet: &Sheet, report: &Report, earlier: u64) {
+    fn record(&self, sheet: &Sheet, report: &Report, earlier: u64) {
         sheet.report(report);
         let present = report.sections - earlier;
         let longest = Duration::from_nanos(report.longest_wait);

@@ -5,7 +5,7 @@ use super::crew::Crew;
 use super::ground::{Ground, Requirement};
 use super::job::Job;
 use super::r01_fail_overs::{Goal, TTL, under_load};
-use super::r34_faults::{lanes, table, tell};
+use super::r34_faults::{lanes, record, table};
 use super::sheet::Sheet;
 use super::store::Store;
 use super::tally::{Progress, Span};
@@ -39,7 +39,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     };
     let fail_overs = under_load(&crew, "0", &goal, &mut random, sheet, job);
     let report = crew.report();
-    tell(sheet, "while masters fail", &report);
+    record(sheet, "while masters fail", &report);
     sheet.reached("answers", report.answered, ANSWERS);
     sheet.reached("fail-overs", fail_overs, FAIL_OVERS);
     let well = report.violations.is_empty();

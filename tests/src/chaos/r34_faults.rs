@@ -89,7 +89,7 @@ pub(super) fn table(crew: &Crew) {
 }
 
 /// Reports the numbers of calls answered by a body and by a kept result.
-pub(super) fn tell(sheet: &Sheet, what: &str, report: &Report) {
+pub(super) fn record(sheet: &Sheet, what: &str, report: &Report) {
     let ran = report.answered - report.replayed;
     sheet.remark(format!(
         "{what}: {ran} calls answered by a body, {} from a result; {} bodies began, {} leases lost",
@@ -126,7 +126,7 @@ pub(super) fn storm(ground: &Ground, sheet: &Sheet) {
     storm.rage(ground, sheet, &crew);
     let report = crew.report();
     sheet.report(&report);
-    tell(sheet, "under faults", &report);
+    record(sheet, "under faults", &report);
     let faults = report.faults() - storm::from_inside(&report);
     sheet.reached("answers under faults", report.answered, ANSWERS);
     sheet.reached("faults from outside", faults, FAULTS);
@@ -188,7 +188,7 @@ pub(super) fn emptied(ground: &Ground, sheet: &Sheet) {
     });
     end_all(sheet, hands);
     let report = crew.report();
-    tell(sheet, "on a server that is emptied", &report);
+    record(sheet, "on a server that is emptied", &report);
     let well = report.violations.is_empty();
     let overlaps = sheet.report_replicated(report);
     sheet.remark(format!("{overlaps} overlaps of locks that were lost"));

@@ -82,7 +82,7 @@ fn clicks(ground: &Ground, sheet: &Sheet) {
     });
     end_all(sheet, hands);
     let report = crew.report();
-    mortals::tell(sheet, &report);
+    mortals::record(sheet, &report);
     let made = runtime.block_on(table.count());
     sheet.check(made == orders, || {
         format!("{made} of {orders} orders are made")

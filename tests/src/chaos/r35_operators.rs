@@ -31,7 +31,7 @@ use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 35,
-    what: "operators look at locks and take some away: no overlap, and each holder is told",
+    what: "operators look at locks and take some away: no overlap, and each holder is notified",
     stores: REDIS,
     run,
 };
@@ -41,7 +41,7 @@ const SECTIONS: u64 = 200_000;
 const FAULTS: u64 = 300;
 const TAKEN: u64 = 500;
 /// Time limit for the notification of a holder.
-const TOLD: Duration = Duration::from_secs(2);
+const NOTICE: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(60);
 /// Time limit of a storm that does not reach its numbers.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
@@ -92,21 +92,24 @@ fn undisturbed(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     all_free(&crew, &server.probe(), TTL);
     let report = crew.report();
     sheet.report(&report);
-    let told = told(&crew, &takes, TOLD + excuse.so_far());
-    for (take, told) in &told {
-        sheet.check(told.is_some(), || format!("{take:?}: its holder runs on"));
+    let outcome = outcome(&crew, &takes, NOTICE + excuse.so_far());
+    for (take, outcome) in &outcome {
+        sheet.check(outcome.is_some(), || {
+            format!("{take:?}: its holder runs on")
+        });
     }
     let count = |how, long| {
-        let same =
-            |(take, told): &&(Take, Option<Told>)| *told == Some(how) && is_long(take) == long;
-        told.iter().filter(same).count()
+        let same = |(take, outcome): &&(Take, Option<Outcome>)| {
+            *outcome == Some(how) && is_long(take) == long
+        };
+        outcome.iter().filter(same).count()
     };
     let all = u64::try_from(takes.len()).unwrap_or(u64::MAX);
     sheet.reached("locks taken away", all, TAKEN);
     // A short body is often done before an operator's command arrives, and a long body hardly ever.
-    let [lost, done] = [Told::Lost, Told::Done].map(|how| count(how, true));
-    sheet.check(done < lost, || "hardly a holder was told".to_owned());
-    let [short_lost, short_done] = [Told::Lost, Told::Done].map(|how| count(how, false));
+    let [lost, done] = [Outcome::Lost, Outcome::Done].map(|how| count(how, true));
+    sheet.check(done < lost, || "hardly a holder was notified".to_owned());
+    let [short_lost, short_done] = [Outcome::Lost, Outcome::Done].map(|how| count(how, false));
     sheet.remark(format!(
         "undisturbed: {} sections; of long bodies {lost} ended with `Lost` and {done} were done, \
          of short ones {short_lost} and {short_done}",
@@ -139,7 +142,7 @@ fn job(crew: &Crew, url: &str, seed: u64) -> Job {
 
 /// The end of a holder whose lock was taken away.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Told {
+enum Outcome {
     /// Its call ended with `Lost`.
     Lost,
     /// Its body had ended, and its release was on the way.
@@ -148,7 +151,7 @@ enum Told {
 
 /// Finds the end of the former holder of each lock taken away. The end must be noted within this
 /// time after the operator's answer.
-fn told(crew: &Crew, takes: &[Take], within: Duration) -> Vec<(Take, Option<Told>)> {
+fn outcome(crew: &Crew, takes: &[Take], within: Duration) -> Vec<(Take, Option<Outcome>)> {
     let (mut watch, mut losses, mut ends) = (crew.watch(), Vec::new(), Vec::new());
     while let Some(note) = watch.next_note() {
         match note {
@@ -170,12 +173,12 @@ fn told(crew: &Crew, takes: &[Take], within: Duration) -> Vec<(Take, Option<Told
                 *key == take.key && *process == u64::from(take.process) && near
             })
         };
-        let told = if lost {
-            Some(Told::Lost)
+        let outcome = if lost {
+            Some(Outcome::Lost)
         } else {
-            done().then_some(Told::Done)
+            done().then_some(Outcome::Done)
         };
-        (take.clone(), told)
+        (take.clone(), outcome)
     });
     ended.collect()
 }
@@ -341,7 +344,7 @@ impl<'a> Operators<'a> {
         let mut taken = Vec::new();
         while !over.load(Ordering::Relaxed) && taken.len() < enough {
             std::thread::sleep(random.duration(PAUSE));
-            let listed = self.said(url, &["ls"], &[DONE]);
+            let listed = self.printed(url, &["ls"], &[DONE]);
             self.looks.fetch_add(1, Ordering::Relaxed);
             let keys: Vec<String> = listed
                 .iter()
@@ -351,7 +354,7 @@ impl<'a> Operators<'a> {
                 continue;
             };
             let from = now();
-            let answers = self.said(url, &["release", "--yes", key], &[DONE, FREE]);
+            let answers = self.printed(url, &["release", "--yes", key], &[DONE, FREE]);
             let by = now();
             if let Some(process) = answers.first().and_then(holder_of) {
                 let key = key.clone();
@@ -369,7 +372,7 @@ impl<'a> Operators<'a> {
 
     /// Runs the command, and returns the lines of its JSON. It must end with one of the codes, or
     /// because the server is away.
-    fn said(&self, url: &str, arguments: &[&str], codes: &[i32]) -> Vec<Value> {
+    fn printed(&self, url: &str, arguments: &[&str], codes: &[i32]) -> Vec<Value> {
         let ended = self.command(url, arguments).output();
         let ended = ended.expect("the command starts");
         let code = ended.status.code();
@@ -386,8 +389,8 @@ impl<'a> Operators<'a> {
 }
 
 fn lines(ended: &Output) -> Vec<Value> {
-    let said = String::from_utf8_lossy(&ended.stdout);
-    let values = said.lines().map(serde_json::from_str);
+    let printed = String::from_utf8_lossy(&ended.stdout);
+    let values = printed.lines().map(serde_json::from_str);
     values.map(|value| value.expect("a line of JSON")).collect()
 }
 

@@ -309,7 +309,7 @@ fn heap(ground: &Ground, place: &Place, sheet: &Sheet) {
     });
     crew.remove();
     sheet.check(before > 0, || {
-        "the process has not said how large it is".to_owned()
+        "the process has not reported its size".to_owned()
     });
     sheet.remark(format!("heap {before} KiB, then {after}"));
     sheet.check(after < before + slack, || {

@@ -238,7 +238,7 @@ impl Sheet {
                 Kind::FalseLoss,
                 Kind::SelfRefusal,
                 Kind::OverBudget,
-                Kind::ToldLate,
+                Kind::ReportedLate,
                 Kind::RanAgain,
                 Kind::WrongReplay,
                 Kind::ForeignTouched,

@@ -87,12 +87,12 @@ impl Struck<'_> {
                 }
                 2 | 3 => {
                     self.crew.fault("pg_terminate_backend");
-                    self.tell("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'leasehold:%'");
+                    self.execute("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'leasehold:%'");
                 }
                 4 => {
                     // The sweep may remove only the rows of idle locks.
                     self.crew.fault("sweep of all idle rows");
-                    self.tell("SELECT leasehold.sweep('0 s', 100000)");
+                    self.execute("SELECT leasehold.sweep('0 s', 100000)");
                 }
                 5 => self.block(),
                 _ => {
@@ -109,12 +109,12 @@ impl Struck<'_> {
     fn block(&mut self) {
         self.crew.fault("rows locked by another client");
         let span = self.spans.up_to(TTL * 3 / 2).as_secs_f64();
-        self.tell(&format!(
+        self.execute(&format!(
             "SELECT count(*), pg_sleep({span}) FROM (SELECT FROM leasehold.locks ORDER BY key FOR UPDATE) l"
         ));
     }
 
-    fn tell(&self, sql: &str) {
+    fn execute(&self, sql: &str) {
         // Another transaction may block this statement, so a failure is ignored.
         self.database.try_run(sql);
     }

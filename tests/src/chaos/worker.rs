@@ -35,7 +35,7 @@ static ENDING: AtomicBool = AtomicBool::new(false);
 pub fn main(argument: &str, heap: fn() -> usize) {
     let job: Job = serde_json::from_str(argument).expect("a job as JSON");
     if let Some(file) = &job.gauge {
-        gauge::tell(file.clone(), heap);
+        gauge::record(file.clone(), heap);
     }
     if let Some(telemetry) = job.telemetry {
         telemetry::install(telemetry, History::open(&job.history));

@@ -269,17 +269,17 @@ impl Cluster {
         let id = self.id(to);
         self.set_slot(to, slot, "NODE", &id);
         let is_master = |node: &Node| node.server.role().as_deref() == Some("master");
-        let mut untold: Vec<_> = self.running().filter(|(_, node)| is_master(node)).collect();
+        let mut unpublished: Vec<_> = self.running().filter(|(_, node)| is_master(node)).collect();
         wait::until("the masters agree on a slot", PATIENCE, || {
             // In the first round the old node gets the command even if it agrees already. It may
             // know the new owner and still treat the slot as moving.
-            for (index, _) in &untold {
+            for (index, _) in &unpublished {
                 self.set_slot(*index, slot, "NODE", &id);
             }
             let masters = self.running().filter(|(_, node)| is_master(node));
             let disagrees = |node: &Node| owner_seen_by(node, slot).as_deref() != Some(&*id);
-            untold = masters.filter(|(_, node)| disagrees(node)).collect();
-            untold.is_empty() && self.epochs() == 1
+            unpublished = masters.filter(|(_, node)| disagrees(node)).collect();
+            unpublished.is_empty() && self.epochs() == 1
         });
     }
 

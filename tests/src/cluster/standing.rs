@@ -22,7 +22,7 @@ impl Cluster {
     /// The masters. All nodes must be running in a complete cluster.
     pub fn masters(&self) -> Vec<usize> {
         let running = self.running();
-        let masters = running.filter(|(_, node)| says(node, "role:master"));
+        let masters = running.filter(|(_, node)| reports(node, "role:master"));
         masters.map(|(index, _)| index).collect()
     }
 
@@ -75,7 +75,7 @@ impl Cluster {
             let asked = successor
                 .probe
                 .try_run::<()>(cmd("CLUSTER").arg("FAILOVER"));
-            let taken = || says(successor, "role:master");
+            let taken = || reports(successor, "role:master");
             asked.is_ok() && wait::try_until(ATTEMPT, taken).is_some()
         });
         self.wait_until_taken_over(successor);
@@ -149,7 +149,7 @@ impl Cluster {
     /// Panics if the node does not become a master.
     pub fn wait_until_taken_over(&self, successor: usize) {
         wait::until("the replica takes over", PATIENCE, || {
-            says(self.node(successor), "role:master") && self.serves()
+            reports(self.node(successor), "role:master") && self.serves()
         });
     }
 
@@ -160,7 +160,7 @@ impl Cluster {
     /// Panics if one of these does not happen in time.
     pub fn wait_until_given_up(&self, isolated: usize, successor: usize) {
         wait::until("the replica of the isolated takes over", PATIENCE, || {
-            says(self.node(successor), "role:master") && !serves(self.node(isolated))
+            reports(self.node(successor), "role:master") && !serves(self.node(isolated))
         });
     }
 
@@ -194,7 +194,7 @@ fn serves(node: &Node) -> bool {
     node.state().contains("cluster_state:ok")
 }
 
-fn says(node: &Node, line: &str) -> bool {
+fn reports(node: &Node, line: &str) -> bool {
     replication(node).contains(&format!("{line}\r"))
 }
 

@@ -239,7 +239,7 @@ impl EarlierProcess {
     ///
     /// Panics if the server has closed the channel's connection.
     #[track_caller]
-    pub fn heard(&mut self, limit: Duration) -> Option<Message> {
+    pub fn receive(&mut self, limit: Duration) -> Option<Message> {
         match self.messages.recv_timeout(limit) {
             Ok(message) => Some(message),
             Err(RecvTimeoutError::Timeout) => None,

@@ -147,7 +147,7 @@ impl EarlierProcess {
         let until = now() + nanos(pause);
         while now() < until {
             let left = Duration::from_nanos(until.saturating_sub(now()));
-            if self.heard(left) == Some(Message::Turn(key.to_owned())) {
+            if self.receive(left) == Some(Message::Turn(key.to_owned())) {
                 return;
             }
         }
@@ -158,7 +158,7 @@ impl EarlierProcess {
     #[track_caller]
     pub fn is_wanted(&mut self, key: &str) -> bool {
         let mut wanted = false;
-        while let Some(message) = self.heard(Duration::ZERO) {
+        while let Some(message) = self.receive(Duration::ZERO) {
             wanted |= message == Message::Wanted(key.to_owned());
         }
         wanted

@@ -191,7 +191,7 @@ fn key_of(note: &Note) -> Option<&str> {
         | Note::Lost { key, .. }
         | Note::Refused { key, .. }
         | Note::Alone { key }
-        | Note::MustTell { key }
+        | Note::MustReport { key }
         | Note::Answered { key, .. }
         | Note::AllKept { key }
         | Note::Durable { key }

@@ -202,7 +202,7 @@ pub enum Note {
         by: u64,
     },
     /// The key was taken from its holder, whose call must end with `Lost`.
-    MustTell {
+    MustReport {
         /// The key.
         key: String,
     },

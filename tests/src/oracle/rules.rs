@@ -37,7 +37,7 @@ pub(super) struct KeyNotes {
     fair_within: Option<u64>,
     alone: bool,
     undisturbed: bool,
-    must_tell: bool,
+    must_report: bool,
     replays: Replays,
     takes: Takes,
     /// Writes that were refused during a lease because of a newer holder.
@@ -77,7 +77,7 @@ impl KeyNotes {
                 asked, at, wait, ..
             } => self.refused(asked, at, wait),
             Note::Alone { .. } => self.alone = true,
-            Note::MustTell { .. } => self.must_tell = true,
+            Note::MustReport { .. } => self.must_report = true,
             Note::Answered { .. } => self.answered(note),
             Note::AllKept { .. } => self.replays.keeps = Keeps::All,
             Note::Durable { .. } => self.replays.keeps = Keeps::OnceSeen,
@@ -112,7 +112,7 @@ impl KeyNotes {
         self.waited(asked, at);
         if at - asked > wait + BUDGET_SLACK {
             self.over_budget
-                .push(format!("asked {asked}, told {at}, wait {wait}"));
+                .push(format!("asked {asked}, answered {at}, wait {wait}"));
         }
     }
 
@@ -344,8 +344,8 @@ impl KeyNotes {
         if self.undisturbed && !self.losses.is_empty() {
             self.found(Kind::FalseLoss, format!("{} times", self.losses.len()));
         }
-        if self.must_tell && self.losses.is_empty() {
-            self.found(Kind::ToldLate, "never".to_owned());
+        if self.must_report && self.losses.is_empty() {
+            self.found(Kind::ReportedLate, "never".to_owned());
         }
         // Only undisturbed calls must keep their limits, because a process that is stopped in the
         // queue answers only after it resumes.
@@ -372,7 +372,7 @@ impl KeyNotes {
                 |section: &&Section| section.at <= at && section.left.is_none_or(|left| left > by);
             if let Some(section) = self.sections.iter().find(late).copied() {
                 self.found(
-                    Kind::ToldLate,
+                    Kind::ReportedLate,
                     format!("{section:?}, taken away {at}, bound {by}"),
                 );
             }

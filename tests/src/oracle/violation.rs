@@ -37,7 +37,7 @@ pub enum Kind {
     /// A call got no lock for too long while other calls did.
     Starved,
     /// A body ran for too long after its lock was taken away.
-    ToldLate,
+    ReportedLate,
     /// A key stayed locked too long after its holder was gone.
     FreedLate,
     /// Another holder had a key that should have stayed locked after its body's end.
@@ -70,7 +70,7 @@ impl fmt::Display for Kind {
             Self::SelfRefusal => "a caller was refused that was alone",
             Self::OverBudget => "a call queued beyond its budget",
             Self::Starved => "a call was starved",
-            Self::ToldLate => "a loss was told late",
+            Self::ReportedLate => "a loss was reported late",
             Self::FreedLate => "a key came free late",
             Self::KeptShort => "a kept key was taken too early",
             Self::RanAgain => "a body ran although a result was kept",

@@ -402,8 +402,8 @@ fn other_user() -> Option<(u32, u32)> {
         return None;
     }
     let id = |what: &str| {
-        let told = Command::new("id").args([what, USER]).output().ok()?;
-        String::from_utf8(told.stdout).ok()?.trim().parse().ok()
+        let printed = Command::new("id").args([what, USER]).output().ok()?;
+        String::from_utf8(printed.stdout).ok()?.trim().parse().ok()
     };
     let ids = id("-u").zip(id("-g"));
     Some(ids.unwrap_or_else(|| panic!("there is no user `{USER}`; {INSTALL}")))
@@ -463,6 +463,6 @@ fn missing(error: &std::io::Error) -> ! {
 }
 
 fn succeeded(what: &str, output: &Output) {
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{what}: {told}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{what}: {printed}");
 }

@@ -125,18 +125,18 @@ mod tests {
 
     #[test]
     fn a_reply_ends_with_ready_for_query() {
-        let told = b"A\0\0\0\x0a\0\0\0\0c\0";
-        assert_eq!(reply(&[told, READY].concat()), Some(told.len()));
+        let reported = b"A\0\0\0\x0a\0\0\0\0c\0";
+        assert_eq!(reply(&[reported, READY].concat()), Some(reported.len()));
         let done = b"C\0\0\0\x07OK\0";
         let both = [&done[..], READY].concat();
-        assert_eq!(reply(&[&both, &told[..]].concat()), Some(both.len()));
+        assert_eq!(reply(&[&both, &reported[..]].concat()), Some(both.len()));
         for cut in 0..both.len() {
             assert_eq!(reply(&both[..cut]), None, "{cut}");
         }
         let fatal = b"E\0\0\0\x0cVFATAL\0\0";
         assert_eq!(reply(fatal), Some(fatal.len()));
-        let told = error("40001 again");
-        assert_eq!(reply(&told), Some(told.len()));
-        assert!(is_error(&told) && !is_error(&both));
+        let reported = error("40001 again");
+        assert_eq!(reply(&reported), Some(reported.len()));
+        assert!(is_error(&reported) && !is_error(&both));
     }
 }

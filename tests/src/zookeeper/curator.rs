@@ -161,7 +161,7 @@ impl CuratorPeer {
                 self.lost += u32::from(event == "lost");
             }
             "done" => {}
-            other => panic!("CuratorPeer said {other}"),
+            other => panic!("CuratorPeer printed {other}"),
         }
         event
     }

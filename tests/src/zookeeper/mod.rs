@@ -186,8 +186,10 @@ impl Zookeeper {
 
     /// `standalone`, `leader` or `follower`. `None` while the server does not serve clients.
     pub fn mode(&self) -> Option<String> {
-        let told = self.word("srvr")?;
-        let mode = told.lines().find_map(|line| line.strip_prefix("Mode: "))?;
+        let printed = self.word("srvr")?;
+        let mode = printed
+            .lines()
+            .find_map(|line| line.strip_prefix("Mode: "))?;
         Some(mode.to_owned())
     }
 
@@ -201,9 +203,9 @@ impl Zookeeper {
         let mut stream = TcpStream::connect_timeout(&self.address(), WORD).ok()?;
         stream.set_read_timeout(Some(WORD)).ok()?;
         stream.write_all(word.as_bytes()).ok()?;
-        let mut told = String::new();
-        stream.read_to_string(&mut told).ok()?;
-        Some(told)
+        let mut printed = String::new();
+        stream.read_to_string(&mut printed).ok()?;
+        Some(printed)
     }
 
     /// Returns Java properties for settings that the configuration file does not have, or that are

@@ -130,8 +130,8 @@ impl Connection {
         whole.0.extend(request.0);
         self.send(&whole)?;
         let mut answer = self.receive()?;
-        let (told, _zxid, error) = (answer.int(), answer.long(), answer.int());
-        assert_eq!(told, number, "each request is answered in its turn");
+        let (answered, _zxid, error) = (answer.int(), answer.long(), answer.int());
+        assert_eq!(answered, number, "each request is answered in its turn");
         Ok(if error == 0 { Ok(answer) } else { Err(error) })
     }
 

@@ -32,18 +32,18 @@ fn flash_sale_with(variables: &[(&str, &str)], arguments: &[&str]) -> (Output, S
         .args(arguments)
         .output()
         .expect("it starts");
-    let said = format!(
+    let printed = format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    (output, said)
+    (output, printed)
 }
 
 /// Returns the number sold in the row that begins with `name`.
-fn sold(said: &str, name: &str) -> u32 {
-    let row = said.lines().find(|line| line.starts_with(name));
-    let row = row.unwrap_or_else(|| panic!("no row `{name}` in:\n{said}"));
+fn sold(printed: &str, name: &str) -> u32 {
+    let row = printed.lines().find(|line| line.starts_with(name));
+    let row = row.unwrap_or_else(|| panic!("no row `{name}` in:\n{printed}"));
     let number = row[name.len()..].split_whitespace().next();
     number
         .and_then(|number| number.parse().ok())
@@ -52,71 +52,74 @@ fn sold(said: &str, name: &str) -> u32 {
 
 #[test]
 fn only_the_lock_prevents_overselling_in_memory() {
-    let (output, said) = flash_sale(&[]);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(sold(&said, "without lock") > 100, "{said}");
-    assert_eq!(sold(&said, "with lock"), 100, "{said}");
-    assert!(said.contains("exactly 100 items were sold"), "{said}");
+    let (output, printed) = flash_sale(&[]);
+    assert_eq!(output.status.code(), Some(0), "{printed}");
+    assert!(sold(&printed, "without lock") > 100, "{printed}");
+    assert_eq!(sold(&printed, "with lock"), 100, "{printed}");
+    assert!(printed.contains("exactly 100 items were sold"), "{printed}");
 }
 
 /// Returns the bar of the sale `name`, which follows the table.
-fn bar<'a>(said: &'a str, name: &str) -> &'a str {
-    let mut rows = said.lines().filter(|line| line.starts_with(name));
+fn bar<'a>(printed: &'a str, name: &str) -> &'a str {
+    let mut rows = printed.lines().filter(|line| line.starts_with(name));
     let row = rows.nth(1);
-    let row = row.unwrap_or_else(|| panic!("no bar `{name}` in:\n{said}"));
+    let row = row.unwrap_or_else(|| panic!("no bar `{name}` in:\n{printed}"));
     row[name.len()..].trim()
 }
 
 /// Fails if the drawing and the table show different results.
 #[test]
 fn only_the_unlocked_sale_marks_items_sold_twice() {
-    let (_, said) = flash_sale(&["--buyers", "60", "--stock", "20"]);
-    assert!(!said.contains('\u{1b}'), "colours in a file: {said}");
-    let without = bar(&said, "without lock");
-    assert!(without.contains('✗'), "{said}");
-    assert_eq!(without.chars().count(), 60, "{said}");
+    let (_, printed) = flash_sale(&["--buyers", "60", "--stock", "20"]);
+    assert!(!printed.contains('\u{1b}'), "colours in a file: {printed}");
+    let without = bar(&printed, "without lock");
+    assert!(without.contains('✗'), "{printed}");
+    assert_eq!(without.chars().count(), 60, "{printed}");
     let with = format!("{}{}", "■".repeat(20), "·".repeat(40));
-    assert_eq!(bar(&said, "with lock"), with, "{said}");
-    assert!(said.contains("no speed to compare with"), "{said}");
+    assert_eq!(bar(&printed, "with lock"), with, "{printed}");
+    assert!(printed.contains("no speed to compare with"), "{printed}");
 }
 
 #[test]
 fn no_color_overrides_all_color_settings() {
     let arguments = ["--buyers", "60", "--stock", "20"];
     let forced = ("CLICOLOR_FORCE", "1");
-    let (_, said) = flash_sale_with(&[forced], &arguments);
+    let (_, printed) = flash_sale_with(&[forced], &arguments);
     assert!(
-        bar(&said, "without lock").contains("\u{1b}[1;31m✗"),
-        "{said}"
+        bar(&printed, "without lock").contains("\u{1b}[1;31m✗"),
+        "{printed}"
     );
-    assert!(!bar(&said, "with lock").contains("\u{1b}[1;31m"), "{said}");
-    let (_, said) = flash_sale_with(&[forced, ("NO_COLOR", "1")], &arguments);
-    assert!(!said.contains('\u{1b}'), "{said}");
+    assert!(
+        !bar(&printed, "with lock").contains("\u{1b}[1;31m"),
+        "{printed}"
+    );
+    let (_, printed) = flash_sale_with(&[forced, ("NO_COLOR", "1")], &arguments);
+    assert!(!printed.contains('\u{1b}'), "{printed}");
 }
 
 #[test]
 fn several_processes_sell_exactly_on_redis() {
     let server = Server::start();
     let arguments = ["--processes", "3", "--buyers", "150", "--stock", "30"];
-    let (output, said) = flash_sale(&[&["--store", &server.url()], &arguments[..]].concat());
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(sold(&said, "without lock") > 30, "{said}");
-    assert_eq!(sold(&said, "with lock"), 30, "{said}");
+    let (output, printed) = flash_sale(&[&["--store", &server.url()], &arguments[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{printed}");
+    assert!(sold(&printed, "without lock") > 30, "{printed}");
+    assert_eq!(sold(&printed, "with lock"), 30, "{printed}");
 }
 
 #[test]
 fn several_processes_on_memory_are_refused_with_advice() {
-    let (output, said) = flash_sale(&["--processes", "4"]);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("lives in one process"), "{said}");
-    assert!(said.contains("--store redis://127.0.0.1/"), "{said}");
+    let (output, printed) = flash_sale(&["--processes", "4"]);
+    assert_eq!(output.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("lives in one process"), "{printed}");
+    assert!(printed.contains("--store redis://127.0.0.1/"), "{printed}");
 }
 
 #[test]
 fn an_unavailable_store_is_an_error_without_a_result() {
-    let (output, said) = flash_sale(&["--store", "redis://127.0.0.1:1/"]);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    let (output, said) = flash_sale(&["--store", "postgres://127.0.0.1/"]);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("`memory://`"), "{said}");
+    let (output, printed) = flash_sale(&["--store", "redis://127.0.0.1:1/"]);
+    assert_eq!(output.status.code(), Some(2), "{printed}");
+    let (output, printed) = flash_sale(&["--store", "postgres://127.0.0.1/"]);
+    assert_eq!(output.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("`memory://`"), "{printed}");
 }

@@ -93,7 +93,7 @@ fn pause(status: &Status) -> Option<Duration> {
 /// should see.
 #[tokio::test]
 async fn a_grpc_client_gets_the_time_of_its_next_try() {
-    for (hint, told) in [(None, UNKNOWN), (Some(HINT), HINT)] {
+    for (hint, reported) in [(None, UNKNOWN), (Some(HINT), HINT)] {
         let mut pool = LockPool::builder().url("memory://");
         if let Some(hint) = hint {
             pool = pool.fairness(Fairness::default().retry_hint(hint));
@@ -107,7 +107,7 @@ async fn a_grpc_client_gets_the_time_of_its_next_try() {
         let refused = send(address).await.expect_err("it is held");
         assert_eq!(refused.code(), Code::Aborted);
         assert!(!refused.message().contains("order:42"), "{refused}");
-        assert_eq!(pause(&refused), Some(told));
+        assert_eq!(pause(&refused), Some(reported));
         held.release().await.expect("held");
 
         pool.shutdown(TTL).await;

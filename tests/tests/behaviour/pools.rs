@@ -125,7 +125,7 @@ async fn a_shutdown_waits_for_holders_and_refuses_the_rest() {
             let pool = pool.clone();
             async move { pool.shutdown(Duration::from_secs(6)).await }
         });
-        let queued = wait::within("the waiter is told", LIMIT, waiter).await;
+        let queued = wait::within("the waiter is notified", LIMIT, waiter).await;
         let queued = queued.expect("no panic");
         assert_eq!(queued.err(), Some(LockError::ShuttingDown), "{url}");
         let refused = pool.lock("new").ttl(TTL).acquire().await;

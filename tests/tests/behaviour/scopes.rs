@@ -201,16 +201,16 @@ async fn a_spawned_task_ends_like_a_tokio_task() {
     assert!(aborted.await.is_err_and(|error| error.is_cancelled()));
     free().await;
 
-    let told = Arc::new(Signals {
+    let flags = Arc::new(Signals {
         inside: Notify::new(),
         go_on: Notify::new(),
     });
-    let spawned = pool.scope(async { drop(leasehold::spawn(signals(42, Arc::clone(&told)))) });
+    let spawned = pool.scope(async { drop(leasehold::spawn(signals(42, Arc::clone(&flags)))) });
     spawned.await;
-    wait::within("the body", LIMIT, told.inside.notified()).await;
+    wait::within("the body", LIMIT, flags.inside.notified()).await;
     let refused = pool.scope(create_order(42)).await;
     assert!(is_marked(&refused), "the task runs on: {refused:?}");
-    told.go_on.notify_one();
+    flags.go_on.notify_one();
     free().await;
 }
 
@@ -245,7 +245,7 @@ async fn a_layer_passes_the_scope_to_requests() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("it is bound");
     let server = tokio::spawn(async move { axum::serve(listener, service).await });
-    for (id, says) in [(41, "Ok(41)"), (42, "is held")] {
+    for (id, expected) in [(41, "Ok(41)"), (42, "is held")] {
         let mut client = TcpStream::connect(address).await.expect("it serves");
         let request = format!(
             "POST /orders/{id} HTTP/1.1\r\nhost: shop\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
@@ -258,7 +258,7 @@ async fn a_layer_passes_the_scope_to_requests() {
         let read = client.read_to_string(&mut answer);
         let read = wait::within("the answer", LIMIT, read).await;
         read.expect("it answers");
-        assert!(answer.contains(says), "{answer}");
+        assert!(answer.contains(expected), "{answer}");
     }
     server.abort();
 }

@@ -9,7 +9,7 @@ use super::{definitions, inline_links, pages, prose, read, root};
 /// figures.
 const PICTURES: [&str; 3] = [
     "![The same figures as a plot",
-    "; the table says the same",
+    "; the table repeats it",
     "The holders change",
 ];
 

@@ -76,9 +76,9 @@ fn withstands(brand: &'static Brand, arguments: &str) {
         .arg(folder)
         .args(arguments.split(' '));
     let output = harness.output().expect("it starts");
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{harness:?}: {told}");
-    assert!(told.contains("pass"), "{harness:?}: {told}");
+    let reported = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{harness:?}: {reported}");
+    assert!(reported.contains("pass"), "{harness:?}: {reported}");
 }
 
 macro_rules! brands {

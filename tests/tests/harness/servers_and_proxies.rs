@@ -238,10 +238,10 @@ fn a_requirement_that_cannot_run_here_is_reported() {
             .output()
             .expect("it starts");
         assert_eq!(chaos.status.code(), Some(1), "{asked:?}");
-        let said = String::from_utf8_lossy(&chaos.stderr);
+        let printed = String::from_utf8_lossy(&chaos.stderr);
         assert!(
-            said.contains(asked[1]) && said.contains("--deployment"),
-            "{said}"
+            printed.contains(asked[1]) && printed.contains("--deployment"),
+            "{printed}"
         );
     }
 }

@@ -43,12 +43,12 @@ fn sessions_last_as_long_as_configured() {
         (settings, 1_000, 3_600_000),
     ] {
         let server = settings.start();
-        let told = server.word("conf").expect("it answers");
+        let reported = server.word("conf").expect("it answers");
         for line in [
             format!("minSessionTimeout={shortest}\n"),
             format!("maxSessionTimeout={longest}\n"),
         ] {
-            assert!(told.contains(&line), "{line}: {told}");
+            assert!(reported.contains(&line), "{line}: {reported}");
         }
     }
 }

@@ -67,9 +67,9 @@ async fn the_lock_is_held_on_the_whole_call_path() {
 async fn the_lock_is_not_held_outside_of_its_body() {
     let kit = Kit::new();
     let inside = Arc::new(Notify::new());
-    let told = Arc::clone(&inside);
+    let reported = Arc::clone(&inside);
     let call = tokio::spawn(kit.pool().lock("account:7").ttl(secs(10)).run(async move {
-        told.notify_one();
+        reported.notify_one();
         sleep(secs(1)).await;
         book()
     }));
@@ -94,14 +94,14 @@ async fn the_lock_is_not_held_outside_of_its_body() {
 async fn a_task_sees_the_lock_of_its_caller_while_it_lasts() {
     let kit = Kit::new();
     let go_on = Arc::new(Notify::new());
-    let told = Arc::clone(&go_on);
+    let reported = Arc::clone(&go_on);
     let body = async {
         let in_task = leasehold::spawn(async {
             let in_tasks_task = leasehold::spawn(async { book() });
             (book(), in_tasks_task.await.expect("no panic"))
         });
         let later = leasehold::spawn(async move {
-            told.notified().await;
+            reported.notified().await;
             book()
         });
         let entered = leasehold::spawn(charge_fee(7)).await.expect("no panic");
@@ -210,26 +210,26 @@ fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
 /// code is.
 #[tokio::test(start_paused = true)]
 async fn the_assertion_explains_the_position_of_the_code() {
-    fn says(check: impl FnOnce() + std::panic::UnwindSafe) -> String {
+    fn panic_text(check: impl FnOnce() + std::panic::UnwindSafe) -> String {
         text_of(&*catch_unwind(check).expect_err("it is not held"))
     }
 
     let kit = Kit::new();
-    let outside = says(|| assert_held!("account:7"));
+    let outside = panic_text(|| assert_held!("account:7"));
     assert!(
         outside.contains("the lock `account:7` is not held here"),
         "{outside}"
     );
     assert!(outside.contains("leasehold::spawn"), "{outside}");
     let in_another = request(&kit)
-        .run(async { says(|| assert_held!("account:7")) })
+        .run(async { panic_text(|| assert_held!("account:7")) })
         .await;
     let in_another = in_another.expect("it is free");
     assert!(
         in_another.contains("this call path holds `order:42`"),
         "{in_another}"
     );
-    let with_text = says(|| assert_held!("account:7", "booking {}", 7));
+    let with_text = panic_text(|| assert_held!("account:7", "booking {}", 7));
     assert!(
         with_text.starts_with("booking 7: the lock `account:7`"),
         "{with_text}"

@@ -56,14 +56,14 @@ async fn all_events_are_recorded_in_order() {
         "9.000s call 4 of kit::history::sell item:kettle lost",
         "10.000s call 5 of kit::history::look item:kettle refused, unavailable",
     ];
-    let told = kit.history().to_string();
-    let told: Vec<_> = told
+    let reported = kit.history().to_string();
+    let reported: Vec<_> = reported
         .lines()
         .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
         .collect();
     // Timers have a resolution of a millisecond.
-    let told: Vec<_> = told.iter().map(|line| rounded(line)).collect();
-    assert_eq!(told, expected);
+    let reported: Vec<_> = reported.iter().map(|line| rounded(line)).collect();
+    assert_eq!(reported, expected);
     let history = kit.history();
     assert!(history.is_exclusive(), "{history}");
     let counts = [
@@ -151,7 +151,7 @@ async fn fences_are_recorded() {
         known.push(guard.fence().expect("memory has fences"));
         guard.release().await.expect("it lasts");
     }
-    let told: Vec<_> = kit
+    let reported: Vec<_> = kit
         .history()
         .iter()
         .filter_map(|event| match event.kind {
@@ -159,8 +159,8 @@ async fn fences_are_recorded() {
             _ => None,
         })
         .collect();
-    assert_eq!(told, known);
-    assert!(told.is_sorted());
+    assert_eq!(reported, known);
+    assert!(reported.is_sorted());
 }
 
 /// Fails if a lock with an expired lease counts as held until its holder drops it.

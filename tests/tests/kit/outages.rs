@@ -133,7 +133,7 @@ async fn an_answer_after_the_timeout_does_not_count() {
     let other = kit.hold("order:42").await;
     assert!(
         is_unavailable(&request(&kit).acquire().await),
-        "it hears too late that it is held"
+        "it receives too late that it is held"
     );
     drop(other);
 }

@@ -60,10 +60,10 @@ pub(crate) enum Event {
 
 /// Sends events to every open page. A page opened later also receives the earlier events.
 #[derive(Debug, Clone)]
-pub(crate) struct Events(Arc<Mutex<Told>>);
+pub(crate) struct Events(Arc<Mutex<Channel>>);
 
 #[derive(Debug)]
-struct Told {
+struct Channel {
     history: VecDeque<Arc<str>>,
     /// `None` after the program was stopped, so that open pages end.
     sender: Option<broadcast::Sender<Arc<str>>>,
@@ -72,40 +72,40 @@ struct Told {
 impl Events {
     pub(crate) fn new() -> Self {
         let (sender, _) = broadcast::channel(KEPT);
-        Self(Arc::new(Mutex::new(Told {
+        Self(Arc::new(Mutex::new(Channel {
             history: VecDeque::new(),
             sender: Some(sender),
         })))
     }
 
-    pub(crate) fn tell(&self, event: &Event) {
+    pub(crate) fn send(&self, event: &Event) {
         let json: Arc<str> = serde_json::to_string(event)
             .expect("an event has texts and numbers only")
             .into();
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut channel = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !matches!(event, Event::Lock { .. }) {
-            told.history.push_back(Arc::clone(&json));
-            while told.history.len() > KEPT {
-                told.history.pop_front();
+            channel.history.push_back(Arc::clone(&json));
+            while channel.history.len() > KEPT {
+                channel.history.pop_front();
             }
         }
-        if let Some(sender) = &told.sender {
-            let _ = sender.send(json); // no page is open
+        if let Some(sender) = &channel.sender {
+            let _ = sender.send(json); // an error means that no page is open
         }
     }
 
     /// Ends every stream.
     pub(crate) fn close(&self) {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        told.sender = None;
+        let mut channel = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        channel.sender = None;
     }
 
     /// Returns all events so far, and those to come.
     pub(crate) fn stream(&self) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>> {
-        let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let history = told.history.clone();
-        let receiver = told.sender.as_ref().map(broadcast::Sender::subscribe);
-        drop(told);
+        let channel = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let history = channel.history.clone();
+        let receiver = channel.sender.as_ref().map(broadcast::Sender::subscribe);
+        drop(channel);
         let events = stream::unfold(
             (history, receiver),
             |(mut history, mut receiver)| async move {

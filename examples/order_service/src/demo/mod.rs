@@ -44,7 +44,7 @@ pub(crate) async fn run(config: &Config) -> Result<(), StartError> {
     let listener = server::listen(config.listen).await?;
     let services = Services::start(config, db).await?;
     let events = Events::new();
-    events.tell(&Event::Services {
+    events.send(&Event::Services {
         services: services.views(),
     });
     println!("listening on http://{}", listener.local_addr()?);

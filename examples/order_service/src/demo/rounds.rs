@@ -129,7 +129,7 @@ impl Demo {
 
 impl Round {
     async fn play(&self, button: Button) -> Result<Verdict, ApiError> {
-        self.demo.events.tell(&Event::Round {
+        self.demo.events.send(&Event::Round {
             round: self.number,
             title: button.title(),
             lock: self.lock,
@@ -144,10 +144,10 @@ impl Round {
             Button::OnceMore => drop(self.click(1, "B").await),
         }
         strip.abort();
-        self.demo.events.tell(&Event::Lock { holder: None });
+        self.demo.events.send(&Event::Lock { holder: None });
         let count = self.demo.ledger.count(&self.order).await?;
         let verdict = verdict(button, self.lock, count);
-        self.demo.events.tell(&Event::Verdict {
+        self.demo.events.send(&Event::Verdict {
             round: self.number,
             count,
             ok: verdict.ok,
@@ -176,14 +176,14 @@ impl Round {
         let first = tokio::spawn(async move { round.click(1, "A").await });
         while !self.is_held_by("A").await {
             if first.is_finished() {
-                return; // the verdict tells what came of it
+                return; // the verdict shows the result
             }
             tokio::time::sleep(LOOK / 5).await;
         }
         if let Err(error) = self.demo.services.kill("A").await {
             tracing::error!(%error, "service A was not killed");
         }
-        self.demo.events.tell(&Event::Killed {
+        self.demo.events.send(&Event::Killed {
             round: self.number,
             service: "A",
         });
@@ -201,7 +201,7 @@ impl Round {
         if let Err(error) = self.demo.services.restart().await {
             tracing::error!(%error, "service A does not come back");
         }
-        self.demo.events.tell(&Event::Services {
+        self.demo.events.send(&Event::Services {
             services: self.demo.services.views(),
         });
     }
@@ -214,7 +214,7 @@ impl Round {
             services,
             ..
         } = &*self.demo;
-        events.tell(&Event::Sent {
+        events.send(&Event::Sent {
             round: self.number,
             click,
             service,
@@ -225,7 +225,7 @@ impl Round {
             Some(at) => client.send(Method::POST, at.address, &path).await.ok(),
             None => None,
         };
-        events.tell(&Event::Answered {
+        events.send(&Event::Answered {
             round: self.number,
             click,
             status: answer.as_ref().map(|answer| answer.status.as_u16()),
@@ -244,7 +244,7 @@ impl Round {
     async fn show_holder(self) {
         loop {
             match self.holder().await {
-                Ok(holder) => self.demo.events.tell(&Event::Lock { holder }),
+                Ok(holder) => self.demo.events.send(&Event::Lock { holder }),
                 Err(error) => tracing::warn!(%error, "the holder is not known"),
             }
             tokio::time::sleep(LOOK).await;

@@ -62,7 +62,7 @@ impl Service {
         let address = line
             .trim()
             .strip_prefix("listening on http://")
-            .unwrap_or_else(|| panic!("the service did not start; it said {line:?}"))
+            .unwrap_or_else(|| panic!("the service did not start; it printed {line:?}"))
             .to_owned();
         Self {
             process: Leashed::new(process, None),
@@ -105,11 +105,11 @@ impl Service {
             status = self.process.exited();
             status.is_some()
         });
-        let mut said = String::new();
+        let mut printed = String::new();
         self.stdout
-            .read_to_string(&mut said)
+            .read_to_string(&mut printed)
             .expect("stdout is readable");
-        (status.expect("it has ended"), said)
+        (status.expect("it has ended"), printed)
     }
 }
 
@@ -117,7 +117,7 @@ impl Drop for Service {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let log = fs::read_to_string(&self.log).unwrap_or_default();
-            eprintln!("{} said:\n{log}", self.address);
+            eprintln!("{} printed:\n{log}", self.address);
         }
     }
 }

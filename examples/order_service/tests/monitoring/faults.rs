@@ -114,11 +114,11 @@ fn every_panel_has_data(scene: &Scene) {
         load(scope, scene, &done);
         for query in dashboard::queries() {
             let mut samples = Vec::new();
-            let told = wait::try_until(LIMIT, || {
+            let reported = wait::try_until(LIMIT, || {
                 samples = scene.prometheus.query(&query.text);
                 !samples.is_empty()
             });
-            if told.is_none() {
+            if reported.is_none() {
                 done.store(true, Ordering::Relaxed);
                 panic!("{}: nothing for {}", query.of, query.text);
             }
@@ -138,7 +138,7 @@ fn every_panel_has_data(scene: &Scene) {
 }
 
 /// Another client takes the lock of an order while the order is being made.
-fn a_stolen_lock_is_told(scene: &Scene) {
+fn a_stolen_lock_is_reported(scene: &Scene) {
     let probe = scene.redis.probe();
     thread::scope(|scope| {
         let made = scope.spawn(|| scene.post(0, "/orders", r#"{"id": "stolen", "sku": "cup"}"#));
@@ -155,7 +155,7 @@ fn a_stolen_lock_is_told(scene: &Scene) {
     scene.all_is_quiet("no further lock is stolen");
 }
 
-fn a_store_that_is_down_is_told(scene: &mut Scene) {
+fn a_store_that_is_down_is_reported(scene: &mut Scene) {
     let store = scene.redis.url();
     scene.redis.kill();
     let named = scene.prometheus.query("leasehold_store_up");
@@ -178,7 +178,7 @@ fn a_store_that_is_down_is_told(scene: &mut Scene) {
 }
 
 /// Another client keeps the lock of an item, and more and more buyers arrive.
-fn a_queue_that_grows_is_told(scene: &Scene) {
+fn a_queue_that_grows_is_reported(scene: &Scene) {
     let probe = scene.redis.probe();
     assert!(probe.set_nx("lock:item:cup", "another client", LIMIT));
     thread::scope(|scope| {
@@ -192,7 +192,7 @@ fn a_queue_that_grows_is_told(scene: &Scene) {
 }
 
 /// The database is slow, so a buyer holds an item's lock for most of the lock's ttl.
-fn a_hold_that_nears_its_ttl_is_told(scene: &Scene) {
+fn a_hold_that_nears_its_ttl_is_reported(scene: &Scene) {
     let probe = scene.redis.probe();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -228,8 +228,8 @@ fn every_panel_has_data_and_each_alert_follows_its_fault() {
     let _room = room::enter();
     let mut scene = Scene::start();
     every_panel_has_data(&scene);
-    a_stolen_lock_is_told(&scene);
-    a_store_that_is_down_is_told(&mut scene);
-    a_queue_that_grows_is_told(&scene);
-    a_hold_that_nears_its_ttl_is_told(&scene);
+    a_stolen_lock_is_reported(&scene);
+    a_store_that_is_down_is_reported(&mut scene);
+    a_queue_that_grows_is_reported(&scene);
+    a_hold_that_nears_its_ttl_is_reported(&scene);
 }

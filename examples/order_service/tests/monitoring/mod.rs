@@ -26,9 +26,9 @@ fn promtool(arguments: &[&str]) {
         .current_dir(folder())
         .output();
     let output = output.unwrap_or_else(|error| prometheus::missing("promtool", &error));
-    let said = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {said}{errors}");
+    assert!(output.status.success(), "{arguments:?}: {printed}{errors}");
 }
 
 #[test]

@@ -151,7 +151,7 @@ impl Drop for Prometheus {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let log = fs::read_to_string(&self.log).unwrap_or_default();
-            eprintln!("prometheus said:\n{log}");
+            eprintln!("prometheus printed:\n{log}");
         }
     }
 }

@@ -117,11 +117,11 @@ fn another_store_is_refused() {
         assert!(!output.status.success());
         String::from_utf8(output.stderr).expect("text")
     };
-    let said = run("redis://127.0.0.1/");
-    assert!(said.contains("LEASEHOLD_URL"), "{said}");
+    let printed = run("redis://127.0.0.1/");
+    assert!(printed.contains("LEASEHOLD_URL"), "{printed}");
     let closed = Postgres::shared().database().url();
     let closed = closed.replace("leasehold@", "leasehold:hunter2@");
-    let said = run(&closed.replace("/test_", "/none_"));
-    assert!(said.contains("no such database"), "{said}");
-    assert!(!said.contains("hunter2"), "{said}");
+    let printed = run(&closed.replace("/test_", "/none_"));
+    assert!(printed.contains("no such database"), "{printed}");
+    assert!(!printed.contains("hunter2"), "{printed}");
 }

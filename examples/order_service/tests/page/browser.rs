@@ -126,7 +126,7 @@ impl Browser {
         let seen = wait::try_until(PATIENCE, || self.is_true(expression));
         assert!(
             seen.is_some(),
-            "{what}: not seen on the page, which says:\n{}",
+            "{what}: not seen on the page, which shows:\n{}",
             self.text("body")
         );
     }
@@ -171,15 +171,15 @@ fn post(address: &str, path: &str, body: &Value) -> Value {
 
 /// Returns the address of the driver, whose output contains the port.
 fn address_of(lines: impl std::io::BufRead) -> String {
-    let mut said = String::new();
+    let mut printed = String::new();
     for line in lines.lines() {
         let line = line.expect("stdout is readable");
         if let Some((_, port)) = line.split_once("successfully on port ") {
             return format!("127.0.0.1:{}", port.trim_end_matches('.'));
         }
-        said.push_str(&line);
+        printed.push_str(&line);
     }
-    panic!("chromedriver did not start; it said {said:?}")
+    panic!("chromedriver did not start; it printed {printed:?}")
 }
 
 /// Returns the first of these programs in the search path.

@@ -14,7 +14,7 @@ use actix_web::error::ErrorBadGateway;
 use actix_web::web::Path;
 use actix_web::{App, HttpResponse, HttpServer, post};
 use leasehold::distributed_lock;
-use leasehold_services::{listen_address, payments, told_to_stop};
+use leasehold_services::{listen_address, payments, stop_requested};
 
 /// Makes an order. `actix_web::Error` converts from `LockError`, as from any `ResponseError`, so
 /// this function needs no custom error type.
@@ -30,7 +30,7 @@ async fn create_order(id: Path<String>) -> actix_web::Result<HttpResponse> {
 async fn main() -> Result<(), Box<dyn Error>> {
     leasehold::init_from_env().await?; // a service without its locks does not start
     let server = HttpServer::new(|| App::new().service(create_order))
-        .shutdown_signal(told_to_stop()?)
+        .shutdown_signal(stop_requested()?)
         .bind(listen_address())?;
     for address in server.addrs() {
         println!("listening on http://{address}");

@@ -16,7 +16,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use leasehold::{LockError, distributed_lock};
-use leasehold_services::{listen_address, payments, told_to_stop};
+use leasehold_services::{listen_address, payments, stop_requested};
 use tokio::net::TcpListener;
 
 /// Makes an order. The lock refuses a second click *while* the first one is processed. To refuse a
@@ -51,7 +51,7 @@ impl IntoResponse for OrderError {
 async fn main() -> Result<(), Box<dyn Error>> {
     leasehold::init_from_env().await?; // a service without its locks does not start
     let app = Router::new().route("/orders/{id}", post(create_order));
-    let stop = told_to_stop()?;
+    let stop = stop_requested()?;
     let listener = TcpListener::bind(listen_address()).await?;
     println!("listening on http://{}", listener.local_addr()?);
     axum::serve(listener, app)

@@ -18,7 +18,7 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use leasehold::{LockError, distributed_lock};
-use leasehold_services::{listen_address, payments, told_to_stop};
+use leasehold_services::{listen_address, payments, stop_requested};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::net::TcpListener;
 
@@ -56,7 +56,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         .route("/ready", get(ready))
         .route("/metrics", get(async move || metrics.render()));
 
-    let stop = told_to_stop()?;
+    let stop = stop_requested()?;
     let listener = TcpListener::bind(listen_address()).await?;
     println!("listening on http://{}", listener.local_addr()?);
     axum::serve(listener, app)

@@ -12,7 +12,7 @@ use std::time::Duration;
 use leasehold::distributed_lock;
 use leasehold_services::shop::orders_server::{Orders, OrdersServer};
 use leasehold_services::shop::{NewOrder, Order};
-use leasehold_services::{listen_address, payments, told_to_stop};
+use leasehold_services::{listen_address, payments, stop_requested};
 use tokio::net::TcpListener;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
@@ -37,7 +37,7 @@ impl Orders for Shop {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     leasehold::init_from_env().await?; // a service without its locks does not start
-    let stop = told_to_stop()?;
+    let stop = stop_requested()?;
     let listener = TcpListener::bind(listen_address()).await?;
     println!("listening on http://{}", listener.local_addr()?);
     Server::builder()

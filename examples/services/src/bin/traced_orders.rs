@@ -20,7 +20,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use leasehold::{LockError, distributed_lock};
-use leasehold_services::{listen_address, payments, told_to_stop};
+use leasehold_services::{listen_address, payments, stop_requested};
 use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::SpanExporter;
@@ -115,7 +115,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new()
         .route("/orders/{id}", post(create_order))
         .layer(from_fn(traced));
-    let stop = told_to_stop()?;
+    let stop = stop_requested()?;
     let listener = TcpListener::bind(listen_address()).await?;
     println!("listening on http://{}", listener.local_addr()?);
     axum::serve(listener, app)

@@ -16,7 +16,7 @@ fn machine_with_the_job(shop: &Surroundings) -> (Service, Charge) {
 /// Starts another machine, and checks that it skips the job.
 fn assert_skips(shop: &Surroundings) {
     let machine = shop.run_to_end(PROGRAM, &[DAY]);
-    assert_says(&machine, "skipped, another machine has the job");
+    assert_printed(&machine, "skipped, another machine has the job");
 }
 
 /// Answers the charges for all customers, for the machine that runs the job.
@@ -27,7 +27,7 @@ fn pay_all(shop: &Surroundings, ada: Charge) {
     }
 }
 
-fn assert_says(machine: &Ended, outcome: &str) {
+fn assert_printed(machine: &Ended, outcome: &str) {
     assert!(machine.status.success(), "{machine:?}");
     assert_eq!(machine.stdout, format!("{DAY}: {outcome}\n"));
 }
@@ -38,7 +38,7 @@ fn one_machine_runs_the_job_and_later_ones_skip_it() {
     let (first, ada) = machine_with_the_job(&shop);
     assert_skips(&shop);
     pay_all(&shop, ada);
-    assert_says(&first.wait(), "charged 3 customers");
+    assert_printed(&first.wait(), "charged 3 customers");
     assert_skips(&shop); // `cooldown`: the clock of this machine is late
     assert!(shop.provider.next().is_none(), "a second run");
 }
@@ -53,7 +53,7 @@ fn the_next_machine_runs_the_job_of_a_dead_one() {
     wait::until("its lease ends", LIMIT, || probe.get(KEY).is_none());
     let (second, ada) = machine_with_the_job(&shop);
     pay_all(&shop, ada);
-    assert_says(&second.wait(), "charged 3 customers");
+    assert_printed(&second.wait(), "charged 3 customers");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn the_next_start_runs_a_failed_job() {
     assert!(ended.stderr.contains("refused"), "{ended:?}");
     let (second, ada) = machine_with_the_job(&shop);
     pay_all(&shop, ada);
-    assert_says(&second.wait(), "charged 3 customers");
+    assert_printed(&second.wait(), "charged 3 customers");
 }
 
 #[test]

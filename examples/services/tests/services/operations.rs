@@ -54,11 +54,11 @@ fn outcomes_are_counted() {
     ];
     // Counts reach the recorder a few milliseconds later, through a separate thread.
     let mut metrics = String::new();
-    let told = wait::try_until(LIMIT, || {
+    let reported = wait::try_until(LIMIT, || {
         metrics = get(&service, "/metrics").body;
         counts.iter().all(|count| metrics.contains(count))
     });
-    assert!(told.is_some(), "{metrics}");
+    assert!(reported.is_some(), "{metrics}");
 }
 
 #[test]

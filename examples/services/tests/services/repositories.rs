@@ -98,7 +98,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     runtime.expect("a runtime").block_on(future)
 }
 
-fn said(ended: &Ended, outcome: &str) -> usize {
+fn count_of(ended: &Ended, outcome: &str) -> usize {
     assert!(ended.status.success(), "{ended:?}");
     let lines = ended.stdout.lines();
     lines.filter(|line| line.contains(outcome)).count()
@@ -116,7 +116,7 @@ fn no_more_is_sold_than_was_in_stock() {
         shop.next_charge().pay();
         [first.wait(), second.join().expect("no panic")]
     });
-    let count = |outcome| ended.iter().map(|process| said(process, outcome)).sum();
+    let count = |outcome| ended.iter().map(|process| count_of(process, outcome)).sum();
     assert_eq!((count(": sold, "), count(": sold out")), (2_usize, 2_usize));
     assert_eq!(shop.books(), (0, 2));
     assert!(shop.around.provider.next().is_none(), "a third charge");
@@ -133,7 +133,7 @@ fn a_lost_lease_rolls_the_sale_back() {
     charge.wait_until_dropped();
     let ended = process.wait();
     let lost = "order 1: the lease on `stock:eu:kettle` was lost";
-    assert_eq!(said(&ended, lost), 1, "{ended:?}");
+    assert_eq!(count_of(&ended, lost), 1, "{ended:?}");
     assert_eq!(shop.books(), (2, 0));
 }
 
@@ -144,8 +144,8 @@ fn a_refused_payment_rolls_the_sale_back() {
     charge.refuse();
     shop.around.provider.asked_for("2").pay();
     let ended = process.wait();
-    assert_eq!(said(&ended, "order 1: no payment"), 1, "{ended:?}");
-    assert_eq!(said(&ended, "order 2: sold, 1 left"), 1, "{ended:?}");
+    assert_eq!(count_of(&ended, "order 1: no payment"), 1, "{ended:?}");
+    assert_eq!(count_of(&ended, "order 2: sold, 1 left"), 1, "{ended:?}");
     assert_eq!(shop.books(), (1, 1));
 }
 
@@ -154,7 +154,7 @@ fn a_refused_payment_rolls_the_sale_back() {
 #[test]
 fn the_table_refuses_a_buyer_with_an_earlier_fence() {
     let shop = Shop::start();
-    assert_eq!(said(&shop.sell_all(&[]), "order"), 0);
+    assert_eq!(count_of(&shop.sell_all(&[]), "order"), 0);
     block_on(async {
         let mut database = open(&shop.file()).await;
         let sql = "UPDATE items SET fence = 9007199254740991"; // 2^53 - 1: no fence is greater
@@ -164,7 +164,7 @@ fn the_table_refuses_a_buyer_with_an_earlier_fence() {
     });
     let ended = shop.sell_all(&["1"]);
     let late = "order 1: a later buyer was served meanwhile; nothing was sold";
-    assert_eq!(said(&ended, late), 1, "{ended:?}");
+    assert_eq!(count_of(&ended, late), 1, "{ended:?}");
     assert_eq!(shop.books(), (2, 0));
     assert!(shop.around.provider.next().is_none(), "a charge");
 }

@@ -97,7 +97,7 @@ impl Asking {
         let (now, waited) = self.time(now);
         // If the subscriber panics here, the call gives up its locks like any dropped call.
         let span = held_span(self.label);
-        told(|| {
+        guarded(|| {
             if let Some(keys) = &self.keys {
                 span.record("lock.key", display(keys));
             }
@@ -124,8 +124,8 @@ impl Asking {
         }
     }
 
-    /// Returns the current time, and the time since the call began to ask. `now` is the current
-    /// time, if known.
+    /// Returns the current time, and the time since the call requested its locks. `now` is the
+    /// current time, if known.
     fn time(&self, now: Option<Instant>) -> (Option<Instant>, Duration) {
         let now = self.since.map(|_| now.unwrap_or_else(|| self.clock.now()));
         let waited = now.zip(self.since).map(|(now, since)| now.since(since));
@@ -134,7 +134,7 @@ impl Asking {
 
     /// Records the outcome of the acquire.
     fn ends(&mut self, outcome: Outcome, waited: Duration, holds: bool) {
-        told(|| {
+        guarded(|| {
             self.span.record("lock.waited_ms", millis(waited));
             self.span.record("lock.outcome", outcome.name());
         });
@@ -190,7 +190,7 @@ impl Drop for Holding {
             if self.counts {
                 self.label.meter().ended(end, held);
             }
-            told(|| {
+            guarded(|| {
                 self.span.record("lock.outcome", end.name());
             });
         }
@@ -198,7 +198,7 @@ impl Drop for Holding {
     }
 }
 
-/// Records a call that was refused before it could ask.
+/// Records a call that was refused before it could request its locks.
 pub(crate) fn refused(label: Label, error: &LockError) {
     let outcome = Outcome::of(error);
     label.meter().refused(outcome);
@@ -232,14 +232,14 @@ fn held_span(label: Label) -> Span {
 /// Closes a span. The subscriber is notified of its end when the last handle is dropped.
 fn close(span: &mut Span) {
     if !span.is_disabled() {
-        told(|| drop(std::mem::replace(span, Span::none())));
+        guarded(|| drop(std::mem::replace(span, Span::none())));
     }
 }
 
-/// Calls the subscriber. If it panics, only the report in `tell` is lost. The call continues, and a
+/// Calls the subscriber. If it panics, only the report in `report` is lost. The call continues, and a
 /// panic during a drop does not end the process.
-fn told(tell: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(tell));
+fn guarded(report: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(report));
 }
 
 fn millis(time: Duration) -> u64 {

@@ -34,7 +34,7 @@ impl PendingLock {
     pub(crate) fn ask(pool: LockPool, acquire: Acquire) -> Result<Self, LockError> {
         let cell = pool.engine().new_cell(&acquire.key);
         let lock = Self::new(pool, cell, acquire.token);
-        lock.tell(Command::Acquire {
+        lock.send(Command::Acquire {
             id: lock.id,
             acquire,
             cell: Arc::clone(&lock.cell),
@@ -50,7 +50,7 @@ impl PendingLock {
     ) -> Result<Self, LockError> {
         let cell = pool.engine().new_cell(&acquire.key);
         let lock = Self::new(pool, cell, acquire.token);
-        lock.tell(Command::Adopt {
+        lock.send(Command::Adopt {
             id: lock.id,
             acquire,
             adoption,
@@ -65,7 +65,7 @@ impl PendingLock {
         let token = self.cell.inherited().unwrap_or(self.token);
         if !seeded!(RenewedAfterHandOver) {
             self.cell.close();
-            self.tell(Command::GiveAway(self.id))?;
+            self.send(Command::GiveAway(self.id))?;
         }
         self.let_go = true;
         Ok(token)
@@ -152,7 +152,7 @@ impl PendingLock {
             // This task is awake. A wake-up would cause an additional poll of its next step.
             drop(self.cell.take_waker());
             // A stopped engine keeps no lock.
-            let _ = self.tell(Command::Hear);
+            let _ = self.send(Command::Listen);
         }
     }
 
@@ -169,7 +169,7 @@ impl PendingLock {
     /// Cancel safe: the engine continues the downgrade.
     pub(crate) async fn downgrade(&self) -> Result<(), LockError> {
         self.cell.check()?;
-        self.tell(Command::Downgrade(self.id))?;
+        self.send(Command::Downgrade(self.id))?;
         if poll_fn(|cx| self.cell.poll_shared(cx)).await {
             return Ok(());
         }
@@ -186,7 +186,7 @@ impl PendingLock {
         let until = first.pool.engine().clock().now() + min_hold;
         let ids = locks.iter().map(|lock| lock.id).collect();
         // If the engine is gone, the lock expires after its ttl.
-        let _ = first.tell(Command::KeepUntil { ids, until });
+        let _ = first.send(Command::KeepUntil { ids, until });
     }
 
     /// Requests the release, now or after `keep`, without waiting for it.
@@ -194,7 +194,7 @@ impl PendingLock {
         self.cell.close();
         // If the engine is gone, the lock expires after its ttl. Otherwise the engine has the
         // command.
-        self.let_go = self.tell(Command::Release { id: self.id, keep }).is_ok();
+        self.let_go = self.send(Command::Release { id: self.id, keep }).is_ok();
     }
 
     /// Like [`begin_release`](Self::begin_release), but the store keeps a result beside the lock.
@@ -202,7 +202,7 @@ impl PendingLock {
         self.cell.close();
         let id = self.id;
         // See `begin_release`.
-        self.let_go = self.tell(Command::ReleaseWith { id, keep, record }).is_ok();
+        self.let_go = self.send(Command::ReleaseWith { id, keep, record }).is_ok();
     }
 
     /// Maximum length of a kept result, in bytes.
@@ -231,7 +231,7 @@ impl PendingLock {
                 ids.push(lock.id);
             }
         }
-        first.let_go = first.tell(Command::ReleaseAll { ids, keep }).is_ok();
+        first.let_go = first.send(Command::ReleaseAll { ids, keep }).is_ok();
         for lock in rest {
             lock.let_go = first.let_go;
         }
@@ -249,7 +249,7 @@ impl PendingLock {
         Poll::Ready(removal == Removal::Gone)
     }
 
-    fn tell(&self, command: Command) -> Result<(), LockError> {
+    fn send(&self, command: Command) -> Result<(), LockError> {
         self.pool.engine().send(command)
     }
 }
@@ -260,7 +260,7 @@ impl Drop for PendingLock {
         if !self.let_go && !forgotten {
             self.cell.close();
             // If the engine is gone, the lock expires after its ttl.
-            let _ = self.tell(Command::Abandon(self.id));
+            let _ = self.send(Command::Abandon(self.id));
         }
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn release(key: &FullKey, token: Token, after: Vec<OpId>) -> Op {
     })
 }
 
-/// A client of the store. Keeps the replies that a scene has not asked for yet.
+/// A client of the store. Keeps the replies that a scene has not read yet.
 pub(super) struct Client {
     pub(super) promises: Promises,
     pub(super) store: Box<dyn LockStore>,
@@ -93,8 +93,8 @@ impl Client {
         self.promises.short / 3 < self.slowest.max(longest)
     }
 
-    /// With `listeners`, stops reading the sockets, as if listener threads did that; there are no
-    /// such threads. Otherwise lets the store read them again.
+    /// With `listeners`, stops reading the sockets, as if listener threads read them. The suite has
+    /// no such threads. Otherwise lets the store read them again.
     pub(super) fn leave_to_listeners(&mut self, listeners: bool) {
         if let Some(sockets) = self.store.sockets() {
             self.sockets = sockets;
@@ -150,7 +150,7 @@ impl Client {
     pub(super) async fn listen(&mut self) {
         let event = poll_fn(|cx| self.store.poll_event(cx));
         let event = tokio::time::timeout(Duration::from_secs(10), event);
-        match event.await.expect("the store says something within 10 s") {
+        match event.await.expect("the store sends an event within 10 s") {
             StoreEvent::Reply(id, Ok(reply)) => self.early.push((id, reply)),
             StoreEvent::Reply(_, Err(failure)) => panic!("{}", failure.error),
             StoreEvent::Turn(key) => drop(self.turns.insert(key)),

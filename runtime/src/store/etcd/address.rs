@@ -15,7 +15,7 @@ use crate::store::url_options;
 const FORM: &str =
     "etcd://user:password@host[:port],host[:port],…/prefix with special characters percent-encoded";
 
-/// The port for clients.
+/// Default port of a member.
 const PORT: u16 = 2379;
 
 /// Default prefix of the keys of locks, if the URL has none.
@@ -104,8 +104,8 @@ impl Address {
         &self.members.path
     }
 
-    /// Returns the first member on another machine, unless connections are encrypted, because plain
-    /// text can be read on the way to it.
+    /// Returns the first member on another machine, if connections are not encrypted. Others can
+    /// read the traffic to it.
     pub(super) fn readable(&self) -> Option<&str> {
         let readable = self.members.readable();
         readable.filter(|_| !self.is_encrypted())
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn refusals_suggest_a_url_and_hide_passwords() {
-        for (url, says) in [
+        for (url, expected) in [
             ("etcd://u:hunter2@h:port", "etcd://user"),
             ("etcd://u:hunter2@", "etcd://user"),
             ("etcd://u:hunter2@h,,i", "etcd://user"),
@@ -184,7 +184,7 @@ mod tests {
             ("etcd://u:hunter2@h/p?replicas=1", "no options"),
         ] {
             let text = refused(url);
-            assert!(text.contains(says), "{url}: {text}");
+            assert!(text.contains(expected), "{url}: {text}");
             assert!(!text.contains("hunter2"), "{text}");
         }
     }

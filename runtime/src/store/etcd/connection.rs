@@ -27,8 +27,8 @@ use super::messages::{
 use crate::base::seeded::seeded;
 use crate::store::Failure;
 
-/// Least time for an answer, even if a request has less patience. The server writes to its disk,
-/// and a busy disk takes long.
+/// Least time for an answer, even if a request has less patience. The server writes each change to
+/// its disk, which may be busy.
 pub(super) const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Interval of the pings on a connection, and the time limit for their answers. A server answers
@@ -36,8 +36,8 @@ pub(super) const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 const PING: Duration = Duration::from_secs(1);
 const PONG: Duration = Duration::from_secs(2);
 
-/// A member that answers no request for this long may have lost its cluster. Another member may
-/// work.
+/// A connection without any answer for this long is given up. Its member may have lost the rest of
+/// the cluster, and another member may work.
 const DEAD: Duration = Duration::from_secs(3);
 
 /// One connection to one member.
@@ -49,16 +49,16 @@ pub(super) struct Connection {
     unanswered: Mutex<Unanswered>,
 }
 
-/// Count of the unanswered requests.
+/// The requests that wait for an answer.
 #[derive(Default)]
 struct Unanswered {
     count: u32,
-    /// Start of the present silence: the last answer, or the sending of the first waiting request.
-    /// None while no request waits.
+    /// Start of the present silence: the time of the last answer, or of the first unanswered
+    /// request. None if no request is unanswered.
     since: Option<Instant>,
 }
 
-/// Counts a request until it is dropped.
+/// Counts an unanswered request until this value is dropped.
 struct Waiting<'a>(&'a Mutex<Unanswered>);
 
 impl<'a> Waiting<'a> {
@@ -82,7 +82,7 @@ impl<'a> Waiting<'a> {
             .map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Stops counting a request without an answer in time. The silence continues with the next
+    /// Stops counting a timed-out request, but not its silence, which continues with the next
     /// request.
     fn given_up(self) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,7 +101,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A state or a change that a watch shows.
+/// A state or a change of keys, reported by a watch.
 pub(super) enum Shown<'a> {
     /// The keys that existed right after the start of the watch.
     Present(&'a [KeyValue]),
@@ -230,7 +230,7 @@ impl Connection {
     }
 
     /// Waits until the key created at the revision `made` is gone, or until the watch ends. Drops
-    /// `place` once the watch is established.
+    /// `place` (a semaphore permit) once the watch is established.
     pub(super) async fn deleted<P>(
         &self,
         key: Vec<u8>,
@@ -254,11 +254,12 @@ impl Connection {
         .await
     }
 
-    /// Shows the present keys of a range, and then each change, until `is_over` returns true or the
-    /// watch ends.
+    /// Passes the present keys of a range, and then each change, to `is_over`, until it returns
+    /// true or the watch ends.
     ///
-    /// The watch begins now, and the keys are looked up after that. A watch that begins at an
-    /// earlier revision gets past events only every 100 ms (`syncWatchersLoop`).
+    /// The watch begins at the current revision, and the keys are read after that. If it began at
+    /// an earlier revision, the server would send past events only every 100 ms
+    /// (`syncWatchersLoop`).
     pub(super) async fn watch(
         &self,
         what: WatchCreate,
@@ -282,13 +283,13 @@ impl Connection {
         let requests = stream::iter([WatchRequest { create }]).chain(end);
         let path = "/etcdserverpb.Watch/Watch";
         let watching = self.stream(path, requests).await;
-        let mut told: Streaming<WatchResponse> = watching.map_err(Problem::Status)?;
+        let mut response: Streaming<WatchResponse> = watching.map_err(Problem::Status)?;
         let mut lookup = Some(lookup);
         loop {
-            let Some(told) = told.message().await.map_err(Problem::Status)? else {
+            let Some(response) = response.message().await.map_err(Problem::Status)? else {
                 return Ok(());
             };
-            if told.canceled {
+            if response.canceled {
                 return Ok(());
             }
             // The first message confirms the watch.
@@ -300,7 +301,7 @@ impl Connection {
                     return Ok(());
                 }
             }
-            let mut changes = told.events.iter();
+            let mut changes = response.events.iter();
             if changes.any(|change| is_over(Shown::Changed(change))) {
                 return Ok(());
             }

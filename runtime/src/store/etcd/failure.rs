@@ -16,8 +16,8 @@ pub(super) enum Problem {
     Silent { dead: bool },
 }
 
-/// Prefixes of the server's own errors. If a version has no API error for an authentication error,
-/// it sends the text of its package `auth`, as 3.5.0 does for old tokens.
+/// Prefixes of the server's own errors. For an authentication error without an API error, some
+/// versions send the text of their package `auth`. For example, 3.5.0 does so for old tokens.
 const SERVER: [&str; 2] = ["etcdserver:", "auth:"];
 
 /// Code of a refusal that a new login resolves.
@@ -66,7 +66,8 @@ const KNOWN: &[Known] = &[
         "database space exceeded",
         FULL,
         Retry::Later,
-        // A transaction that passes the first check of the quota is carried out, and then refused.
+        // A transaction that passes the first check of the quota is carried out, although the
+        // server then returns this error.
         true,
         "the server's database is full, so no lock can be taken; compact and defragment it, and \
          disarm its alarm",
@@ -151,7 +152,7 @@ pub(super) fn ends_the_connection(problem: &Problem) -> bool {
     }
 }
 
-/// True if nothing is known of the server: the connection is broken or silent.
+/// True if the server itself did not answer: the connection is broken or silent.
 pub(super) fn is_of_the_connection(problem: &Problem) -> bool {
     match problem {
         Problem::Silent { dead } => *dead,
@@ -169,7 +170,7 @@ pub(super) fn is_end_of_session(problem: &Problem) -> bool {
     }
 }
 
-/// True if the error is not the server's own.
+/// True if the error comes from the connection, and not from the server.
 fn is_broken(status: &Status) -> bool {
     let broken = matches!(
         status.code(),
@@ -186,7 +187,7 @@ fn known(status: &Status) -> Option<&'static Known> {
 }
 
 fn server_error(status: &Status) -> Failure {
-    let said = first_line(status.message());
+    let detail = first_line(status.message());
     let (_, code, retry, executed, advice) = known(status).copied().unwrap_or((
         "",
         "ERR",
@@ -195,7 +196,7 @@ fn server_error(status: &Status) -> Failure {
         "the server could not carry out the request",
     ));
     let executed = executed && !(code == FULL && seeded!(FullIsRefused));
-    Failure::unavailable(code, format!("{advice} ({said})"), retry, executed)
+    Failure::unavailable(code, format!("{advice} ({detail})"), retry, executed)
 }
 
 /// True if the server may carry the request out after this answer. A full database answers after
@@ -206,11 +207,11 @@ pub(super) fn may_be_late(failure: &Failure) -> bool {
 
 /// The failure to connect to an endpoint.
 pub(super) fn of_transport(error: &tonic::transport::Error) -> Failure {
-    let said = innermost(error);
+    let detail = innermost(error);
     not_sent(if is_of_tls(error) {
-        of_tls(&said)
+        of_tls(&detail)
     } else {
-        disconnected(&said)
+        disconnected(&detail)
     })
 }
 
@@ -251,13 +252,14 @@ fn is_of_tls(_error: &dyn Error) -> bool {
     false
 }
 
-fn of_tls(said: &str) -> Failure {
-    Failure::unavailable("tls", format!("{TLS} ({said})"), Retry::Later, false)
+fn of_tls(detail: &str) -> Failure {
+    Failure::unavailable("tls", format!("{TLS} ({detail})"), Retry::Later, false)
 }
 
-fn disconnected(said: &str) -> Failure {
-    let text =
-        format!("the connection failed: {said}; check that the server is up and the URL is right");
+fn disconnected(detail: &str) -> Failure {
+    let text = format!(
+        "the connection failed: {detail}; check that the server is up and the URL is right"
+    );
     Failure::unavailable("io", text, Retry::Later, true)
 }
 
@@ -282,7 +284,7 @@ pub(super) fn garbled() -> Failure {
     )
 }
 
-/// The failure of a request that met other changes at each try.
+/// The failure of a request that conflicted with other changes at each try.
 pub(super) fn unsettled() -> Failure {
     Failure::unavailable(
         "conflict",

@@ -28,10 +28,10 @@ use crate::store::session::service::{
 };
 use crate::store::{Failure, Retry, StoreEvent};
 
-/// Value of a node whose lock is kept after its release. It has no owner.
+/// Value of a node that is kept after the release of its lock. It names no owner.
 pub(super) const KEPT: &str = "(kept)";
 
-/// Number of nodes that one transaction looks at.
+/// Most nodes that one transaction reads.
 const LOOKS: usize = 100;
 
 /// An etcd cluster.
@@ -59,7 +59,7 @@ impl Etcd {
         asking.await.map(drop)
     }
 
-    /// Returns the newest node of the directory from before `revision`.
+    /// Returns the newest node of the directory that was created before `revision`.
     async fn before(
         &self,
         node: &Node,
@@ -171,7 +171,7 @@ impl Service for Etcd {
 
     /// Watches the session's own key, which ends with its lease, and the keys below it. The
     /// deletion of the key proves the end of the session, so the session's holders are notified
-    /// before the next holder has its turn.
+    /// before another process gets their locks.
     async fn ended(
         &self,
         session: &Session,
@@ -183,18 +183,18 @@ impl Service for Etcd {
             range_end: end_of(&format!("{}/", session.key)),
             filters: Vec::new(),
         };
-        let hear = |found: &KeyValue| {
+        let receive = |found: &KeyValue| {
             if let Some((name, fence)) = names::revoked(&session.key, &found.key) {
                 revoked(name, fence);
             }
         };
         let is_gone = |shown: Shown| match shown {
             Shown::Present(found) => {
-                found.iter().for_each(hear);
+                found.iter().for_each(receive);
                 found.iter().all(|found| found.key != own)
             }
             Shown::Changed(Event { kv: Some(kv), kind }) if *kind == PUT => {
-                hear(kv);
+                receive(kv);
                 false
             }
             Shown::Changed(event) => event.kv.as_ref().is_some_and(|gone| gone.key == own),
@@ -347,7 +347,7 @@ impl Service for Etcd {
     }
 }
 
-/// True if one member has answered both in the term of one leader.
+/// True if the same member has answered both requests in the same term of a leader.
 fn is_one_term(one: Header, other: Header) -> bool {
     (one.member_id, one.raft_term) == (other.member_id, other.raft_term)
 }
@@ -393,7 +393,6 @@ fn new_leader() -> Failure {
 mod tests {
     use super::*;
 
-    /// A heartbeat that a replaced leader has answered does not count.
     #[test]
     fn a_heartbeat_of_a_replaced_leader_does_not_count() {
         let header = |member_id, raft_term| Header {

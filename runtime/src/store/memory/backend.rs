@@ -15,7 +15,7 @@ use crate::store::source::{Source, no_server};
 /// The address of locks in this process.
 #[derive(Clone)]
 pub(crate) struct Memory {
-    /// Pools of one name share their locks. Without a name the locks are private to their pool.
+    /// Pools of one name share their locks. Without a name, the locks are private to their pool.
     name: Option<String>,
 }
 

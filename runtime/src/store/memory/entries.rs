@@ -22,7 +22,7 @@ pub(super) struct Entries {
     pub(super) by_key: KeyMap<Entry>,
     /// The pools that queue for a key, the first one first. No queue is empty.
     pub(super) queues: KeyMap<VecDeque<Waiting>>,
-    /// Results kept beside keys, which may be free or not.
+    /// Kept results of keys, which may be free or taken.
     pub(super) results: Results,
     pub(super) pools: IdMap<PoolId, Mailbox>,
     last_pool: u64,
@@ -117,10 +117,10 @@ impl Entries {
         Reply::AcquiredAll(taken.collect())
     }
 
-    /// Notifies the first pool in the key's queue that the key may have room.
+    /// Notifies the first pool in the key's queue that the key may be free for it.
     pub(super) fn invite(&mut self, key: &FullKey) {
         if let Some(first) = self.first(key) {
-            self.tell(first, StoreEvent::Turn(key.clone()));
+            self.emit(first, StoreEvent::Turn(key.clone()));
         }
     }
 
@@ -146,7 +146,7 @@ impl Entries {
             let queue = self.queues.entry(take.key.clone()).or_default();
             if queue.iter().all(|waiting| waiting.pool != pool) {
                 queue.push_back(Waiting::of(take, pool, now));
-                self.tell(holder, StoreEvent::Wanted(take.key.clone()));
+                self.emit(holder, StoreEvent::Wanted(take.key.clone()));
             }
         }
         Reply::Held {
@@ -174,11 +174,11 @@ impl Entries {
             expires: now + CLAIM,
         };
         self.by_key.insert(key.clone(), entry);
-        self.tell(pool, StoreEvent::Turn(key.clone()));
+        self.emit(pool, StoreEvent::Turn(key.clone()));
         true
     }
 
-    pub(super) fn tell(&mut self, pool: PoolId, event: StoreEvent) {
+    pub(super) fn emit(&mut self, pool: PoolId, event: StoreEvent) {
         if let Some(mailbox) = self.pools.get_mut(&pool) {
             mailbox.events.push_back(event);
             if let Some(waker) = mailbox.waker.take() {
@@ -217,8 +217,8 @@ impl Entries {
         if let (State::Held { taken, .. }, true, Some(keep)) = (&entry.state, found, keep) {
             entry.state = State::Kept(*taken);
             entry.expires = now + keep;
-            // The key is not handed to the first pool in the queue. That pool asks again now, and
-            // its answer shows when to ask next.
+            // The key is not handed to the first pool in the queue. That pool repeats its request
+            // now, and the answer contains the remaining time.
             self.invite(key);
         } else if found || revoked {
             self.free(key, now);
@@ -252,7 +252,7 @@ impl Entries {
         }
     }
 
-    /// Forgets the closed `pool`. Its locks stay until their ttl is over.
+    /// Removes the closed `pool`. Its locks stay until their ttl is over.
     pub(super) fn forget(&mut self, pool: PoolId, now: Instant) {
         self.pools.remove(&pool);
         let handed = |entry: &Entry| entry.pool == pool && matches!(entry.state, State::Handed);
@@ -272,7 +272,8 @@ impl Entries {
         entry.prune(now).then_some(entry)
     }
 
-    /// Now and then, removes the keys that expired without a release.
+    /// Removes the keys that expired without a release, at most once for every `SWEEP_EVERY`
+    /// acquisitions.
     pub(super) fn sweep(&mut self, now: Instant) {
         self.since_sweep += 1;
         if self.since_sweep > SWEEP_EVERY.max(self.left_by_sweep) {

@@ -1,4 +1,4 @@
-//! Shows the locks in this process to people, and takes them away from their holders.
+//! Inspects the locks of this process, and takes them away from their holders.
 
 use std::time::{Duration, SystemTime};
 
@@ -44,7 +44,7 @@ impl Space {
         Page { locks, next }
     }
 
-    /// Takes a lock away from its holders. Returns the information from before.
+    /// Takes a lock away from its holders. Returns the information from before the removal.
     pub(crate) fn take_away(&self, key: &FullKey) -> LockInfo {
         let now = self.clock.now();
         let mut entries = self.entries();
@@ -76,11 +76,11 @@ impl Entries {
         let Some(entry) = self.live(key, now) else {
             return;
         };
-        let mut told: Vec<(_, Token)> = Vec::new();
+        let mut notified: Vec<(_, Token)> = Vec::new();
         match &mut entry.state {
             State::Revoked { .. } => return,
             State::Held { token, taken, .. } if pools.contains(&entry.pool) => {
-                told.push((entry.pool, *token));
+                notified.push((entry.pool, *token));
                 entry.state = State::Revoked {
                     token: *token,
                     taken: *taken,
@@ -90,7 +90,7 @@ impl Entries {
             State::Shared { shares, .. } => {
                 shares.retain(|_, share| pools.contains(&share.pool));
                 for (token, share) in shares.iter_mut().filter(|(_, share)| !share.revoked) {
-                    told.push((share.pool, *token));
+                    notified.push((share.pool, *token));
                     share.revoked = true;
                     share.ends = share.ends.min(now + GRACE);
                 }
@@ -98,12 +98,12 @@ impl Entries {
             }
             State::Held { .. } | State::Handed | State::Kept(_) => self.free(key, now),
         }
-        for (pool, token) in told {
+        for (pool, token) in notified {
             let event = StoreEvent::Revoked {
                 key: key.clone(),
                 lease: token.half(),
             };
-            self.tell(pool, event);
+            self.emit(pool, event);
         }
     }
 }

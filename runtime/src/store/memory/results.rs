@@ -1,4 +1,4 @@
-//! The results kept beside the keys of a [`Space`](super::space::Space).
+//! The kept results of the keys of a [`Space`](super::space::Space).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Results {
         all.any(|results| any_is_kept(results, now))
     }
 
-    /// Now and then, removes the expired results.
+    /// Removes the expired results, at most once for every `SWEEP_EVERY` stored results.
     fn sweep(&mut self, now: Instant) {
         self.since_sweep += 1;
         if self.since_sweep > SWEEP_EVERY.max(self.left_by_sweep) {

@@ -1,7 +1,6 @@
-//! One connection to the server: opening it, its bytes, and the messages that the server sends
-//! unasked.
+//! Opens a connection to the server, moves its bytes, and reads the server's notifications.
 //!
-//! The thread that polls the store moves the bytes, as for Redis.
+//! The thread that polls the store moves the bytes, like in the Redis store.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -22,18 +21,18 @@ use crate::base::token::Token;
 use crate::store::socket::Wire;
 use crate::store::{Failure, StoreEvent};
 
-/// Counts the connections of a store.
+/// The number of a connection, counted in each store.
 pub(super) type Generation = u64;
 
-/// Minimum time for the server's answer, even if a request is less patient: a commit waits for the
-/// disk.
+/// Minimum time for the server's answer, even if a request's `patience` is shorter, because a
+/// commit waits for the disk.
 const LEAST_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Limit of a call's wait for a row that another call has locked. It is half of [`LEAST_PATIENCE`],
 /// so that the calls behind it are answered before the connection counts as silent.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
-/// Limit for making the tables, or for waiting for another process that makes them.
+/// Limit for creating the tables, or for waiting for another process that creates them.
 const MIGRATION: Duration = Duration::from_secs(30);
 
 /// Prevents the server from ending an idle session. PostgreSQL 13 does not know this setting.
@@ -56,12 +55,12 @@ pub(super) struct Connection {
     functions: Functions,
     /// True if the server notifies this session of turns.
     pub(super) listens: bool,
-    /// Deadlines for the answers to the calls under way, in the order of the calls.
+    /// Deadlines for the answers to the unanswered calls, in the order of the calls.
     deadlines: VecDeque<Instant>,
     last_answer: Instant,
 }
 
-/// A call or a sweep that left, with its answer.
+/// A sent call or sweep (a removal of idle rows), with its answer.
 pub(super) struct Exchange {
     pub(super) generation: Generation,
     pub(super) content: Content,
@@ -69,11 +68,11 @@ pub(super) struct Exchange {
 
 pub(super) enum Content {
     Call(Box<Call>, Result<Vec<Row>, Error>),
-    /// True if there may be more to sweep.
+    /// True if there may be more idle rows.
     Sweep(Result<bool, Error>),
 }
 
-/// Makes the tables over a separate connection, which it opens within `limit`.
+/// Creates the tables over a separate connection, which it opens within `limit`.
 pub(super) async fn migrate(address: &Address, limit: Duration) -> Result<(), Failure> {
     let limit = limit.max(LEAST_PATIENCE);
     let (client, mut io_driver) = within(limit, dial(address.hosts(), limit)).await?;
@@ -90,7 +89,8 @@ fn within<T>(
     timeout(limit, work).map(move |done| done.unwrap_or_else(silent))
 }
 
-/// Connects. Also listens for `process`, unless the URL excludes that for this connection.
+/// Connects. Also listens for the turns of `process`, unless the URL excludes that for this
+/// connection.
 pub(super) async fn open(
     address: Arc<Address>,
     process: Option<Token>,
@@ -134,8 +134,9 @@ async fn set_up(
             None => Ok(false),
         }
     };
-    // After an outage each round trip counts, so these requests are sent together. The checks come
-    // first, because nothing may be set in the sessions of a pooler.
+    // These requests are sent together, because after an outage, leases may end during further
+    // round trips. The checks come first, because the settings below must not change the sessions
+    // of a pooler.
     let (checked, kept) = join(schema::check(client), turns::expect_session(client)).await;
     checked.and(kept)?;
     let (set, listens, functions) = join3(
@@ -211,8 +212,8 @@ impl Connection {
         }
     }
 
-    /// Returns a future that sends the call when it is first polled. With `skips`, the call leaves
-    /// out rows that others have locked.
+    /// Returns a future that sends the call when it is first polled. With `skips`, the call skips
+    /// rows that other transactions have locked.
     pub(super) fn call(&mut self, call: Call, process: Token, skips: bool) -> Boxed<Exchange> {
         self.expect_within(call.patience);
         let (generation, client) = (self.generation, Arc::clone(&self.client));
@@ -248,8 +249,7 @@ impl Connection {
         self.deadlines.push_back(deadline);
     }
 
-    /// Moves the deadlines of the pending answers forward to at most `patience` from now, and
-    /// returns that time.
+    /// Limits the deadlines of the pending answers to `patience` from now, and returns that time.
     pub(super) fn hurry(&mut self, patience: Duration) -> Instant {
         let deadline = Instant::now() + patience.max(LEAST_PATIENCE);
         for earlier in self.deadlines.iter_mut().rev() {
@@ -266,8 +266,7 @@ impl Connection {
         self.last_answer = Instant::now();
     }
 
-    /// Returns the time when this connection will have been silent for too long, if no answer
-    /// comes.
+    /// Returns the time at which the connection counts as silent if no answer comes before.
     pub(super) fn silent_at(&self) -> Option<Instant> {
         let deadline = self.deadlines.front()?;
         Some(*deadline.max(&(self.last_answer + LEAST_PATIENCE)))
@@ -278,8 +277,8 @@ impl Connection {
         self.io_driver.wire()
     }
 
-    /// Moves bytes, and reads the messages that the server sent unasked. The error is the end of
-    /// the connection.
+    /// Moves bytes, and reads the server's notifications. An error means that the connection has
+    /// ended.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -288,8 +287,8 @@ impl Connection {
         loop {
             match self.io_driver.poll_message(cx) {
                 Poll::Pending => return Ok(()),
-                Poll::Ready(Ok(AsyncMessage::Notification(told))) => {
-                    events.extend(turns::message(told.payload()));
+                Poll::Ready(Ok(AsyncMessage::Notification(notification))) => {
+                    events.extend(turns::message(notification.payload()));
                 }
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(failure)) => return Err(failure),

@@ -1,4 +1,4 @@
-//! Opening a connection, and moving its bytes until it is in use.
+//! Opens connections, and moves their bytes.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -22,17 +22,17 @@ use super::tls::{Connector, Handshake, Stream};
 #[cfg(not(feature = "tls"))]
 use tokio_postgres::{NoTls, NoTls as Handshake, tls::NoTlsStream as Stream};
 
-/// Asks a host if it refuses writes, if the URL names several hosts. libpq does the same for
-/// `target_session_attrs=read-write`.
+/// Detects a host that refuses writes. This query is sent if the URL names several hosts. libpq
+/// does the same for `target_session_attrs=read-write`.
 const READ_ONLY: &str = "SELECT pg_catalog.current_setting('transaction_read_only') AS read_only";
 
-/// Pause before an attempt for the next address of one host begins. The attempts for the addresses
-/// before it go on meanwhile ("Connection Attempt Delay", RFC 8305, section 5).
+/// Pause before the attempt for the next address of a host. Earlier attempts continue meanwhile
+/// ("Connection Attempt Delay", RFC 8305, section 5).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Moves the bytes of one connection while it is polled, as for Redis.
+/// Moves the bytes of one connection while it is polled, like in the Redis store.
 pub(super) struct IoDriver {
     connection: tokio_postgres::Connection<Socket, Stream>,
     wire: Arc<Wire>,
@@ -44,8 +44,8 @@ impl IoDriver {
         &self.wire
     }
 
-    /// Moves bytes. Returns the next message that the server sent unasked, or the end of the
-    /// connection.
+    /// Moves bytes. Returns the next message that answers no request, such as a notification, or
+    /// the end of the connection.
     pub(super) fn poll_message(
         &mut self,
         cx: &mut Context<'_>,
@@ -79,7 +79,7 @@ impl IoDriver {
 }
 
 /// Connects to all hosts at once, so that a hanging host delays nothing. Returns the first
-/// connection to a host that takes writes. The caller gives up after `limit`.
+/// connection to a host that accepts writes. `limit` is the time limit of the caller.
 pub(super) async fn dial(hosts: &Hosts, limit: Duration) -> Result<(Client, IoDriver), Failure> {
     #[cfg(feature = "tls")]
     let connector = Connector::new(hosts).map_err(|error| {
@@ -96,8 +96,8 @@ pub(super) async fn dial(hosts: &Hosts, limit: Duration) -> Result<(Client, IoDr
 
 /// Returns the first success. An attempt begins when one before it has failed, or after a `pause`.
 ///
-/// Without a success, the failure is chosen in this order: the answer of a server, a standby, a
-/// server that did not answer. Among equal failures, the first attempt counts.
+/// If all attempts fail, returns the failure that says most: an error from a server, then a
+/// standby, then a server that did not answer. Among equal failures, the first attempt counts.
 async fn first<T>(
     attempts: impl Iterator<Item = impl Future<Output = Result<T, Failure>>>,
     pause: Duration,
@@ -206,7 +206,7 @@ mod tests {
         done.expect_err("none succeeds").code()
     }
 
-    /// Fails if a failing or hanging attempt holds up one that succeeds.
+    /// Fails if a failing or hanging attempt delays a successful attempt.
     #[tokio::test(start_paused = true)]
     async fn one_successful_attempt_is_enough() {
         for pause in [Duration::ZERO, NEXT_ADDRESS] {
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(begun.get(), 1);
     }
 
-    /// Fails if a server that does not answer, or a standby, hides the answer of another one.
+    /// Fails if a server that does not answer, or a standby, hides the answer of another server.
     #[tokio::test]
     async fn an_error_of_a_server_takes_precedence_over_silence() {
         let all = [failure::ended(), failure::standby(), failure::silent()];

@@ -1,9 +1,8 @@
-//! Keeps one connection to a server up, and the requests on it in order.
+//! Keeps one connection to a server open, and the requests on it in order.
 //!
-//! Requests gather while [`ENOUGH`] calls are under way, and are sent together when fewer are. So
-//! the slower the server is, the more requests share a call. The engine's own limit does not do
-//! that, because it ends after 20 ms. Without this limit, calls with one request each kept the
-//! server slow.
+//! Requests gather while [`ENOUGH`] calls have no answer, and are then sent together. So the slower
+//! the server is, the more requests share a call. The engine also collects requests, but for at
+//! most 20 ms. That is not enough: with one request in each call, a slow server stayed slow.
 
 use std::collections::{HashSet, VecDeque};
 use std::mem;
@@ -29,7 +28,7 @@ use crate::check_report::CheckReport;
 use crate::error::LockError;
 use crate::store::link::{self, supervisor::Supervisor};
 use crate::store::options::Options;
-use crate::store::socket::Told;
+use crate::store::socket::Announced;
 use crate::store::{Failure, LockStore, Op, OpId, Reply, Request, Retry, Socket, StoreEvent};
 
 /// Mean interval between removals of idle rows. A removal also shows that the connection works.
@@ -38,12 +37,12 @@ const SWEEP: Duration = Duration::from_secs(20);
 /// Pause after a sweep that left idle rows.
 const SWEEP_ON: Duration = Duration::from_millis(50);
 
-/// While this many calls are under way, requests gather. With two, the server has the next call
-/// while an answer is on its way.
+/// Requests gather while this many calls have no answer. With two, the server can work on the next
+/// call while an answer is on its way.
 const ENOUGH: usize = 2;
 
-/// After a wait for a row lasted too long, calls leave out locked rows for this long. One such row
-/// would fail all requests of a call, and hold up the calls behind it.
+/// After a call waited too long for a locked row, calls skip locked rows for this long. Otherwise,
+/// one such row would fail all requests of each call, and delay the calls behind it.
 const SKIPPING: Duration = Duration::from_secs(1);
 
 /// A request that waits to be sent.
@@ -65,9 +64,10 @@ pub(crate) struct PostgresStore {
     /// The separate connection for turns, if there is one.
     listener: Option<Listener>,
     sweep_at: Instant,
-    /// Fires when the connection must be swept, replaced, or checked for silence.
+    /// Fires when idle rows must be removed, or the connection must be replaced or checked for
+    /// silence.
     timer: Pin<Box<Sleep>>,
-    /// Elapses once the runtime has looked at its sockets after this timer's deadline.
+    /// Elapses once the runtime has polled its sockets after this timer's deadline.
     looked: Pin<Box<Sleep>>,
     jitter: Jitter,
     last_generation: Generation,
@@ -75,12 +75,12 @@ pub(crate) struct PostgresStore {
     /// The unanswered acquires of the present connection, sent or still waiting to be sent.
     acquires: HashSet<OpId>,
     gathered: Vec<Gathered>,
-    /// Calls that leave before this time leave out locked rows.
+    /// Calls that are sent before this time skip locked rows.
     skips_until: Option<Instant>,
     /// True if a request was submitted since the last poll.
     unsent: bool,
     events: VecDeque<StoreEvent>,
-    told: Told,
+    announced: Announced,
 }
 
 impl PostgresStore {
@@ -92,7 +92,7 @@ impl PostgresStore {
         let (address, process) = (Arc::new(address), Token::random(Nonce::new()));
         let opening = connection::open(Arc::clone(&address), Some(process), options.io_timeout);
         let mut opened = opening.await.map_err(|failure| failure.error)?;
-        // Without an answer there is nothing to log: the first call will report it.
+        // A failure is not logged, because the first call will report it.
         if let Ok(report) = check::examine(&mut opened, &address, options).await {
             report.log();
         }
@@ -116,7 +116,7 @@ impl PostgresStore {
             skips_until: None,
             unsent: false,
             events: VecDeque::new(),
-            told: Told::default(),
+            announced: Announced::default(),
         };
         store.sweep_later();
         store.adopt(opened);
@@ -146,7 +146,7 @@ impl PostgresStore {
         self.connection.is_none() || self.running.len() < ENOUGH || seeded!(CallsPileUp)
     }
 
-    /// Takes a request. The next [`advance`](Self::advance) that may send it does so.
+    /// Keeps a request until an [`advance`](Self::advance) may send it.
     fn gather(&mut self, request: Request) {
         if let Some(refusal) = calls::refusal(&request.op) {
             let event = StoreEvent::Reply(request.id, Err(refusal));
@@ -163,7 +163,7 @@ impl PostgresStore {
             }
             _ => {}
         }
-        // While this request waits, the answers before it are due as soon as its own would be.
+        // This request waits for earlier answers, so they are due no later than its own answer.
         if let Some(connection) = &mut self.connection
             && !seeded!(GatheredPatiently)
         {
@@ -172,7 +172,7 @@ impl PostgresStore {
         self.gathered.push(Gathered { request, ordered });
     }
 
-    /// Sends the gathered requests. Without a connection, answers them with the reason for its
+    /// Sends the gathered requests. Without a connection, they fail with the reason for its
     /// absence.
     fn send(&mut self) {
         let Some(connection) = &mut self.connection else {
@@ -200,7 +200,8 @@ impl PostgresStore {
         if !self.gathered.is_empty() && self.may_send() {
             self.send();
         }
-        // First the calls to send, then their bytes, then the answers that the bytes brought.
+        // Polls the calls to send them, then the connection to move bytes, then the calls again to
+        // get their answers.
         let mut moved = self.poll_running(cx);
         moved |= self.poll_connection(cx);
         moved |= self.poll_running(cx);
@@ -215,7 +216,7 @@ impl PostgresStore {
         moved | self.poll_timer(cx, listener_due)
     }
 
-    /// Uses `opened` from now on.
+    /// Makes `opened` the current connection.
     fn adopt(&mut self, opened: Opened) {
         self.last_generation += 1;
         self.connection = Some(Connection::new(self.last_generation, opened));
@@ -307,7 +308,7 @@ impl PostgresStore {
                 let mut failure = self.failure(&error, is_current);
                 if failure.code() == failure::LOCKED && !seeded!(LockedRowFailsAll) {
                     let skips = self.skips_until.replace(Instant::now() + SKIPPING);
-                    // The other requests of the call need not wait.
+                    // The requests can be repeated at once, because calls now skip the locked row.
                     if skips.is_none_or(|until| until <= Instant::now()) {
                         failure.retry = Retry::Now;
                     }
@@ -319,7 +320,7 @@ impl PostgresStore {
                     let event = StoreEvent::Reply(id, Err(failure.clone()));
                     self.events.push_back(event);
                 }
-                // Another server may be the primary by now.
+                // Another server may be the primary now, so the pool must connect again.
                 if failure.executed || failure.code() == "25006" {
                     self.lost(generation, failure);
                 }
@@ -345,18 +346,18 @@ impl PostgresStore {
         failure::of(error)
     }
 
-    /// True if the socket was looked at after `at`. A late thread may have been woken for another
-    /// reason, and the answer may still be in the socket.
+    /// True if the socket was polled after `at`. If this thread is late, the answer may still be in
+    /// the socket.
     ///
-    /// tokio ends no timer before it has looked at the sockets, and `advance` reads them first. A
-    /// listener may be late, too, so a socket that is left to a listener is read without it.
+    /// tokio polls the sockets before it ends a timer, and `advance` reads them first. A listener
+    /// may be late, too, so this thread also reads a socket that is left to a listener.
     fn has_looked_after(&mut self, at: Instant, cx: &mut Context<'_>) -> bool {
         if self.looked.deadline() != at {
             self.looked.as_mut().reset(at);
             if let Some(connection) = &self.connection
                 && !seeded!(SilenceUnread)
             {
-                connection.wire().heard();
+                connection.wire().received();
             }
             cx.waker().wake_by_ref();
             return false;
@@ -399,7 +400,7 @@ impl PostgresStore {
     }
 }
 
-/// True if the answer comes from a call that left out a locked row.
+/// True if the answer comes from a call that skipped a locked row.
 fn leaves_out(result: &Result<Reply, Failure>) -> bool {
     match result {
         Ok(Reply::RenewedInPart(_)) => true,
@@ -419,7 +420,7 @@ impl LockStore for PostgresStore {
 
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
         let connection = self.connection.iter();
-        self.told.news(connection.map(Connection::wire))
+        self.announced.changed(connection.map(Connection::wire))
     }
 
     fn submit(&mut self, batch: &mut Vec<Request>) {
@@ -431,7 +432,7 @@ impl LockStore for PostgresStore {
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         loop {
-            // Ready events do not prevent requests from being sent.
+            // Requests are sent even if events are ready.
             if !mem::take(&mut self.unsent)
                 && let Some(event) = self.events.pop_front()
             {

@@ -1,7 +1,7 @@
-//! Receives the pool's turns from the server.
+//! Receives notifications of the pool's turns: times when a key is reserved for it.
 //!
-//! A session that listens lights the *beacon* of its process, a row in the table `beacons`. A
-//! release skips a waiting process without a lit beacon.
+//! A listening session lights a *beacon* for its process: a row in the table `beacons`, which
+//! counts while the session exists. A release skips a waiting process whose beacons have gone out.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const RETRY: Duration = Duration::from_millis(500);
 /// Mean interval between checks that the connection works.
 const LOOK: Duration = Duration::from_secs(20);
 
-/// Reads settings that last in a session that only the pool uses.
+/// Reads settings that a session keeps if only the pool uses it.
 const SESSION: &str = "SELECT pg_catalog.current_setting('plan_cache_mode') AS plans, \
     pg_catalog.current_setting('default_transaction_isolation') AS isolation";
 
@@ -59,7 +59,7 @@ pub(super) async fn listen(client: &Client, process: Token) -> Result<bool, Fail
     Ok(true)
 }
 
-/// Reads a revoked lock: half of a token, and the key.
+/// Parses the message about a revoked lock: half of its token, and the key.
 fn revoked(text: &str) -> Option<StoreEvent> {
     let (lease, key) = text.split_at_checked(16)?;
     Some(StoreEvent::Revoked {
@@ -68,8 +68,8 @@ fn revoked(text: &str) -> Option<StoreEvent> {
     })
 }
 
-/// Reads a message. `t` is a turn and `w` a wanted lock, each followed by the key. `r` is a revoked
-/// lock.
+/// Parses a message. `t` is a turn and `w` a wanted lock, each followed by the key. `r` is a
+/// revoked lock.
 pub(crate) fn message(text: &str) -> Option<StoreEvent> {
     let event = match text.as_bytes().first()? {
         b't' => StoreEvent::Turn,
@@ -100,7 +100,7 @@ struct Session {
     io_driver: IoDriver,
     /// Time of the next check of the connection.
     look_at: Instant,
-    /// The check under way, and its deadline.
+    /// The unanswered check, and its deadline.
     look: Option<(Boxed<Result<(), Error>>, Instant)>,
 }
 
@@ -189,8 +189,8 @@ impl Listener {
 }
 
 impl Session {
-    /// Moves bytes and reads messages. Returns false once the connection is useless. A check takes
-    /// at most `limit`, and the next one follows after `pause`.
+    /// Moves bytes and reads messages. Returns false once the connection does not work. A check
+    /// takes at most `limit`, and the next one follows after `pause`.
     fn is_alive(
         &mut self,
         cx: &mut Context<'_>,
@@ -203,8 +203,11 @@ impl Session {
             let asking = Box::pin(async move { client.batch_execute("").await });
             self.look = Some((asking, now + limit));
         }
-        // First the check to send, then the bytes, then its answer.
-        self.looks_well(cx, now, pause) && self.hears(cx, events) && self.looks_well(cx, now, pause)
+        // Polls the check to send it, then the connection to move bytes, then the check again to
+        // get its answer.
+        self.looks_well(cx, now, pause)
+            && self.receives(cx, events)
+            && self.looks_well(cx, now, pause)
     }
 
     fn looks_well(&mut self, cx: &mut Context<'_>, now: Instant, pause: Duration) -> bool {
@@ -221,12 +224,12 @@ impl Session {
         }
     }
 
-    fn hears(&mut self, cx: &mut Context<'_>, events: &mut VecDeque<StoreEvent>) -> bool {
+    fn receives(&mut self, cx: &mut Context<'_>, events: &mut VecDeque<StoreEvent>) -> bool {
         loop {
             match self.io_driver.poll_message(cx) {
                 Poll::Pending => return true,
-                Poll::Ready(Ok(AsyncMessage::Notification(told))) => {
-                    events.extend(message(told.payload()));
+                Poll::Ready(Ok(AsyncMessage::Notification(notification))) => {
+                    events.extend(message(notification.payload()));
                 }
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(_)) => return false,

@@ -1,10 +1,10 @@
-//! Looks for present and future problems of a server.
+//! Checks a server for problems, and for settings that cause problems later.
 //!
 //! The check tries the scripts on a separate key, and reads the server's `INFO`. It runs for
 //! `LockPool::check`, and also when a pool connects, to log the findings.
 //!
-//! The check needs no permission that locks do not need. If it may not read a fact, it reports the
-//! fact as unknown.
+//! The check needs no permission that locks do not need. What it may not read, it reports as
+//! unchecked.
 
 use std::time::Duration;
 
@@ -24,10 +24,11 @@ use crate::error::LockError;
 use crate::store::options::Options;
 use crate::store::{Failure, Give, GiveKind, Op, Renewal, Take};
 
-/// The ttl of the trial key. If its removal is not permitted, the key expires after this time.
+/// The ttl of the trial key. If the server refuses to remove the key, it expires after this time.
 const TTL: Duration = Duration::from_secs(1);
 
-/// The scripts need effects replication, and `SCRIPT LOAD` in a pipeline with them.
+/// Before this version, a server replicates the code of scripts, but these need their effects
+/// replicated. They also need `SCRIPT LOAD` in the same pipeline as their call.
 const OLDEST_MAJOR: u32 = 5;
 
 /// Returns all findings on the server of `opened`.
@@ -54,10 +55,11 @@ pub(super) async fn examine(
         .unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()))
         .map_err(|error| failure::broken(&error))?;
     let info = Info::read(answers.pop().as_ref());
-    let mut findings = said(info.as_ref(), address, names.in_cluster());
+    let mut findings = findings_in(info.as_ref(), address, names.in_cluster());
     let confirmed = replica_acks.map(|replica_acks| replica_acks.judge(answers.pop()));
     let published = !matches!(answers.pop(), Some(Value::ServerError(_)));
-    // The role finding already covers the refusals of a replica or of a node of a cluster.
+    // A replica, or a node of a cluster, refuses the trial. The findings already contain the
+    // reason.
     if findings
         .iter()
         .all(|finding| finding.severity < Severity::Error)
@@ -69,7 +71,8 @@ pub(super) async fn examine(
     Ok(CheckReport::new(address.to_string(), findings))
 }
 
-/// Returns the requests of a lock's whole life, and one of another token that finds the lock held.
+/// Returns requests that take, renew and remove a lock, one of another token that finds the lock
+/// held, and one that leaves the queue.
 fn trial(names: &KeyNames) -> [Op; 5] {
     let token = Token::random(Nonce::new());
     let key: FullKey = names.trial(token).into();
@@ -90,9 +93,9 @@ fn trial(names: &KeyNames) -> [Op; 5] {
     ]
 }
 
-/// Returns the first step of the trial that failed.
+/// Returns a finding for the first step of the trial that failed.
 fn tried(ops: &[Op], answers: Vec<Value>, names: &KeyNames) -> Option<Finding> {
-    // A slot that moves between nodes is not a failure.
+    // A slot that moves to another node is not a problem.
     let moves = |failure: &Failure| {
         names.in_cluster() && matches!(failure.code(), "MOVED" | "ASK" | "TRYAGAIN")
     };
@@ -121,7 +124,7 @@ fn broken(failure: &Failure) -> Finding {
 }
 
 /// Returns the findings from the server's `INFO`.
-fn said(info: Option<&Info>, address: &MasterAddress, in_cluster: bool) -> Vec<Finding> {
+fn findings_in(info: Option<&Info>, address: &MasterAddress, in_cluster: bool) -> Vec<Finding> {
     let Some(info) = info else {
         return vec![Finding::warning(
             "unchecked",
@@ -178,7 +181,7 @@ fn version(info: &Info) -> Option<Finding> {
     })
 }
 
-/// Every lock has a ttl, so each policy except `noeviction` can drop a held lock.
+/// Every lock has a ttl, so every policy except `noeviction` can drop a held lock.
 fn eviction(info: &Info) -> Option<Finding> {
     let limited = info.field("maxmemory").is_some_and(|limit| limit != "0");
     let policy = info.field("maxmemory_policy")?;
@@ -193,7 +196,7 @@ fn eviction(info: &Info) -> Option<Finding> {
     })
 }
 
-/// A snapshot is always older than the last lock, so only the append-only log counts.
+/// Only the append-only log counts, because a snapshot is always older than the newest lock.
 fn persistence(info: &Info) -> Option<Finding> {
     (info.field("aof_enabled")? == "0").then(|| {
         Finding::warning(
@@ -215,8 +218,8 @@ fn fail_over(info: &Info, fails_over: bool) -> Option<Finding> {
     })
 }
 
-fn turns(are_told: bool) -> Option<Finding> {
-    (!are_told).then(|| {
+fn turns(are_notified: bool) -> Option<Finding> {
+    (!are_notified).then(|| {
         Finding::warning(
             "turns",
             "waiting processes cannot be notified of their turn and poll instead; allow the user \
@@ -247,22 +250,22 @@ mod tests {
 
     #[test]
     fn only_evicting_policies_are_reported() {
-        let said = |limit: u64, policy: &str| {
+        let findings_in = |limit: u64, policy: &str| {
             let text = format!("maxmemory:{limit}\r\nmaxmemory_policy:{policy}\r\n");
             eviction(&info(&text)).map(|finding| finding.text)
         };
-        assert_eq!(said(0, "allkeys-lru"), None);
-        assert_eq!(said(100, "noeviction"), None);
+        assert_eq!(findings_in(0, "allkeys-lru"), None);
+        assert_eq!(findings_in(100, "noeviction"), None);
         assert_eq!(eviction(&info("")), None);
-        let told = said(100, "volatile-ttl").expect("it drops locks");
-        assert!(told.contains("volatile-ttl"), "{told}");
+        let reported = findings_in(100, "volatile-ttl").expect("it drops locks");
+        assert!(reported.contains("volatile-ttl"), "{reported}");
     }
 
     #[test]
     fn versions_are_compared_as_numbers() {
-        for (text, told) in [("4.0.14", true), ("5.0.0", false), ("10.2.1", false)] {
+        for (text, reported) in [("4.0.14", true), ("5.0.0", false), ("10.2.1", false)] {
             let found = version(&info(&format!("redis_version:{text}\r\n")));
-            assert_eq!(found.is_some(), told, "{text}");
+            assert_eq!(found.is_some(), reported, "{text}");
         }
         assert_eq!(version(&info("redis_version:?\r\n")), None);
     }

@@ -1,4 +1,4 @@
-//! Carries out the core's decisions over a connection to each node.
+//! Carries out the core's decisions, over a connection to each node.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::store::options::Options;
 use crate::store::redis::commands::key_names::KeyNames;
 use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::connection::Generation;
-use crate::store::socket::Told;
+use crate::store::socket::Announced;
 use crate::store::{Failure, LockStore, Request, Retry, Socket, StoreEvent};
 
 /// Locks on a quorum of independent servers.
@@ -30,21 +30,21 @@ pub(crate) struct RedlockStore {
     nodes: Vec<Node>,
     clock: Clock,
     timer: Pin<Box<Sleep>>,
-    told: Told,
-    /// True if requests were submitted, or given to the nodes, since the nodes were last polled.
+    announced: Announced,
+    /// True if requests were submitted, or passed to the nodes, since the nodes were last polled.
     unsent: bool,
 }
 
 struct Node {
     name: String,
     store: RedisStore,
-    /// The last connection that the core knows.
+    /// The connection that was last reported to the core.
     met: Generation,
 }
 
 impl RedlockStore {
-    /// Connects to all nodes at once. If a quorum can be reached, the store connects to the other
-    /// nodes later.
+    /// Connects to all nodes at once. If a quorum can be reached, succeeds, and the store keeps
+    /// trying to reach the other nodes.
     pub(crate) async fn connect(address: Address, options: &Options) -> Result<Self, LockError> {
         let names = address.names();
         if names.len().is_multiple_of(2) {
@@ -74,7 +74,7 @@ impl RedlockStore {
             core: QuorumCore::new(names, address.settings),
             clock: options.clock,
             timer: Box::pin(sleep(Duration::ZERO)),
-            told: Told::default(),
+            announced: Announced::default(),
             unsent: false,
         };
         for node in 0..store.nodes.len() {
@@ -115,7 +115,7 @@ impl RedlockStore {
         Ok(CheckReport::new(store, findings))
     }
 
-    /// Refuses nodes that may never vote, and logs the nodes in quarantine.
+    /// Fails if a node may not vote even after a quarantine. Logs the nodes in quarantine.
     fn examine(&self) -> Result<(), LockError> {
         let now = self.clock.now();
         for (node, Node { name, .. }) in self.nodes.iter().enumerate() {
@@ -138,7 +138,7 @@ impl RedlockStore {
         Ok(())
     }
 
-    /// Reports the node's connection to the core, unless the core knows it already.
+    /// Reports the node's connection to the core, if it is a new one.
     fn meet(&mut self, node: usize) {
         let Node { name, store, met } = &mut self.nodes[node];
         let Some((generation, info)) = store.peer().filter(|(generation, _)| generation != met)
@@ -163,7 +163,7 @@ impl RedlockStore {
         }
     }
 
-    /// Gives the core's requests to the connections. Returns true if there were any.
+    /// Passes the core's requests to the connections. Returns true if there were any.
     fn flush(&mut self) -> bool {
         let mut sent = false;
         for (number, node) in self.nodes.iter_mut().enumerate() {
@@ -177,21 +177,21 @@ impl RedlockStore {
         sent
     }
 
-    /// Gives the nodes' events to the core. Returns true if there were any.
+    /// Passes the nodes' events to the core. Returns true if there were any.
     fn listen(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut heard = false;
+        let mut received = false;
         for node in 0..self.nodes.len() {
             while let Poll::Ready(event) = self.nodes[node].store.poll_event(cx) {
-                heard = true;
+                received = true;
                 self.meet(node);
                 let now = self.clock.now();
                 match event {
                     StoreEvent::Reply(id, result) => self.core.answer(node, id, &result, now),
                     StoreEvent::Connected => self.core.connected(node, now),
                     StoreEvent::Revoked { key, lease } => self.core.revoked(node, &key, lease),
-                    // The core never asks a node to queue.
+                    // The core does not use the queues of nodes.
                     StoreEvent::Turn(_) | StoreEvent::Wanted(_) => {}
-                    // A node has no sessions.
+                    // Redis nodes have no sessions.
                     #[cfg(feature = "__session")]
                     StoreEvent::Lost(_) => {}
                 }
@@ -199,7 +199,7 @@ impl RedlockStore {
             // A connection can be replaced without an event.
             self.meet(node);
         }
-        heard
+        received
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
@@ -212,7 +212,7 @@ impl RedlockStore {
             return true;
         }
         let next = TokioInstant::now() + due.since(now);
-        // An earlier deadline stays: moving a timer costs more than one needless wake-up.
+        // An earlier deadline is kept, because a reset costs more than one needless wake-up.
         if next < self.timer.deadline() || self.timer.is_elapsed() {
             self.timer.as_mut().reset(next);
         }
@@ -238,22 +238,22 @@ impl LockStore for RedlockStore {
 
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
         let stores = self.nodes.iter().map(|node| &node.store);
-        self.told.news(stores.flat_map(RedisStore::wires))
+        self.announced.changed(stores.flat_map(RedisStore::wires))
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
-        // After a submit, the nodes are polled before an earlier answer is returned. So the
-        // requests are sent first.
+        // After a submit, the nodes are polled before an event is returned, so that the requests
+        // are sent first.
         loop {
             if !std::mem::take(&mut self.unsent)
                 && let Some(event) = self.core.next_event()
             {
                 return Poll::Ready(event);
             }
-            let heard = self.listen(cx);
+            let received = self.listen(cx);
             let due = self.poll_timer(cx);
             let sent = self.flush();
-            if !(heard || due || sent) {
+            if !(received || due || sent) {
                 return self.core.next_event().map_or(Poll::Pending, Poll::Ready);
             }
         }
@@ -264,7 +264,7 @@ fn on_a_node(options: &Options) -> KeyNames {
     KeyNames::of(options).without_companions()
 }
 
-/// Fails if no quorum can be reached, or if a node has a fault that an operator must fix.
+/// Fails if no quorum can be reached, or if an operator must fix the fault of a node.
 fn reachable(names: &[String], results: Vec<Result<(), Failure>>) -> Result<(), LockError> {
     let nodes = names.len();
     let mut failures = Vec::new();
@@ -284,11 +284,11 @@ fn reachable(names: &[String], results: Vec<Result<(), Failure>>) -> Result<(), 
     if nodes - failures.len() >= majority(nodes) {
         return Ok(());
     }
-    let told: Vec<_> = failures.iter().map(Failure::text).collect();
+    let announced: Vec<_> = failures.iter().map(Failure::text).collect();
     Err(super::failures::no_quorum(
         failures.len(),
         nodes,
-        &format!("; {}", told.join("; ")),
+        &format!("; {}", announced.join("; ")),
         Retry::Later,
     )
     .error)

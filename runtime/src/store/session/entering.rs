@@ -1,4 +1,4 @@
-//! Acquires locks: creates nodes, and waits for their turns.
+//! Acquires locks: creates nodes, and waits until they are the first of their directories.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::fence::Fence;
 use crate::owner::Owner;
 use crate::store::{CLAIM, Failure, Reply, StoreEvent, Take};
 
-/// Pause after an error, before the next wait for a turn.
+/// Pause after an error, before waiting for the node's turn again.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// The node with which a token asks for its lock.
+/// The node with which a token requests its lock.
 struct Asking<S: Service> {
     own: OwnNode<S>,
     /// True if an earlier request may have created the node.
@@ -87,7 +87,8 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Returns the node for the token: its own, the place of this process, or a new one.
+    /// Returns the node with which the token requests its lock: its own node, the place of this
+    /// process, or a new node.
     fn asks(
         self: &Arc<Self>,
         id: &LockId,
@@ -110,8 +111,8 @@ impl<S: Service> Shared<S> {
                 let before = std::mem::replace(&mut place.asked_by, *token);
                 own = Some(place.node.clone());
                 first = place.first;
-                // One answer serves both requests, so the earlier token no longer asks for the
-                // lock.
+                // The node can serve only one token, so the request of the earlier token is
+                // dropped.
                 state.locks.remove(&(key.clone(), before));
             } else {
                 given_up = state.give_up_place(key);
@@ -126,7 +127,7 @@ impl<S: Service> Shared<S> {
         drop(guard);
         self.earlier.notify_one();
         if let Some(node) = given_up {
-            // The place belongs to a session for other ttls.
+            // The place belongs to another session, which serves other ttls or is over.
             self.remove_for_good(node);
         }
         Asking { own, again, first }
@@ -161,7 +162,7 @@ impl<S: Service> Shared<S> {
         Err(ended(S::NAME))
     }
 
-    /// Fails if the token has lost its node during a wait.
+    /// Fails if the token lost its node during the wait for the session.
     fn has_it_still(&self, id: &LockId, own: &OwnNode<S>) -> Result<(), Failure> {
         let state = self.state();
         let lock = state.locks.get(id);
@@ -171,7 +172,7 @@ impl<S: Service> Shared<S> {
         Err(ended(S::NAME))
     }
 
-    /// Notifies the engine when the place is the first of its directory.
+    /// Spawns a task that notifies the engine when the place is the first of its directory.
     fn waits_for_its_turn(self: &Arc<Self>, key: &FullKey, own: &OwnNode<S>) {
         let waits = {
             let mut state = self.state();
@@ -202,12 +203,12 @@ impl<S: Service> Shared<S> {
                     break;
                 }
                 Ok(Turn::Gone) => {
-                    // The engine asks again, and gets another place.
+                    // The engine repeats its request, and gets another place.
                     let was_place = self.state().places.remove_node(&key, &own);
                     if was_place {
                         // An earlier request may still create the node.
                         self.remove_for_good(own);
-                        self.tell(StoreEvent::Turn(key));
+                        self.emit(StoreEvent::Turn(key));
                     }
                     return;
                 }
@@ -217,7 +218,7 @@ impl<S: Service> Shared<S> {
                 return;
             }
         }
-        self.tell(StoreEvent::Turn(key.clone()));
+        self.emit(StoreEvent::Turn(key.clone()));
         tokio::time::sleep(CLAIM).await;
         self.submit(Job::Unclaim(key.clone(), own.node.number), vec![key]);
     }
@@ -293,13 +294,14 @@ impl<S: Service> Shared<S> {
 fn acquired(fence: Fence, others: bool) -> Reply {
     Reply::Acquired {
         fence: Some(fence),
-        // The server numbers all keys together, so the next numbers may go to other keys.
+        // The server has one counter for the fences of all keys, so the next numbers may go to
+        // other keys.
         reserved_fences: 0,
         wanted: Some(others),
     }
 }
 
-/// Returns `Held` without an end, because a node lasts as long as its holder wants.
+/// Returns `Held` without an end of the lease, because a node exists until its holder removes it.
 fn held(queued: bool, owner: Option<Owner>) -> Reply {
     Reply::Held {
         left: None,

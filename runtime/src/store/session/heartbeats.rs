@@ -1,4 +1,4 @@
-//! The heartbeats of a session.
+//! Keeps sessions alive with heartbeats, and listens for their end.
 
 use std::future::pending;
 use std::pin::pin;
@@ -13,12 +13,12 @@ use crate::base::reporter;
 use crate::base::seeded::seeded;
 
 /// Keeps a session alive until it is over, and listens for the server's notifications about it.
-/// Both run concurrently, because a heartbeat may take longer than the time left to the holder of a
-/// revoked lock.
+/// Both run concurrently, because a heartbeat may take longer than the time that a holder has after
+/// a revocation.
 pub(super) async fn keep<S: Service>(shared: Arc<Shared<S>>, session: Arc<LiveSession<S>>) {
     let beats = pin!(beats(&shared, &session));
-    let hears = pin!(hears(&shared, &session));
-    select(beats, hears).await;
+    let receives = pin!(receives(&shared, &session));
+    select(beats, receives).await;
 }
 
 /// Sends the heartbeats of a session until it is over.
@@ -29,7 +29,7 @@ async fn beats<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>
         if failed {
             tokio::time::sleep(pause_until(clock, next)).await;
         } else {
-            // If the session is in doubt, the heartbeat shows if it is over.
+            // If the session may be over, the next heartbeat is sent at once.
             let doubted = pin!(session.doubted.notified());
             select(pin!(session.waits(clock, next)), doubted).await;
         }
@@ -64,7 +64,7 @@ async fn beats<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>
 }
 
 /// Listens for the possible end of the session, and for locks taken away by force.
-async fn hears<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>>) {
+async fn receives<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>>) {
     loop {
         tokio::time::sleep(RETRY).await;
         let revoked = |name, fence| shared.revoked(session, name, fence);

@@ -1,9 +1,9 @@
 //! Inspects the locks of a server with sessions, and takes them away.
 //!
-//! Such a server does not know if a process is alive, and does not end a node on its own. So the
-//! process that takes a lock away sends a *revocation* to the holder's session. Then it waits until
-//! the holder has given its node back. After [`GRACE`] it removes the node itself. If the
-//! revocation fails, the node is not removed: its holder may be inside.
+//! If a node were removed at once, the next process would get the lock while the holder still
+//! works. So the process that takes a lock away first sends a *revocation* to the holder's session.
+//! Then it waits until the holder has removed its node. After [`GRACE`] it removes the node itself.
+//! If the revocation cannot be sent, the node stays, because its holder may still work.
 
 use std::future::Future;
 use std::time::{Duration, SystemTime};
@@ -28,23 +28,24 @@ use crate::store::{GRACE, Retry};
 /// Pause after an error, before the next wait for the end of a node.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Number of additional requests for taking a lock away, compared to a look.
+/// Number of requests for taking a lock away, in addition to those of an inspection.
 const MORE: u32 = 5;
 
-/// A node, as any process sees it.
+/// A node, with the data that any process can read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// The node's key or path on the server.
     pub(crate) path: String,
-    /// The session that created the node, and the node's name. None if another client created it.
+    /// The session that created the node, and the node's name. None if the node was not created by
+    /// this library.
     pub(crate) own: Option<(i64, Token)>,
     pub(crate) fence: Fence,
     pub(crate) owner: Option<Owner>,
-    /// True if the lock is kept after its release.
+    /// True if the lock was released, but its node is kept for some time.
     pub(crate) is_kept: bool,
     /// Creation time of the node, if the server reports it.
     pub(crate) since: Option<SystemTime>,
-    /// Remaining time of the node's session without a heartbeat, if the server reports it.
+    /// Time until the node's session ends without a further heartbeat, if the server reports it.
     pub(crate) ends: Option<Duration>,
 }
 
@@ -64,8 +65,8 @@ pub(crate) trait Look: Send {
     /// Returns the nodes in the directory of `key`, in the order of the queue.
     fn nodes(&mut self, key: &FullKey) -> impl Future<Output = Answer<Vec<Seen>>> + Send;
 
-    /// Returns the next directories of a list, with full keys that start with `beginning` and are
-    /// `wanted`.
+    /// Returns the next directories of a list, with full keys that start with `beginning` and for
+    /// which `wanted` returns true.
     fn directories(
         &mut self,
         beginning: &str,
@@ -153,27 +154,27 @@ impl<L: Look> SessionSource<L> {
         let holder = first.own.filter(|_| !first.is_kept);
         if let Some((session, name)) = holder
             && !seeded!(RevokedIsFree)
-            && self.tells(first, session, name).await?
+            && self.notifies(first, session, name).await?
         {
             // After this time the node is removed in any case.
             let _ = timeout(GRACE, self.is_gone(first)).await;
         }
         let removed = self.removed(first).await;
         if let Some((session, name)) = holder {
-            // An error is ignored, because the revocation concerns only this node, and ends with a
-            // session anyway.
+            // An error is ignored, because the revocation concerns only this node, and the server
+            // removes it at the end of a session.
             let _ = self.look.forget(first, session, name).await;
         }
         removed.map(|()| shown(key.name(), &nodes))
     }
 
     /// Notifies the node's session. Returns false if the session no longer exists.
-    async fn tells(&mut self, node: &Seen, session: i64, name: Token) -> Answer<bool> {
-        let told = self.look.revoke(node, session, name).await;
-        if seeded!(RemovedUntold) {
-            return Ok(told.unwrap_or(false));
+    async fn notifies(&mut self, node: &Seen, session: i64, name: Token) -> Answer<bool> {
+        let reported = self.look.revoke(node, session, name).await;
+        if seeded!(RemovedUnreported) {
+            return Ok(reported.unwrap_or(false));
         }
-        told
+        reported
     }
 
     /// Waits until the node is gone, even if connections end.

@@ -18,7 +18,7 @@ const IO_TIMEOUT: Duration = Duration::from_secs(1);
 /// A fake server with failing requests, and the time of the node's removal.
 #[derive(Default)]
 struct Server {
-    cannot_tell: bool,
+    cannot_notify: bool,
     cannot_watch: bool,
     cannot_forget: bool,
     /// Number of removals that fail.
@@ -60,10 +60,10 @@ impl Look for &mut Server {
     }
 
     async fn revoke(&mut self, _: &Seen, _: i64, _: Token) -> Answer<bool> {
-        unless(self.cannot_tell).map(|()| true)
+        unless(self.cannot_notify).map(|()| true)
     }
 
-    /// The holder never gives its node back.
+    /// The holder never removes its node.
     async fn gone(&mut self, _: &Seen) -> Answer<()> {
         unless(self.cannot_watch)?;
         std::future::pending().await
@@ -92,14 +92,14 @@ async fn takes(server: &mut Server) -> bool {
 #[tokio::test(start_paused = true)]
 async fn a_node_of_an_unknown_session_stays() {
     let mut server = Server {
-        cannot_tell: true,
+        cannot_notify: true,
         ..Server::default()
     };
     assert!(!takes(&mut server).await);
     assert_eq!(server.removed, None);
 }
 
-/// Fails if a broken connection is taken for the end of the node.
+/// Fails if a broken connection is mistaken for the end of the node.
 #[tokio::test(start_paused = true)]
 async fn a_holder_keeps_its_grace_despite_broken_connections() {
     for cannot_watch in [false, true] {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::base::digits::percent_decoded;
 
-/// A cluster's members, the credentials, and the path behind them.
+/// A cluster's members, the credentials, and the path after them.
 #[derive(Clone)]
 pub(crate) struct Members {
     /// `host:port` of each member.
@@ -23,7 +23,7 @@ impl Members {
             None => (None, authority),
         };
         let hosts = hosts.split(',').map(|host| member(host, default_port));
-        // An `@` in the path is the end of a password with a `/`. Such a URL is refused, because
+        // An `@` in the path means that the password contains a `/`. Such a URL is refused, because
         // messages show the path.
         if path.contains('@') {
             return None;
@@ -35,7 +35,7 @@ impl Members {
         })
     }
 
-    /// Returns the first member on another machine, because plain text can be read on the way to
+    /// Returns the first member on another machine, if any. Others can read unencrypted traffic to
     /// it.
     pub(crate) fn readable(&self) -> Option<&str> {
         let mut hosts = self.hosts.iter().map(String::as_str);
@@ -50,7 +50,7 @@ impl Members {
     }
 }
 
-/// `host:port`, with the default port if there is none.
+/// Returns `host:port`, with the default port if `text` has none. Returns none if it is malformed.
 fn member(text: &str, default_port: u16) -> Option<String> {
     let ends_in_brackets = text.ends_with(']');
     let (host, port) = match text.rsplit_once(':') {

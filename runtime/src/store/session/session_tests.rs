@@ -1,4 +1,4 @@
-//! Tests places on a fake server that loses answers, with a paused clock.
+//! Tests waiting nodes (places) on a fake server that loses answers, with a paused clock.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -240,13 +240,14 @@ impl Client {
         self.answer().await
     }
 
-    /// Asks again with a waiting token. Its turn comes before the answer is lost.
+    /// Requests the lock again for a waiting token, but gets no answer. Meanwhile the token's node
+    /// becomes the first.
     async fn asks_in_vain(&mut self, server: &Server, token: Token, holder: Token) {
         server.lose();
         self.begins_to_ask(token);
         tokio::time::sleep(PATIENCE / 2).await;
         server.leaves(holder);
-        self.is_told_of_its_turn().await;
+        self.is_notified_of_its_turn().await;
         assert!(self.answer().await.is_err(), "the answer was lost");
     }
 
@@ -272,7 +273,7 @@ impl Client {
         self.store.submit(&mut vec![Request { id, op, patience }]);
     }
 
-    /// The answer to the last request.
+    /// Returns the answer to the last request.
     async fn answer(&mut self) -> Result<Reply, Failure> {
         match self.event().await {
             StoreEvent::Reply(OpId(replied), reply) if replied == self.last => reply,
@@ -280,7 +281,7 @@ impl Client {
         }
     }
 
-    async fn is_told_of_its_turn(&mut self) {
+    async fn is_notified_of_its_turn(&mut self) {
         let event = tokio::time::timeout(TTL, self.event()).await;
         assert!(matches!(event, Ok(StoreEvent::Turn(_))), "{event:?}");
     }
@@ -306,60 +307,60 @@ async fn one_waits() -> (Arc<Server>, Client) {
     (server, client)
 }
 
-/// Fails if a call asks the server again for a lock that the server has already given to this
-/// process.
+/// Fails if a call requests a lock from the server although the server has already given the lock
+/// to this process.
 #[tokio::test(start_paused = true)]
 async fn a_granted_turn_is_used_without_a_request() {
     let (server, mut client) = one_waits().await;
     server.leaves(HOLDER);
-    client.is_told_of_its_turn().await;
+    client.is_notified_of_its_turn().await;
     server.lose();
     let taken = client.asks(CALL).await;
     let fence = Some(FENCE);
     assert!(
-        matches!(taken, Ok(Reply::Acquired { fence: told, .. }) if told == fence),
+        matches!(taken, Ok(Reply::Acquired { fence: reported, .. }) if reported == fence),
         "{taken:?}"
     );
 }
 
-/// Fails if holders learn of the end of their session only from a heartbeat. The next holder has
-/// its turn before that.
+/// Fails if the end of a session is reported only after the next heartbeat. Another process may get
+/// the lock before that.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_session_is_reported_at_once() {
     let server = Arc::<Server>::default();
     let mut client = Client::of(&server);
     let taken = client.asks(Token::fixed(3)).await;
     assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
-    // By then the session listens for its end.
+    // After this pause, the session listens for its end.
     tokio::time::sleep(CLAIM).await;
     server.ends();
-    let told = tokio::time::timeout(TTL / 2, client.event()).await;
-    assert!(matches!(told, Ok(StoreEvent::Lost(_))), "{told:?}");
+    let reported = tokio::time::timeout(TTL / 2, client.event()).await;
+    assert!(matches!(reported, Ok(StoreEvent::Lost(_))), "{reported:?}");
 }
 
-/// Fails if a place is granted that another process has taken away by force. That process would
-/// remove the node of a holder that does not know about it.
+/// Fails if a call gets the lock with a node that another process is taking away by force. That
+/// process would remove the node without a notice to the call.
 #[tokio::test(start_paused = true)]
 async fn a_revoked_place_is_not_granted() {
     let (server, mut client) = one_waits().await;
     let place = server.nodes()[1];
-    // By then the session listens for revocations.
+    // After this pause, the session listens for revocations.
     tokio::time::sleep(CLAIM).await;
     server.leaves(HOLDER);
-    client.is_told_of_its_turn().await;
+    client.is_notified_of_its_turn().await;
     *server.lost_removals.lock().unwrap() = 1;
     server.revoke(None, place);
-    client.is_told_of_its_turn().await;
+    client.is_notified_of_its_turn().await;
     let asked = client.asks(CALL).await;
     assert!(matches!(asked, Ok(Reply::Held { .. })), "{asked:?}");
-    client.is_told_of_its_turn().await;
+    client.is_notified_of_its_turn().await;
     let taken = client.asks(CALL).await;
     assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
     assert!(!server.nodes().contains(&place), "it was removed");
 }
 
 /// Fails if a place is granted during the removal of its node. A call has given up at its turn, and
-/// the answer to its release is lost. Then the next call asks.
+/// the answer to its release is lost. Then the next call requests the lock.
 #[tokio::test(start_paused = true)]
 async fn a_released_place_is_not_granted() {
     let (server, mut client) = one_waits().await;
@@ -388,25 +389,26 @@ async fn a_revocation_applies_to_a_node_of_one_session() {
     for before in 0..BEFORE {
         let taken = client.asks(Token::fixed(100 + before)).await;
         assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
-        // It is taken away, and its holder does not return.
+        // The node is taken away, but the holder does not release its lock.
         server.leaves(name);
     }
     let holder = Token::fixed(2);
     client.begins_to_ask_for(holder, TTL * 10);
     let taken = client.answer().await;
     assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
-    // By then the session listens for revocations.
+    // After this pause, the session listens for revocations.
     tokio::time::sleep(CLAIM).await;
     server.revoke(Some(2), name);
-    let told = tokio::time::timeout(TTL / 2, client.event()).await;
-    let Ok(StoreEvent::Revoked { lease, .. }) = told else {
-        panic!("{told:?}");
+    let reported = tokio::time::timeout(TTL / 2, client.event()).await;
+    let Ok(StoreEvent::Revoked { lease, .. }) = reported else {
+        panic!("{reported:?}");
     };
-    assert_eq!(lease, holder.half(), "another holder was told");
+    assert_eq!(lease, holder.half(), "another holder was notified");
 }
 
-/// Fails if a place that its process no longer knows stays in the queue. A call's turn comes, but
-/// its answer is lost for longer than a claim, so the place is given up. Then the call asks again.
+/// Fails if a recreated place stays in the queue although its process does not use it. A call's
+/// turn comes, but its answer is lost for longer than a claim, so the place is given up. Then the
+/// call requests the lock again.
 #[tokio::test(start_paused = true)]
 async fn a_recreated_place_gets_its_turn() {
     let (server, mut client) = one_waits().await;
@@ -421,7 +423,7 @@ async fn a_recreated_place_gets_its_turn() {
         "{queued:?}"
     );
     server.leaves(behind);
-    client.is_told_of_its_turn().await;
+    client.is_notified_of_its_turn().await;
     let taken = client.asks(CALL).await;
     assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
 }
@@ -438,7 +440,7 @@ async fn an_abandoned_place_is_not_granted() {
     assert_eq!(server.nodes(), [place], "its removal is lost");
     let mut taken = client.asks(CALL).await;
     while !matches!(taken, Ok(Reply::Acquired { .. })) {
-        client.is_told_of_its_turn().await;
+        client.is_notified_of_its_turn().await;
         taken = client.asks(CALL).await;
     }
     let held = server.nodes();

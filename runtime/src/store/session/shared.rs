@@ -32,9 +32,9 @@ const LONGEST_RETRY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) enum Job {
     Request(Request),
-    /// A lease was not renewed.
+    /// Ends a lease that was not renewed.
     Expire(LockId),
-    /// The turn of the place with this number came, and no call has asked.
+    /// Gives up the place with this node number, because no call used its turn.
     Unclaim(FullKey, u64),
 }
 
@@ -45,12 +45,12 @@ pub(super) struct Shared<S: Service> {
     pub(super) io_timeout: Duration,
     pub(super) sessions: Sessions<S>,
     nonce: Nonce,
-    /// Number of nodes so far.
+    /// Number of nodes created so far.
     nodes: AtomicU64,
     runtime: Handle,
     events: UnboundedSender<StoreEvent>,
     state: Mutex<State<S>>,
-    /// Notified when a lease may end before the others.
+    /// Notified when a new lease may end before all others.
     pub(super) earlier: Notify,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct State<S: Service> {
 
 impl<S: Service> State<S> {
     /// Gives up the place of this process in the queue of `key`. Returns its node. The caller must
-    /// remove the node, because no token asks with it now.
+    /// remove the node, because no token uses it now.
     pub(super) fn give_up_place(&mut self, key: &FullKey) -> Option<OwnNode<S>> {
         let place = self.places.remove(key)?;
         let id = (key.clone(), place.asked_by);
@@ -109,8 +109,8 @@ impl<S: Service> Shared<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn tell(&self, event: StoreEvent) {
-        // Without a store there is no engine to notify.
+    pub(super) fn emit(&self, event: StoreEvent) {
+        // Fails only after the store was dropped. Then no engine reads events.
         let _ = self.events.send(event);
     }
 
@@ -165,7 +165,7 @@ impl<S: Service> Shared<S> {
         });
     }
 
-    /// Ends the session: all of its locks are lost together.
+    /// Ends the session, and reports all of its locks as lost.
     pub(super) fn session_ended(&self, session: &Arc<LiveSession<S>>) {
         if !session.end() {
             return;
@@ -176,22 +176,23 @@ impl<S: Service> Shared<S> {
         let held = lost.into_iter().filter(|(_, lock)| lock.fence.is_some());
         let held: Vec<_> = held.map(|(id, _)| id).collect();
         let count = held.len();
-        if !held.is_empty() && !seeded!(LostSessionUntold) {
+        if !held.is_empty() && !seeded!(LostSessionUnreported) {
             // Sent under the mutex, so that `reply` either has already reported the locks as taken,
             // or reports a failure after this.
-            self.tell(StoreEvent::Lost(held));
+            self.emit(StoreEvent::Lost(held));
         }
         drop(state);
         reporter::log(move || {
             tracing::warn!(store = S::NAME, locks = count, "a session has ended");
         });
         for key in places {
-            self.tell(StoreEvent::Turn(key));
+            self.emit(StoreEvent::Turn(key));
         }
     }
 
-    /// Handles the revocation of a node of the session: notifies its holder. Gives up the node if
-    /// it is a place without a token, so that the engine asks for another place.
+    /// Handles the revocation of a node of the session. Reports it if a token holds the lock. If
+    /// the node is a place that no token uses, gives it up, so that the engine requests another
+    /// place.
     pub(super) fn revoked(
         self: &Arc<Self>,
         session: &Arc<LiveSession<S>>,
@@ -205,11 +206,12 @@ impl<S: Service> Shared<S> {
             if !seeded!(RevocationUnseen) {
                 let lease = token.half();
                 // Sent under the mutex, as in `session_ended`.
-                self.tell(StoreEvent::Revoked { key, lease });
+                self.emit(StoreEvent::Revoked { key, lease });
             }
             return;
         }
-        // A token that asks with the node learns of the revocation from its answer.
+        // If a token requests the lock with this node, the reply to that request reports the
+        // revocation.
         let is_asked = state.locks.any(is_this) || seeded!(RevokedPlaceKept);
         let is_place =
             |place: &Place<OwnNode<S>>| is_this(&place.node) && place.fence == Some(fence);
@@ -218,11 +220,11 @@ impl<S: Service> Shared<S> {
         drop(state);
         if let Some((own, key)) = given_up {
             self.remove_for_good(own);
-            self.tell(StoreEvent::Turn(key));
+            self.emit(StoreEvent::Turn(key));
         }
     }
 
-    /// Closes an abandoned session, so that its nodes do not outlast it for long.
+    /// Closes a session that is no longer used, so that the server removes its nodes soon.
     pub(super) async fn close(&self, session: &LiveSession<S>) {
         let mut pause = FIRST_RETRY;
         while let Err(Trouble::Failed(_)) =
@@ -233,8 +235,8 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Removes a node, and retries without limit, because a forgotten node blocks its key until the
-    /// process ends.
+    /// Removes a node. Retries without limit, because a remaining node blocks its key until the
+    /// session ends.
     pub(super) fn remove_for_good(self: &Arc<Self>, node: OwnNode<S>) {
         let shared = Arc::clone(self);
         self.spawn(async move {

@@ -19,7 +19,7 @@ fn connected() -> (Socket, TcpStream) {
     (Socket::new(Stream::Tcp(stream)), other)
 }
 
-/// Reads what has come, without waiting for more.
+/// Reads the bytes that have arrived, without waiting for more.
 async fn read(socket: &mut Socket) -> Option<Vec<u8>> {
     let mut room = vec![0; PIECE];
     let mut buf = ReadBuf::new(&mut room);
@@ -31,11 +31,14 @@ async fn read(socket: &mut Socket) -> Option<Vec<u8>> {
     Some(buf.filled().to_vec())
 }
 
-/// Waits until the listener is notified, and reads then.
-async fn hear(listener: &mut dyn Listen, socket: &mut Socket) -> Vec<u8> {
+/// Waits until the listener is notified, and then reads.
+async fn receive(listener: &mut dyn Listen, socket: &mut Socket) -> Vec<u8> {
     let wire = socket.wire();
-    let heard = poll_fn(|cx| listener.poll_heard(cx, &mut || wire.heard()));
-    timeout(LONG, heard).await.expect("heard").expect("open");
+    let received = poll_fn(|cx| listener.poll_received(cx, &mut || wire.received()));
+    timeout(LONG, received)
+        .await
+        .expect("received")
+        .expect("open");
     read(socket).await.expect("something has come")
 }
 
@@ -44,50 +47,56 @@ async fn data_wakes_the_runtime_without_a_listener() {
     let (mut socket, mut other) = connected();
     assert_eq!(read(&mut socket).await, None);
     other.write_all(b"!").expect("written");
-    let byte = timeout(LONG, socket.read_u8()).await.expect("heard");
+    let byte = timeout(LONG, socket.read_u8()).await.expect("received");
     assert_eq!(byte.expect("read"), b'!');
     drop(other);
-    let end = timeout(LONG, socket.read(&mut [0])).await.expect("heard");
+    let end = timeout(LONG, socket.read(&mut [0]))
+        .await
+        .expect("received");
     assert_eq!(end.expect("no error"), 0);
 }
 
-/// Fails if a ready socket waits for its runtime, which has not looked at it yet.
+/// Fails if received data is not read until the engine's runtime has polled the socket.
 #[tokio::test]
 async fn received_data_is_read_before_the_runtime_polls() {
     let (mut socket, mut other) = connected();
     other.write_all(b"!").expect("written");
     assert_eq!(read(&mut socket).await, None, "it has not looked");
-    socket.wire().heard();
+    socket.wire().received();
     assert_eq!(read(&mut socket).await.as_deref(), Some(&b"!"[..]));
     other.write_all(b"?").expect("written");
-    let byte = timeout(LONG, socket.read_u8()).await.expect("heard");
+    let byte = timeout(LONG, socket.read_u8()).await.expect("received");
     assert_eq!(byte.expect("read"), b'?');
 }
 
-/// Fails if the socket is read before the listener is notified, or if it is notified only once.
+/// Fails if the socket is read before the listener is notified, or if the listener is notified only
+/// once.
 #[tokio::test]
 async fn a_listener_is_notified_before_the_data_is_read() {
     let (mut socket, mut other) = connected();
     let wire = socket.wire();
     wire.leave_to_listener(true);
-    // Before there is a listener.
+    // The data arrives before there is a listener.
     other.write_all(b"one").expect("written");
     let mut listener = wire.listen().expect("a runtime");
     assert_eq!(read(&mut socket).await, None);
-    assert!(hear(&mut *listener, &mut socket).await.starts_with(b"one"));
+    assert!(
+        receive(&mut *listener, &mut socket)
+            .await
+            .starts_with(b"one")
+    );
     for word in [b"two", b"six"] {
         assert_eq!(read(&mut socket).await, None);
         other.write_all(word).expect("written");
-        assert_eq!(hear(&mut *listener, &mut socket).await, word);
+        assert_eq!(receive(&mut *listener, &mut socket).await, word);
     }
     wire.leave_to_listener(false);
     other.write_all(b"!").expect("written");
-    let byte = timeout(LONG, socket.read_u8()).await.expect("heard");
+    let byte = timeout(LONG, socket.read_u8()).await.expect("received");
     assert_eq!(byte.expect("read"), b'!');
 }
 
-/// Fails if a reader that read less than it had room for does not notice that the other end has
-/// gone.
+/// Fails if the end of a connection goes unnoticed after a read that did not fill the buffer.
 #[tokio::test]
 async fn the_end_of_a_connection_is_read_after_its_data() {
     let (mut socket, mut other) = connected();
@@ -97,23 +106,26 @@ async fn the_end_of_a_connection_is_read_after_its_data() {
     other.write_all(b"last").expect("written");
     drop(other);
     for came in [&b"last"[..], b""] {
-        assert_eq!(hear(&mut *listener, &mut socket).await, came);
+        assert_eq!(receive(&mut *listener, &mut socket).await, came);
     }
 }
 
-/// Fails if a listener keeps a connection open that the store has given up.
+/// Fails if a listener keeps a connection open after the store has dropped its socket.
 #[tokio::test]
 async fn a_listener_is_notified_when_the_store_disconnects() {
     let (socket, mut other) = connected();
     let mut listener = socket.wire().listen().expect("a runtime");
     drop(socket);
-    let heard = poll_fn(|cx| listener.poll_heard(cx, &mut || {}));
-    timeout(LONG, heard).await.expect("heard").expect("told");
+    let received = poll_fn(|cx| listener.poll_received(cx, &mut || {}));
+    timeout(LONG, received)
+        .await
+        .expect("received")
+        .expect("reported");
     assert_eq!(other.read(&mut [0]).expect("no error"), 0);
 }
 
-/// The other end sends everything back, and reads nothing while it cannot write. So reading and
-/// writing wait at the same time, again and again.
+/// Fails if a full send buffer blocks reading. The other end sends everything back, and does not
+/// read while its writes block. So both directions block again and again.
 #[tokio::test]
 async fn a_full_send_buffer_does_not_block_reading() {
     for listens in [false, true] {
@@ -133,7 +145,11 @@ async fn a_full_send_buffer_does_not_block_reading() {
             {
                 done += count.expect("written");
             }
-            while listens && listener.poll_heard(cx, &mut || wire.heard()).is_ready() {}
+            while listens
+                && listener
+                    .poll_received(cx, &mut || wire.received())
+                    .is_ready()
+            {}
             loop {
                 let mut room = [0; PIECE];
                 let mut buf = ReadBuf::new(&mut room);

@@ -10,7 +10,7 @@ use crate::store::url_options;
 
 const FORM: &str = "zookeeper://user:password@host[:port],host[:port],…/chroot with special characters percent-encoded";
 
-/// The port for clients.
+/// Default port of a server.
 const PORT: u16 = 2181;
 
 /// Default path of the directories of locks, if the URL has none.
@@ -56,12 +56,12 @@ impl Address {
         &self.members.hosts
     }
 
-    /// `host:port,host:port,…`.
+    /// Returns all servers as `host:port,host:port,…`.
     pub(super) fn hosts(&self) -> String {
         self.members.hosts.join(",")
     }
 
-    /// `user:password`, for the scheme `digest`.
+    /// Returns `user:password`, for the authentication scheme `digest`.
     pub(super) fn digest(&self) -> Option<String> {
         let (user, password) = self.members.user.as_ref()?;
         Some(format!("{user}:{password}"))
@@ -71,8 +71,8 @@ impl Address {
         Names::new(&self.members.path)
     }
 
-    /// Returns the first server on another machine, because plain text can be read on the way to
-    /// it.
+    /// Returns the first server on another machine, if any. Others can read the unencrypted traffic
+    /// to it.
     pub(super) fn readable(&self) -> Option<&str> {
         self.members.readable()
     }
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn refusals_suggest_a_url_and_hide_passwords() {
-        for (url, says) in [
+        for (url, expected) in [
             ("zookeeper://u:hunter2@h:port", "zookeeper://user"),
             ("zookeeper://u:hunter2@", "zookeeper://user"),
             ("zookeeper://u:hunter2@h,,i", "zookeeper://user"),
@@ -147,7 +147,7 @@ mod tests {
             ("zookeepers://u:hunter2@h/p", "no TLS"),
         ] {
             let text = refused(url);
-            assert!(text.contains(says), "{url}: {text}");
+            assert!(text.contains(expected), "{url}: {text}");
             assert!(!text.contains("hunter2"), "{text}");
         }
     }

@@ -4,18 +4,19 @@ use std::time::Duration;
 
 use crate::store::session::service::Timeout;
 
-/// Session lifetimes in ticks. By default a server allows 2 to 20 ticks. Above that, each lifetime
-/// is twice the one before.
+/// Session lifetimes, in halves of a server's shortest lifetime. By default, a half is a tick, and
+/// a server allows 2 to 20 ticks. Above that, each lifetime is twice the one before.
 const TICKS: [u32; 7] = [2, 3, 5, 9, 13, 16, 20];
 
 /// Least value of half a tick, unless the URL specifies the tick. `tickTime` is 2 s in the example
 /// configuration of ZooKeeper.
 const LEAST_HALF_TICK: Duration = Duration::from_secs(1);
 
-/// Least allowance for a leader that is late to ask its followers for the live sessions.
+/// Least reserve for a leader that asks its followers late for the live sessions.
 const LEAST_LATENESS: Duration = Duration::from_millis(100);
 
-/// Time that the writes of a heartbeat may take, so that leases are covered without waiting.
+/// Time reserved for the writes of a heartbeat, so that a renewal usually finds the session
+/// confirmed for long enough.
 const WRITES: Duration = Duration::from_millis(200);
 
 /// A server's bounds for sessions, and its tick.
@@ -62,16 +63,16 @@ impl Classes {
         classes.into_iter().map(Timeout).collect()
     }
 
-    /// Returns the time after a heartbeat at which the leader knows of it.
-    pub(super) fn hearing(self) -> Duration {
+    /// Returns the time after which a heartbeat has reached the leader.
+    pub(super) fn propagation(self) -> Duration {
         self.half_tick + LEAST_LATENESS.max(self.half_tick / 4)
     }
 
-    /// Returns the longest ttl that such a session covers at any time between its heartbeats. They
-    /// are sent after a third of the session.
+    /// Returns the longest ttl that a session with this lifetime covers at any time between two
+    /// heartbeats. A heartbeat is sent after a third of the confirmed time.
     pub(super) fn serves(self, timeout: Timeout) -> Duration {
         let least = timeout.usable() * 2 / 3;
-        least.saturating_sub(self.hearing() + WRITES)
+        least.saturating_sub(self.propagation() + WRITES)
     }
 }
 
@@ -124,15 +125,26 @@ mod tests {
 
     #[test]
     fn the_estimate_of_the_tick_is_conservative() {
-        let hearing = |shortest, longest, tick| {
+        let propagation = |shortest, longest, tick| {
             let shortest = Duration::from_millis(shortest);
             let classes = Classes::new(shortest, shortest * longest, tick);
-            classes.hearing().as_millis()
+            classes.propagation().as_millis()
         };
-        assert_eq!(hearing(4_000, 10, None), 1_250);
-        assert_eq!(hearing(6_000, 10, None), 1_875);
-        assert_eq!(hearing(1_000, 10, None), 1_250, "the tick may be longer");
-        assert_eq!(hearing(2_000, 30, None), 1_875, "only the least was set");
-        assert_eq!(hearing(1_000, 60, Some(Duration::from_millis(500))), 350);
+        assert_eq!(propagation(4_000, 10, None), 1_250);
+        assert_eq!(propagation(6_000, 10, None), 1_875);
+        assert_eq!(
+            propagation(1_000, 10, None),
+            1_250,
+            "the tick may be longer"
+        );
+        assert_eq!(
+            propagation(2_000, 30, None),
+            1_875,
+            "only the least was set"
+        );
+        assert_eq!(
+            propagation(1_000, 60, Some(Duration::from_millis(500))),
+            350
+        );
     }
 }

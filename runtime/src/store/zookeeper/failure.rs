@@ -78,9 +78,10 @@ pub(super) fn of(error: &Error) -> Failure {
     Failure::unavailable(code, format!("{advice} ({error})"), retry, executed)
 }
 
-fn disconnected(said: &impl Display) -> Failure {
-    let text =
-        format!("the connection failed: {said}; check that the server is up and the URL is right");
+fn disconnected(detail: &impl Display) -> Failure {
+    let text = format!(
+        "the connection failed: {detail}; check that the server is up and the URL is right"
+    );
     Failure::unavailable("io", text, Retry::Later, true)
 }
 
@@ -93,7 +94,7 @@ pub(super) fn silent() -> Failure {
     )
 }
 
-/// The failure of a request behind too many others of this process.
+/// The failure of a request that waited too long behind other requests of this process.
 pub(super) fn busy() -> Failure {
     Failure::unavailable(
         "timeout",
@@ -165,7 +166,7 @@ pub(super) fn after_making(trouble: Trouble) -> Trouble {
     }
 }
 
-/// The failure of a request that met other changes again and again.
+/// The failure of a request that conflicted with other changes at each try.
 pub(super) fn unsettled() -> Failure {
     Failure::unavailable(
         "conflict",

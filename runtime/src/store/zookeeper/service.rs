@@ -31,7 +31,7 @@ use crate::store::{Failure, StoreEvent};
 pub(crate) struct ZooKeeper {
     pub(super) servers: Arc<Servers>,
     pub(super) names: Names,
-    /// Time limit of a look that no request waits for.
+    /// Time limit of requests that no call waits for.
     pub(super) patience: Duration,
     events: UnboundedSender<StoreEvent>,
     /// True if requests have failed because no server could be reached.
@@ -39,7 +39,7 @@ pub(crate) struct ZooKeeper {
 }
 
 impl ZooKeeper {
-    /// Asks the servers in the URL for their bounds.
+    /// Connects to the servers in the URL, and reads their bounds for sessions.
     pub(super) async fn reach(
         address: Address,
         options: &Options,
@@ -63,7 +63,7 @@ impl ZooKeeper {
 
     /// Calls `revoked` for the nodes that another process takes away by force. Waits until their
     /// list changes.
-    async fn hears_revocations(
+    async fn receives_revocations(
         &self,
         session: &Session,
         revoked: &(impl Fn(Token, Fence) + Send + Sync),
@@ -77,7 +77,7 @@ impl ZooKeeper {
                 nodes.for_each(|(name, fence)| revoked(name, fence));
                 change
             }
-            // No node is taken away. Or another user created the list, and that user cannot remove
+            // No node is being taken away, or the list belongs to another user, who cannot remove
             // our nodes.
             Err(absent @ (Error::NoNode | Error::NoAuth)) => {
                 let watching = line.watch_stat(&directory);
@@ -89,7 +89,7 @@ impl ZooKeeper {
             }
             Err(error) => return Err(failure::trouble(&error)),
         };
-        // An abandoned session ends with the last owner of its connection.
+        // Dropped, because a session of a dropped pool ends only when no task owns its connection.
         drop(line);
         change.changed().await;
         Ok(())
@@ -114,13 +114,13 @@ impl ZooKeeper {
     }
 
     /// Tracks if the ensemble can be reached, and notifies the engine when it can be reached again.
-    fn heard<T>(&self, answer: Answer<T>) -> Answer<T> {
+    fn noted<T>(&self, answer: Answer<T>) -> Answer<T> {
         match &answer {
             Ok(_) => {
                 if self.out.swap(false, Ordering::Relaxed) {
                     let server = self.servers.address.to_string();
                     reporter::log(move || tracing::info!(server, "connected again"));
-                    // Without a store there is no engine to notify.
+                    // Fails only after the store was dropped. Then no engine reads events.
                     let _ = self.events.send(StoreEvent::Connected);
                 }
             }
@@ -133,7 +133,8 @@ impl ZooKeeper {
                     );
                 }
             }
-            // The client may have ended the session by its own clock.
+            // These errors do not show if a server can be reached. For example, the client may have
+            // ended the session itself.
             Err(Trouble::Failed(_) | Trouble::Ended) => {}
         }
         answer
@@ -150,7 +151,8 @@ pub(super) fn users(address: &Address) -> Users {
 }
 
 /// Returns the common bounds of all servers that answer, so that a session keeps its length when
-/// the client moves to another server. Asks again until one answers or the time is over.
+/// the client moves to another server. Repeats the requests until a server answers or the time is
+/// over.
 async fn common_bounds(
     servers: &[String],
     patience: Duration,
@@ -193,7 +195,7 @@ impl Service for ZooKeeper {
     }
 
     fn confirmed_within(&self) -> Duration {
-        self.servers.classes().hearing() * 2
+        self.servers.classes().propagation() * 2
     }
 
     fn is_away(&self) -> bool {
@@ -207,7 +209,7 @@ impl Service for ZooKeeper {
     ) -> Result<(Session, Timeout), Failure> {
         let opening = timeout(patience, self.opened(lasts)).await;
         let opened = opening.unwrap_or_else(|_| Err(failure::silent().into()));
-        self.heard(opened).map_err(|trouble| match trouble {
+        self.noted(opened).map_err(|trouble| match trouble {
             // The request for a lock was not sent.
             Trouble::Failed(failure) => failure::not_sent(failure),
             Trouble::Ended => failure::not_sent(failure::unsettled()),
@@ -215,8 +217,8 @@ impl Service for ZooKeeper {
     }
 
     async fn heartbeat(&self, session: &Session, patience: Duration) -> Answer<()> {
-        let hearing = self.servers.classes().hearing();
-        self.heard(heartbeat::beat(session, hearing, patience).await)
+        let propagation = self.servers.classes().propagation();
+        self.noted(heartbeat::beat(session, propagation, patience).await)
     }
 
     async fn ended(
@@ -226,10 +228,10 @@ impl Service for ZooKeeper {
     ) -> Answer<()> {
         let mut over = pin!(session.over());
         loop {
-            let hearing = pin!(self.hears_revocations(session, &revoked));
-            match select(over.as_mut(), hearing).await {
+            let receiving = pin!(self.receives_revocations(session, &revoked));
+            match select(over.as_mut(), receiving).await {
                 Either::Left(_) => return Err(Trouble::Ended),
-                Either::Right((heard, _)) => heard?,
+                Either::Right((noted, _)) => noted?,
             }
         }
     }
@@ -249,7 +251,7 @@ impl Service for ZooKeeper {
     ) -> Answer<Entered> {
         let _place = session.place(patience).await?;
         let owner = Owner::written(function);
-        self.heard(self.make(session, node, queue, &owner, patience).await)
+        self.noted(self.make(session, node, queue, &owner, patience).await)
     }
 
     async fn enter_all(
@@ -261,7 +263,7 @@ impl Service for ZooKeeper {
     ) -> Answer<EnteredAll> {
         let _place = session.place(patience).await?;
         let owner = Owner::written(function);
-        self.heard(self.make_all(session, nodes, &owner, patience).await)
+        self.noted(self.make_all(session, nodes, &owner, patience).await)
     }
 
     async fn present(

@@ -109,7 +109,7 @@ fn clients(_ground: &Ground, sheet: &Sheet) {
         .connect();
     let refused = tenants.runtime.block_on(refused);
     sheet.check(refused.is_err_and(|error| error.is_unavailable()), || {
-        format!("{SCENE}: a pool that cannot connect is not told so")
+        format!("{SCENE}: a pool that cannot connect is not notified so")
     });
     sleep(LONG_FOR_A_LEASE);
     tenants.last(sheet, SCENE);

@@ -35,7 +35,7 @@ pub const CASES: &[Case] = &[
     ),
     case(
         "LossIgnored",
-        Kind::ToldLate,
+        Kind::ReportedLate,
         "the key is deleted under a renewed lease",
         scenarios::deleted,
     ),
@@ -156,7 +156,7 @@ pub const CASES: &[Case] = &[
     case(
         "MessageBelieved",
         Kind::FreedLate,
-        "the message that tells a process of its turn is lost",
+        "the message that grants a process its turn is lost",
         scenarios::message_lost,
     ),
     case(
@@ -281,7 +281,7 @@ pub const CASES: &[Case] = &[
     ),
     case(
         "OnlyFirstKeyWakes",
-        Kind::ToldLate,
+        Kind::ReportedLate,
         "the second key of a waiting body is deleted",
         several::second_key_lost,
     ),
@@ -335,7 +335,7 @@ pub const CASES: &[Case] = &[
     ),
     case(
         "MaxHoldForgotten",
-        Kind::ToldLate,
+        Kind::ReportedLate,
         "a lock with `max_hold` is downgraded",
         kept::downgraded,
     ),
@@ -382,14 +382,14 @@ pub const CASES: &[Case] = &[
         scenarios::release_cut_off,
     ),
     case(
-        "GrantUnheard",
+        "GrantUnnoticed",
         Kind::FreedLate,
         "a call queues for the lock of another client, which releases it",
         scenarios::comes_free,
     ),
     case(
-        "LossUnheard",
-        Kind::ToldLate,
+        "LossUnnoticed",
+        Kind::ReportedLate,
         "the key of a waiting body is deleted",
         scenarios::deleted_while_it_waits,
     ),
@@ -412,14 +412,14 @@ pub const CASES: &[Case] = &[
         scenarios::second_process,
     ),
     case(
-        "FenceUntold",
+        "FenceUnreported",
         Kind::NoFence,
         "a lock is taken",
         scenarios::taken,
     ),
     case(
         "GoneIsReleased",
-        Kind::ToldLate,
+        Kind::ReportedLate,
         "the key is deleted under a guard that is released later",
         scenarios::gone,
     ),

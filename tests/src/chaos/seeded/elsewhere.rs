@@ -17,7 +17,7 @@ pub struct Elsewhere {
 /// All bugs without a scenario. Each test program verifies that its test fails with the bug.
 pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
-        bug: "LatestEndTold",
+        bug: "LatestEndReported",
         program: "behaviour",
         test: "kinds::several_keys::memory::the_earliest_deadline_counts",
         what: "a guard of two keys is asked for the time that is left",
@@ -95,7 +95,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "calls are dropped whose bodies have spawned tasks",
     },
     Elsewhere {
-        bug: "RevocationUnheard",
+        bug: "RevocationUnnoticed",
         program: "behaviour",
         test: "seeing::forced::redis::a_revoked_holder_is_notified_at_once",
         what: "a lock is taken away from a holder that is connected",
@@ -167,7 +167,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a lock is handed over, and no worker adopts it",
     },
     Elsewhere {
-        bug: "LostSessionUntold",
+        bug: "LostSessionUnreported",
         program: "behaviour",
         test: "deployments::etcd::sessions::a_lost_session_is_reported_to_all_holders",
         what: "the lease of a session is revoked while its locks are held",
@@ -359,10 +359,10 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a place whose turn it is is taken away by force before its call asks",
     },
     Elsewhere {
-        bug: "RemovedUntold",
+        bug: "RemovedUnreported",
         program: "leasehold",
         test: "store::session::look_tests::a_node_of_an_unknown_session_stays",
-        what: "a lock is to be taken away, and the server does not take what tells its holder",
+        what: "a lock is to be taken away, and the server refuses the message to its holder",
     },
     Elsewhere {
         bug: "FailureIsGone",
@@ -383,22 +383,22 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "an answer comes while a thread polls the store",
     },
     Elsewhere {
-        bug: "ListenerEndUnheard",
+        bug: "ListenerEndUnnoticed",
         program: "models",
         test: "all_callers_are_woken_if_listeners_end",
-        what: "the runtime that hears of answers ends",
+        what: "the runtime that receives answers ends",
     },
     Elsewhere {
         bug: "KeeperSleeps",
         program: "models",
         test: "all_callers_are_woken_if_listeners_are_blocked",
-        what: "the runtime that hears of answers is blocked",
+        what: "the runtime that receives answers is blocked",
     },
     Elsewhere {
         bug: "GatheredForever",
         program: "models",
         test: "all_callers_are_woken_if_a_listener_reads",
-        what: "two callers are told together, and ask again",
+        what: "two callers are notified together, and ask again",
     },
     Elsewhere {
         bug: "DeferredOvertaken",
@@ -407,7 +407,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a call is given up on another thread than it began on",
     },
     Elsewhere {
-        bug: "DeferredUnheard",
+        bug: "DeferredUnnoticed",
         program: "models",
         test: "all_callers_are_woken_if_priorities_differ",
         what: "a thread of low priority asks while the keeper sleeps",
@@ -416,13 +416,13 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         bug: "LaneNeverAgain",
         program: "leasehold",
         test: "engine::driver::lanes::tests::an_ended_listener_is_replaced",
-        what: "a runtime calls after the one that heard of answers has ended",
+        what: "a runtime calls after the one that received answers has ended",
     },
     Elsewhere {
         bug: "NoTakeOver",
         program: "leasehold",
         test: "engine::driver::lanes::tests::the_keeper_replaces_a_listener_late_twice_in_a_row",
-        what: "the runtime that hears of answers is blocked for long",
+        what: "the runtime that receives answers is blocked for long",
     },
 ];
 

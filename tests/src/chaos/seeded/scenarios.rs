@@ -75,7 +75,7 @@ pub(super) fn one_of_two_deleted(scene: &Scene) {
 pub(super) fn gone(scene: &Scene) {
     let server = Server::start();
     let lane = Lane::stays("k", 60_000, 500).as_form(Form::ByHand);
-    scene.crew.note(&Note::MustTell {
+    scene.crew.note(&Note::MustReport {
         key: "k".to_owned(),
     });
     let hand = scene.enter(&server.url(), lane);

@@ -32,14 +32,14 @@ async fn refuse_all(cases: Vec<Case>) {
 /// late on a busy machine.
 async fn refuse_all_within(cases: Vec<Case>, io_timeout: Duration) {
     let mut tasks = JoinSet::new();
-    for (what, url, variants, says) in cases {
+    for (what, url, variants, expected) in cases {
         tasks.spawn(async move {
             let started = Began::now();
             let builder = LockPool::builder().url(&url).io_timeout(io_timeout);
             assert!(!format!("{builder:?} {builder:#?}").contains(CANARY));
             match builder.connect().await {
                 Ok(pool) => panic!("{what}: connected: {pool:?}"),
-                Err(error) => expect(what, &error, variants, says, started),
+                Err(error) => expect(what, &error, variants, expected, started),
             }
         });
     }
@@ -205,7 +205,12 @@ async fn servers_other_than_redis_are_refused() {
             "Unavailable/timeout",
             "Unavailable/ERR",
         ];
-        (what, url(impostor::says(answer)), variants, &["127.0.0.1"])
+        (
+            what,
+            url(impostor::answering(answer)),
+            variants,
+            &["127.0.0.1"],
+        )
     };
     let cases = cases.into_iter().map(case).collect();
     refuse_all(cases).await;
@@ -238,7 +243,7 @@ async fn endless_replies_at_connect_are_refused() {
             "100000000 values in one",
         ),
     ];
-    for (what, begin, more, says) in cases {
+    for (what, begin, more, expected) in cases {
         let (port, sent) = impostor::floods(begin, more, MOST);
         let started = Began::now();
         let url = format!("redis://127.0.0.1:{port}/");
@@ -247,7 +252,7 @@ async fn endless_replies_at_connect_are_refused() {
             .io_timeout(Duration::from_secs(30));
         let error = builder.connect().await.expect_err(what);
         let variants = &["Unavailable/protocol"];
-        expect(what, &error, variants, &[says, "127.0.0.1"], started);
+        expect(what, &error, variants, &[expected, "127.0.0.1"], started);
         // Some MB more may be counted as sent, because the operating system buffers them.
         let sent = sent.load(Ordering::Relaxed);
         assert!(sent < MOST / 4, "{what}: {sent} bytes were taken");
@@ -340,7 +345,7 @@ async fn debug_output_of_a_pool_hides_its_password() {
 #[tokio::test]
 async fn options_out_of_range_are_refused() {
     let started = Began::now();
-    for (what, builder, says) in [
+    for (what, builder, expected) in [
         (
             "namespace",
             LockPool::builder().namespace("n".repeat(500)),
@@ -354,6 +359,6 @@ async fn options_out_of_range_are_refused() {
     ] {
         let ended = builder.url("memory://options").connect().await;
         let error: LockError = ended.expect_err(what);
-        expect(what, &error, CONFIG, &[says], started);
+        expect(what, &error, CONFIG, &[expected], started);
     }
 }

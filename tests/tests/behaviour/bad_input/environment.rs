@@ -52,12 +52,12 @@ fn invalid_variables_are_named() {
         ),
         (&[memory, ("LEASEHOLD_NAMESPACE", "a\nb")], &["namespace"]),
     ];
-    for (environment, says) in cases {
+    for (environment, expected) in cases {
         let Event::Failed { kind, text } = outcome(environment) else {
             panic!("{environment:?} is accepted");
         };
         assert_eq!(kind, "Config", "{environment:?}: {text}");
-        for fragment in *says {
+        for fragment in *expected {
             assert!(
                 text.contains(fragment),
                 "{environment:?}: no {fragment:?} in {text:?}"

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::net::TcpSocket;
 
 /// Answers every request with `answer`, on a new port, until the test ends.
-pub(crate) fn says(answer: &'static [u8]) -> u16 {
+pub(crate) fn answering(answer: &'static [u8]) -> u16 {
     let (listener, port) = listen();
     std::thread::spawn(move || {
         for mut client in listener.incoming().map_while(Result::ok) {

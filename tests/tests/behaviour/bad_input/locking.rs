@@ -86,9 +86,9 @@ async fn keys() {
             &["empty"],
         ),
     ];
-    for (what, ended, says) in cases {
+    for (what, ended, expected) in cases {
         let error = ended.expect_err(what);
-        expect(what, &error, &["InvalidKey"], says, started);
+        expect(what, &error, &["InvalidKey"], expected, started);
         assert!(
             error.to_string().len() < 300,
             "{what}: shows all of it: {error}"
@@ -200,7 +200,7 @@ async fn durations() {
     let pool = connect("memory://durations").await;
     ttls(&pool, started).await;
     let request = || pool.lock("k").ttl(TTL);
-    for (what, ended, says) in [
+    for (what, ended, expected) in [
         (
             "no ttl",
             pool.lock("k").acquire().await,
@@ -227,7 +227,13 @@ async fn durations() {
             &["max_hold", "ttl"],
         ),
     ] {
-        expect(what, &ended.expect_err(what), &["Config"], says, started);
+        expect(
+            what,
+            &ended.expect_err(what),
+            &["Config"],
+            expected,
+            started,
+        );
     }
     // An endless wait is valid.
     request()

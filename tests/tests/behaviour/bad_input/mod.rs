@@ -49,12 +49,12 @@ fn kind(error: &LockError) -> String {
 /// Checks the variant, and that the text names the remedy. Also checks that the error came in time
 /// and contains no secret.
 #[track_caller]
-fn expect(what: &str, error: &LockError, variants: &[&str], says: &[&str], started: Began) {
+fn expect(what: &str, error: &LockError, variants: &[&str], expected: &[&str], started: Began) {
     started.expect_within(LIMIT, what);
     let kind = kind(error);
     assert!(variants.contains(&&*kind), "{what}: {kind}: {error}");
     let text = error.to_string();
-    for fragment in says {
+    for fragment in expected {
         assert!(
             text.contains(fragment),
             "{what}: no {fragment:?} in {text:?}"

@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::{begun, is_released};
+use super::is_released;
 
 const TTL: Duration = Duration::from_secs(20);
 /// Longer than any call here takes unless it hangs.
@@ -152,7 +152,7 @@ async fn goes_on(pool: LockPool) -> Result<bool> {
 
 async fn on_lost_applies_to_a_detached_body(store: &Store) {
     let pool = store.pool().await;
-    let ended = begun(|| goes_on(pool.clone()));
+    let ended = wait::begun(|| goes_on(pool.clone()));
     assert_eq!(wait::within("the body", HANG, ended).await, Ok(true));
 }
 

@@ -58,7 +58,7 @@ async fn click(pool: &LockPool, outcome: Outcome) -> std::result::Result<u32, Cl
 fn refused<T: std::fmt::Debug>(ended: std::result::Result<T, ClickError>) -> Duration {
     match ended {
         Err(ClickError::Lock(LockError::Contended { retry_after, .. })) => {
-            retry_after.expect("it says when")
+            retry_after.expect("it has a retry_after")
         }
         other => panic!("{other:?}"),
     }

@@ -13,7 +13,6 @@ mod replay;
 
 use std::time::{Duration, Instant};
 
-use leasehold::LockError;
 use leasehold_tests::probe::Probe;
 use leasehold_tests::wait;
 
@@ -30,16 +29,4 @@ pub(crate) async fn is_released(probe: &dyn Probe, key: &str, asked: Instant) {
     let locked = probe.exists(key);
     assert!(!locked || !answered, "`{key}` is not released");
     wait::until_async(key, SOON, || !probe.exists(key)).await;
-}
-
-/// Repeats the call until a body has begun. On a busy machine, a short lease may end before that.
-async fn begun<T>(call: impl AsyncFn() -> Result<T, LockError>) -> Result<T, LockError> {
-    loop {
-        match call().await {
-            Err(LockError::Lost { .. } | LockError::Contended { .. }) => {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            ended => return ended,
-        }
-    }
 }

@@ -17,7 +17,7 @@ use leasehold_tests::{on_every_store, on_stores};
 use tokio::sync::{Barrier, oneshot};
 use tokio::time::sleep;
 
-use super::{begun, is_released};
+use super::is_released;
 
 const TTL: Duration = Duration::from_secs(20);
 /// Longer than any call here takes unless it hangs.
@@ -405,7 +405,7 @@ async fn woken<T>(future: impl Future<Output = T>) -> T {
 /// Fails if nested calls continue after their shared lease is lost.
 async fn nested_calls_stop_after_a_lost_lease(store: &Store) {
     let pool = store.pool().await;
-    let results = wait::within("the lost lease", HANG, begun(|| outlive(&pool))).await;
+    let results = wait::within("the lost lease", HANG, wait::begun(|| outlive(&pool))).await;
     for result in results.expect("it goes on") {
         assert!(matches!(result, Err(LockError::Lost { .. })), "{result:?}");
     }
@@ -420,7 +420,7 @@ async fn a_lost_lease_ends_the_wait_for_a_turn(store: &Store) {
         let _guard = request().acquire().await.expect("it enters");
         request().run(async {}).await
     };
-    let call = begun(|| outlived(&pool, body()));
+    let call = wait::begun(|| outlived(&pool, body()));
     let result = wait::within("the lost lease", HANG, call).await;
     assert!(
         matches!(result, Ok(Err(LockError::Lost { .. }))),

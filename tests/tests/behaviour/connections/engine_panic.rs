@@ -56,7 +56,7 @@ async fn panics_at(url: &str) {
     let panics = tokio::task::spawn_blocking(move || {
         inside_engine(&inside, move || {
             reached.send(()).expect("the test waits");
-            gone.recv().expect("the test tells");
+            gone.recv().expect("the test is done");
             panic!("as this test wants it");
         });
     });
@@ -74,20 +74,20 @@ async fn panics_at(url: &str) {
     let ended = wait::within("the thread that met the panic goes on", LIMIT, panics).await;
     ended.expect("the panic does not reach it");
     for acquire in pending {
-        let ended = wait::within("a caller is told", LIMIT, acquire).await;
+        let ended = wait::within("a caller is notified", LIMIT, acquire).await;
         assert!(is_stopped(ended));
     }
     for acquire in behind {
-        let ended = wait::within("a caller behind the mutex is told", LIMIT, acquire).await;
+        let ended = wait::within("a caller behind the mutex is notified", LIMIT, acquire).await;
         assert!(is_stopped(ended.expect("no panic")));
     }
-    wait::within("the holder is told", LIMIT, held.lost()).await;
+    wait::within("the holder is notified", LIMIT, held.lost()).await;
     assert!(matches!(held.check(), Err(LockError::Lost { .. })));
     let released = wait::within("a release ends", LIMIT, held.release()).await;
     assert!(matches!(released, Err(LockError::Lost { .. })));
     let late = pool.lock("late").ttl(TTL).wait(TTL).acquire();
     assert!(is_stopped(
-        wait::within("a late call is told", LIMIT, late).await
+        wait::within("a late call is notified", LIMIT, late).await
     ));
     let report = wait::within("a shutdown ends", LIMIT, pool.shutdown(TTL)).await;
     assert_eq!(report.still_held, 0);

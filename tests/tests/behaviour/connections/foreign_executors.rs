@@ -145,7 +145,7 @@ async fn no_call_waits_for_an_unpolled_caller() {
         })
         .await;
         for call in calls {
-            let guard = wait::within("it is told", LIMIT, call).await;
+            let guard = wait::within("it is notified", LIMIT, call).await;
             guard.expect("free").release().await.expect("held");
         }
     }

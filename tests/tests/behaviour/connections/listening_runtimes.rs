@@ -174,8 +174,8 @@ pub(crate) async fn calls_go_on_beside_a_blocked_runtime(
     let other = Runtime::new().expect("a runtime");
     // The runtime of the first call reads the answers.
     let first = pool.clone();
-    let heard = other.spawn(async move { pair(&first, "first").await });
-    heard.await.expect("no panic");
+    let received = other.spawn(async move { pair(&first, "first").await });
+    received.await.expect("no panic");
     let theirs: Vec<_> = (0..24)
         .map(|number| other.spawn(pairs(pool.clone(), format!("b{number}"), Arc::clone(&end))))
         .collect();

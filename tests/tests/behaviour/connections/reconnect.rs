@@ -196,7 +196,7 @@ async fn a_lock_forgotten_by_the_server_is_lost() {
     let held = hold(&pool, "forgotten", TTL).await;
     server.restart();
     let probe = server.probe().namespace("lock:");
-    wait::within("the loss is told", PATIENCE, Box::pin(held.lost())).await;
+    wait::within("the loss is reported", PATIENCE, Box::pin(held.lost())).await;
     let ended = held.check();
     assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
     assert!(!probe.exists("forgotten"), "a renewal made it anew");

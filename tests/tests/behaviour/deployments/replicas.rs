@@ -115,8 +115,8 @@ async fn too_few_replicas_are_an_error_every_time() {
             assert_eq!(code(&error), "replicas", "{error}");
             // On a delayed machine the other replica may be late too.
             let is_late = ACKNOWLEDGED < excuse.so_far();
-            let told = error.to_string().contains("1 replicas confirmed");
-            assert!(told || is_late, "{error}");
+            let reported = error.to_string().contains("1 replicas confirmed");
+            assert!(reported || is_late, "{error}");
         }
         let probe = group.master.probe();
         let left = || probe.keys("lock:[0-9]*").len();
@@ -204,13 +204,13 @@ async fn a_renewal_on_too_few_replicas_does_not_count() {
     wait::until_async("a renewal", PATIENCE, || deadline() > first).await;
     group.replicas[0].pause();
     let (paused, excuse) = (leasehold::__test::now(), Excuse::begin());
-    wait::within("the loss is told", PATIENCE, guard.lost()).await;
-    let told = leasehold::__test::now();
+    wait::within("the loss is reported", PATIENCE, guard.lost()).await;
+    let reported = leasehold::__test::now();
     let longest = u64::try_from((ttl + excuse.so_far()).as_nanos()).expect("short");
     assert!(
-        told < paused + longest,
-        "told {} ns after the pause",
-        told - paused
+        reported < paused + longest,
+        "reported {} ns after the pause",
+        reported - paused
     );
     // The master has executed the renewals, so the key exists and must be removed.
     drop(guard);
@@ -243,7 +243,7 @@ async fn a_missing_permission_for_wait_is_named() {
 /// Fails if an invalid value is accepted, or if the error text does not name the valid values.
 #[tokio::test(flavor = "multi_thread")]
 async fn mistakes_are_reported() {
-    for (url, says) in [
+    for (url, expected) in [
         ("redis://127.0.0.1/?replicas=some", "`all` or a number"),
         ("redis://127.0.0.1/?replica=1", "`replicas`"),
         (
@@ -253,7 +253,7 @@ async fn mistakes_are_reported() {
     ] {
         let error = LockPool::connect(url).await.expect_err(url);
         assert!(matches!(error, LockError::Config { .. }), "{error:?}");
-        assert!(error.to_string().contains(says), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
     }
     let memory = LockPool::builder().url("memory://").replicas(1).connect();
     let error = memory.await.expect_err("memory has none");

@@ -280,11 +280,11 @@ async fn mistakes_are_reported() {
             vec!["26379"],
         ),
     ];
-    for (what, url, code, says) in cases {
+    for (what, url, code, expected) in cases {
         let (started, excuse) = (Instant::now(), Excuse::begin());
         let (found, text) = refused(&url).await;
         assert_eq!(found, code, "{what}: {text}");
-        for fragment in says {
+        for fragment in expected {
             assert!(
                 text.contains(fragment),
                 "{what}: no {fragment:?} in {text:?}"

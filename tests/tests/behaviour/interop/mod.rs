@@ -59,7 +59,7 @@ async fn it_excludes_us(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &
     assert!(peer.acquire(wire, TTL));
     match pool.lock(key).ttl(TTL).acquire().await {
         Err(LockError::Contended { retry_after, .. }) => {
-            let left = retry_after.expect("the server tells");
+            let left = retry_after.expect("the server reports it");
             assert!(left <= TTL && left > TTL / 2, "{left:?}");
         }
         other => panic!("not contended: {other:?}"),
@@ -126,7 +126,8 @@ async fn we_leave_alone_what_became_its(
     key: &str,
     wire: &str,
 ) {
-    let guard = pool.lock(key).ttl(SHORT).acquire().await.expect("free");
+    let request = || pool.lock(key).ttl(SHORT).acquire();
+    let guard = wait::begun(request).await.expect("free");
     wait::until("ours expires", PATIENCE, || peer.acquire(wire, TTL));
     assert!(matches!(guard.check(), Err(LockError::Lost { .. })));
     drop(guard);

@@ -194,7 +194,7 @@ async fn the_earliest_deadline_counts(store: &Store) {
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn a_deadline_of_the_latest_lease_is_detected() {
     let test = "kinds::several_keys::memory::the_earliest_deadline_counts";
-    fails_with("LatestEndTold", test);
+    fails_with("LatestEndReported", test);
 }
 
 /// Fails if a body begins on an old lease because its call waited for another key. In one case the

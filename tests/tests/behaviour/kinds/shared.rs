@@ -186,8 +186,11 @@ async fn a_writer_is_served_despite_continuous_readers(store: &Store) {
 async fn a_short_reader_does_not_shorten_a_long_one(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let long = read(&one, "k").acquire().await.expect("free");
-    let short = one.lock("k").ttl(Duration::from_millis(300)).shared();
-    let short = short.acquire().await.expect("beside the other");
+    let short = || {
+        let request = one.lock("k").ttl(Duration::from_millis(300));
+        request.shared().acquire()
+    };
+    let short = wait::begun(short).await.expect("beside the other");
     short.lost().await;
     // The guard is forgotten, so it is neither renewed nor released, and only its own shared lock
     // ends.

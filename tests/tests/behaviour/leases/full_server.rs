@@ -162,9 +162,10 @@ async fn the_last_share_is_released_to_a_waiting_writer() {
     wait::until_async("it waits", LONG, || probe.run(&queue)).await;
     fill(&probe);
     reader.release().await.expect("still held");
-    let told = wait::within("it is told", LONG, writer).await;
+    let reported = wait::within("it is notified", LONG, writer).await;
     assert!(
-        told.expect("no panic")
+        reported
+            .expect("no panic")
             .is_err_and(|error| error.is_unavailable())
     );
     max_memory(&probe, 0);

@@ -162,8 +162,8 @@ async fn runs_on() -> Result<bool, LockError> {
 #[tokio::test(start_paused = true)]
 async fn on_lost_continue_lets_the_body_check_for_the_loss() {
     let pool = pool().await;
-    let heard = pool.scope(runs_on()).await.unwrap();
-    assert!(heard, "the handle still called the lease healthy");
+    let received = pool.scope(runs_on()).await.unwrap();
+    assert!(received, "the handle still called the lease healthy");
 }
 
 /// Fails if a lock still counts as held after the runtime of its engine is gone.

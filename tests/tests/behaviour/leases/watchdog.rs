@@ -44,7 +44,7 @@ async fn holds(
 ) -> Result<(), LockError> {
     let fence = lock.fence().expect("Redis gives fences");
     entered.send(fence.get()).expect("the test waits for it");
-    leave.await.expect("the test tells when");
+    leave.await.expect("the test is done when");
     lock.check()
 }
 
@@ -127,7 +127,7 @@ async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
     let (lost, returned) = {
         let call = async {
             let traced = traced(&pool, key, &trace);
-            let ended = wait::within("the loss is told", LONG, traced).await;
+            let ended = wait::within("the loss is reported", LONG, traced).await;
             (ended, clock::now())
         };
         let fault = async {
@@ -156,7 +156,7 @@ async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
     let late = Duration::from_micros(returned.saturating_sub(end));
     assert!(
         late < Duration::from_millis(100),
-        "{mode:?}: told {late:?} after the lease"
+        "{mode:?}: reported {late:?} after the lease"
     );
 }
 
@@ -243,10 +243,10 @@ async fn on_lost_continue_notifies_the_running_body() {
     let direct = connect(&server.url()).await;
     let stolen = runs_on(&direct, "stolen", || probe.steal("stolen", LONG));
     let both = async { tokio::join!(black_hole, stolen) };
-    let (black_hole, stolen) = wait::within("both are told", LONG, both).await;
+    let (black_hole, stolen) = wait::within("both are notified", LONG, both).await;
     for ended in [black_hole, stolen] {
-        let told = ended.expect("the body's own value");
-        assert!(matches!(told, LockError::Lost { .. }), "{told:?}");
+        let reported = ended.expect("the body's own value");
+        assert!(matches!(reported, LockError::Lost { .. }), "{reported:?}");
     }
     assert!(probe.untouched("stolen"), "the thief keeps it");
 }

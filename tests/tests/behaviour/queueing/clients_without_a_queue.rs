@@ -278,7 +278,7 @@ async fn a_single_try_in_a_pause_is_refused() {
     for refused in [ours, readers, both] {
         // The call may find the next holder if the machine was delayed for longer than the pause.
         let refused = refused.expect_err("it is left free, or the next has it");
-        let retry_after = refused.retry_after().expect("it says when");
+        let retry_after = refused.retry_after().expect("it has a retry_after");
         assert!(!free || retry_after <= PAUSE + Duration::from_millis(10));
     }
     if free {

@@ -37,7 +37,7 @@ async fn look_at(pool: &LockPool, id: u64) -> Result {
 }
 
 #[track_caller]
-fn told(refused: Result) -> Duration {
+fn retry_after(refused: Result) -> Duration {
     let error = refused.expect_err("the lock is held");
     assert!(error.is_contention(), "{error}");
     error.retry_after().expect("it is estimated")
@@ -66,8 +66,8 @@ async fn is_free(store: &Store, key: &str) {
 async fn estimates_are_separate_for_each_function(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let held = hold(other.lock("order:1")).await;
-    assert_eq!(told(create(&pool, 1).await), UNKNOWN);
-    let left = told(look_at(&pool, 1).await);
+    assert_eq!(retry_after(create(&pool, 1).await), UNKNOWN);
+    let left = retry_after(look_at(&pool, 1).await);
     assert!(left > TTL / 2 && left <= TTL, "{left:?}");
     held.release().await.expect("held");
     is_free(store, "order:1").await;
@@ -77,22 +77,22 @@ async fn estimates_are_separate_for_each_function(store: &Store) {
     let cancels = timed(cancel(&pool, 1)).await;
     is_free(store, "order:1").await;
     let held = hold(other.lock("order:1")).await;
-    let told_create = told(create(&pool, 1).await);
+    let retry_create = retry_after(create(&pool, 1).await);
     assert!(
-        WORK <= told_create && told_create <= creates,
-        "{told_create:?} of {creates:?}"
+        WORK <= retry_create && retry_create <= creates,
+        "{retry_create:?} of {creates:?}"
     );
-    let told_cancel = told(cancel(&pool, 1).await);
+    let retry_cancel = retry_after(cancel(&pool, 1).await);
     assert!(
-        told_cancel <= cancels.max(LEAST),
-        "{told_cancel:?} of {cancels:?}"
+        retry_cancel <= cancels.max(LEAST),
+        "{retry_cancel:?} of {cancels:?}"
     );
     held.release().await.expect("held");
     is_free(store, "order:1").await;
 
     // The other pool only knows locks taken by hand, all in one place of the code.
     let held = hold(pool.lock("order:1")).await;
-    assert_eq!(told(create(&other, 1).await), UNKNOWN);
+    assert_eq!(retry_after(create(&other, 1).await), UNKNOWN);
     held.release().await.expect("held");
 }
 
@@ -111,7 +111,7 @@ async fn the_estimate_uses_the_function_of_the_holder(store: &Store) {
     timed(create(&pool, 3)).await;
 
     let held = hold(long()).await;
-    let of_long = told(cancel(&pool, 2).await);
+    let of_long = retry_after(cancel(&pool, 2).await);
     assert!(
         WORK <= of_long && of_long <= took,
         "{of_long:?} of {took:?}"
@@ -124,7 +124,7 @@ async fn the_estimate_uses_the_function_of_the_holder(store: &Store) {
     let took = started.elapsed();
     is_free(store, "order:2").await;
     let held = hold(short()).await;
-    let of_short = told(create(&pool, 2).await);
+    let of_short = retry_after(create(&pool, 2).await);
     assert!(of_short <= took.max(LEAST), "{of_short:?} of {took:?}");
     held.release().await.expect("held");
 }
@@ -176,7 +176,7 @@ async fn all_refused_calls_get_the_fixed_hint() {
     for (variant, refused) in refusals {
         let error = refused.as_ref().expect_err("it is held");
         assert_eq!(variant::of(error), variant);
-        assert_eq!(told(refused), hint, "{variant}");
+        assert_eq!(retry_after(refused), hint, "{variant}");
     }
 }
 

@@ -53,7 +53,7 @@ fn at(times: &[Duration], hundredth: usize) -> Duration {
 async fn release_to_grant() {
     const NAME: &str = "release_to_grant";
     println!("| store | 1 ms | 100 ms | 1 s | 10 s |\n|---|---|---|---|---|");
-    for (store, is_told) in [
+    for (store, is_notified) in [
         (Store::memory(NAME), true),
         (Store::redis(NAME), true),
         (Store::sentinel(NAME), true),
@@ -70,7 +70,7 @@ async fn release_to_grant() {
             let (half, most) = (at(&times, 50), at(&times, 99));
             let [half, most] = [half, most].map(|time| time.as_secs_f64() * 1e3);
             write!(line, " {half:.1}, {most:.1} |").expect("a string grows");
-            assert!(!is_told || half < 50.0, "{line}");
+            assert!(!is_notified || half < 50.0, "{line}");
         }
         println!("{line}");
     }

@@ -125,7 +125,7 @@ async fn a_call_without_a_budget_tries_once() {
         let error = error.expect_err("it is held");
         assert!(started.elapsed() < SLACK + excuse.so_far());
         assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
-        let left = error.retry_after().expect("both stores tell");
+        let left = error.retry_after().expect("both stores report it");
         assert!(left <= TTL && left > TTL / 2, "{left:?} of {TTL:?}");
         assert!(error.to_string().contains("set `wait`"), "{error}");
     }

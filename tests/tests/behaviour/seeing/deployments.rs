@@ -154,7 +154,7 @@ async fn a_lock_of_a_quorum_shows_its_number_of_nodes() {
 
     let was = other.force_release("q").await.expect("a majority answers");
     assert_eq!(was.expect("it was held").holders[0].nodes, Some(2));
-    wait::within("it is told", LONG, Box::pin(guard.lost())).await;
+    wait::within("it is notified", LONG, Box::pin(guard.lost())).await;
     assert!(guard.release().await.expect_err("lost").is_lost());
     seen(&other, "q", |lock| lock.holders.is_empty()).await;
     quorum.servers[1].kill();

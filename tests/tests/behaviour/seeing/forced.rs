@@ -144,8 +144,8 @@ async fn a_revoked_guard_keeps_the_lock_for_the_grace(store: &Store) {
     guard.lost().await;
     let lock = pool.inspect("g").await.expect("it answers");
     let mut holders = lock.holders.iter();
-    let told = holders.any(|one| one.revoked && one.expires_in <= Some(GRACE));
-    assert!(told || is_over(started), "{lock:?}");
+    let notified = holders.any(|one| one.revoked && one.expires_in <= Some(GRACE));
+    assert!(notified || is_over(started), "{lock:?}");
     let taken = next.lock("g").ttl(TTL).wait(LONG).acquire().await;
     let took = started.elapsed();
     let taken = taken.expect("it comes free");
@@ -171,7 +171,7 @@ async fn revoked_sharers_are_notified(store: &Store) {
         let was = other.force_release("s").await.expect("it answers");
         assert_eq!(was.expect("two had it").holders.len(), 2);
         for guard in [one, two] {
-            wait::within("it is told", LONG, Box::pin(guard.lost())).await;
+            wait::within("it is notified", LONG, Box::pin(guard.lost())).await;
             let lock = pool.inspect("s").await.expect("it answers");
             let revoked = lock.holders.iter().all(|holder| holder.revoked);
             assert!(revoked || is_over(forced), "{lock:?}");
@@ -258,11 +258,11 @@ async fn the_next_process_is_served(store: &Store) {
     seen(&pool, "n", |lock| lock.waiting.len() == 1).await;
     let second = tokio::spawn(two.lock("n").ttl(TTL).wait(LONG).acquire());
     seen(&pool, "n", |lock| lock.waiting.len() == 2).await;
-    let told = async {
+    let notified = async {
         guard.lost().await;
         drop(guard);
     };
-    let (was, ()) = tokio::join!(pool.force_release("n"), told);
+    let (was, ()) = tokio::join!(pool.force_release("n"), notified);
     let was = was.expect("it answers").expect("it was held");
     assert_eq!(was.waiting.len(), 2);
     let served = select(first, second).await;
@@ -314,7 +314,7 @@ async fn under_load(store: &Store) {
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_unnotified_holder_is_detected() {
     fails_with(
-        "RevocationUnheard",
+        "RevocationUnnoticed",
         "seeing::forced::redis::a_revoked_holder_is_notified_at_once",
     );
 }

@@ -215,7 +215,7 @@ async fn an_unavailable_store_is_reported() {
         pool.locks("*")
             .next()
             .await
-            .expect("told")
+            .expect("reported")
             .expect_err("away"),
     ] {
         assert!(error.is_unavailable(), "{error}");
@@ -319,7 +319,7 @@ async fn no_token_is_shown() {
             )
             .remove(0),
     ];
-    let mut told = vec![
+    let mut reported = vec![
         format!("{:?}", pool.inspect("k").await.expect("it answers")),
         format!("{:?}", pool.inspect("s").await.expect("it answers")),
         pool.lock("k")
@@ -330,13 +330,13 @@ async fn no_token_is_shown() {
             .to_string(),
     ];
     let refused: LockError = pool.lock("s").ttl(TTL).acquire().await.expect_err("shared");
-    told.push(format!("{refused} {refused:?}"));
-    told.push(format!(
+    reported.push(format!("{refused} {refused:?}"));
+    reported.push(format!(
         "{:?}",
         pool.force_release("k").await.expect("it answers")
     ));
     for token in tokens {
-        for text in &told {
+        for text in &reported {
             assert!(
                 !text.contains(&token[..16]) && !text.contains(&token[16..]),
                 "{text}"

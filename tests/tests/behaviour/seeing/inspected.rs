@@ -182,7 +182,7 @@ async fn waiting_processes_are_shown(store: &Store) {
     let first = tokio::spawn(one.lock("w").ttl(TTL).wait(LONG).acquire());
     let lock = seen(&holder, "w", |lock| lock.waiting.len() == 1).await;
     let since = lock.waiting[0].since;
-    assert_eq!(since.is_some(), store.tells_times());
+    assert_eq!(since.is_some(), store.reports_times());
     let second = two.lock("w").ttl(TTL).wait(LONG);
     let second = if store.has_sessions() {
         second
@@ -194,7 +194,7 @@ async fn waiting_processes_are_shown(store: &Store) {
     assert_eq!(lock.state, LockState::Exclusive);
     for waiter in &lock.waiting {
         is_here(waiter.owner.as_ref(), "");
-        if store.tells_times() {
+        if store.reports_times() {
             let since = waiter.since.expect("it is known since when");
             assert!(begun - super::ROUNDED <= since, "{since:?}");
         }

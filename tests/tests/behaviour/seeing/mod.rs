@@ -75,7 +75,7 @@ fn shows(store: &Store, holder: &Holder, function: &str, begun: SystemTime) {
     assert!(!holder.foreign && !holder.revoked);
     assert_eq!(holder.since, None);
     match holder.expires_in {
-        None => assert!(!store.tells_ends()),
+        None => assert!(!store.reports_ends()),
         Some(left) => assert!(left <= TTL + BEYOND && TTL / 2 < left, "{left:?}"),
     }
 }
@@ -90,7 +90,7 @@ async fn holder(
     leave: oneshot::Receiver<()>,
 ) -> Result<(), LockError> {
     entered.send(()).expect("the test waits");
-    leave.await.expect("the test tells when");
+    leave.await.expect("the test is done when");
     Ok(())
 }
 

@@ -63,7 +63,7 @@ async fn a_revoked_guard_keeps_the_lock_for_the_grace(store: &Store) {
     let (pool, next) = (store.pool().await, store.pool().await);
     let guard = pool.lock("g").ttl(TTL).acquire().await.expect("free");
     let started = Instant::now();
-    let told = async {
+    let notified = async {
         guard.lost().await;
         match next.lock("g").ttl(TTL).acquire().await {
             Ok(taken) => {
@@ -73,7 +73,7 @@ async fn a_revoked_guard_keeps_the_lock_for_the_grace(store: &Store) {
             Err(error) => assert!(error.is_contention(), "{error}"),
         }
     };
-    tokio::join!(takes_the_grace(&next, "g"), told);
+    tokio::join!(takes_the_grace(&next, "g"), notified);
     let taken = next.lock("g").ttl(TTL).acquire().await.expect("free");
     let error = guard.release().await.expect_err("it was lost");
     assert!(error.is_lost(), "{error}");
@@ -116,16 +116,16 @@ async fn a_revocation_leaves_nothing<S: SessionServer>() {
     let (holder, operator) = (connect(&url).await, connect(&url).await);
     let guard = holder.lock("k").ttl(TTL).acquire().await.expect("free");
     let started = Instant::now();
-    let told = async {
+    let notified = async {
         guard.lost().await;
-        let told_by = probe.revocations().len();
+        let notified_by = probe.revocations().len();
         assert!(
-            told_by == 1 || is_over(started),
-            "the holder was told by it"
+            notified_by == 1 || is_over(started),
+            "the holder was notified by it"
         );
         drop(guard);
     };
-    let (was, ()) = tokio::join!(operator.force_release("k"), told);
+    let (was, ()) = tokio::join!(operator.force_release("k"), notified);
     assert!(was.expect("it answers").is_some());
     assert_eq!(
         probe.revocations(),
@@ -170,10 +170,10 @@ async fn two_locks_of_one_process_are_revoked_separately(store: &Store) {
     let (pool, one, two) = (store.pool().await, store.pool().await, store.pool().await);
     let stuck = pool.lock("stuck").ttl(TTL).acquire().await.expect("free");
     let well = pool.lock("well").ttl(TTL).acquire().await.expect("free");
-    let told = async {
+    let notified = async {
         stuck.lost().await;
         let (started, excuse) = (Instant::now(), Excuse::begin());
-        let told = async {
+        let notified = async {
             well.lost().await;
             // The holder of the second lock leaves a moment later, and the lock must not be free
             // before that.
@@ -182,12 +182,12 @@ async fn two_locks_of_one_process_are_revoked_separately(store: &Store) {
             assert!(lock.is_taken() || is_over(started), "{lock:?}");
             drop(well);
         };
-        let (was, ()) = tokio::join!(two.force_release("well"), told);
+        let (was, ()) = tokio::join!(two.force_release("well"), notified);
         assert!(was.expect("it answers").is_some());
         let took = started.elapsed();
         assert!(took < GRACE * 9 / 10 + excuse.so_far(), "{took:?}");
     };
-    tokio::join!(takes_the_grace(&one, "stuck"), told);
+    tokio::join!(takes_the_grace(&one, "stuck"), notified);
     drop(stuck);
 }
 
@@ -234,13 +234,13 @@ async fn a_holder_is_notified_during_a_heartbeat() {
         // The test cannot detect heartbeats, so only some of the rounds coincide with one.
         tokio::time::sleep(random.duration(Duration::from_secs(4))).await;
         let (started, excuse) = (Instant::now(), Excuse::begin());
-        let told = async {
+        let notified = async {
             guard.lost().await;
             let took = started.elapsed();
             drop(guard);
             took
         };
-        let (was, took) = tokio::join!(operator.force_release("k"), told);
+        let (was, took) = tokio::join!(operator.force_release("k"), notified);
         assert!(was.expect("it answers").is_some(), "round {round}");
         let most = GRACE / 2 + excuse.so_far();
         assert!(took < most, "round {round}: {took:?}");
@@ -285,12 +285,12 @@ async fn over_another_member<S: SessionServer>() {
     let lock = operator.inspect("k").await.expect("it answers");
     assert_eq!(lock.fence, guard.fence());
     is_here(lock.holders[0].owner.as_ref(), "");
-    let told = async {
+    let notified = async {
         guard.lost().await;
         drop(guard);
     };
     let (started, excuse) = (Instant::now(), Excuse::begin());
-    let (was, ()) = tokio::join!(operator.force_release("k"), told);
+    let (was, ()) = tokio::join!(operator.force_release("k"), notified);
     assert!(was.expect("it answers").is_some());
     let took = started.elapsed();
     assert!(took < GRACE * 9 / 10 + excuse.so_far(), "{took:?}");

@@ -21,11 +21,11 @@ async fn check(url: &str) -> CheckReport {
 }
 
 #[track_caller]
-fn expect(report: &CheckReport, code: &str, severity: Severity, says: &[&str]) {
+fn expect(report: &CheckReport, code: &str, severity: Severity, expected: &[&str]) {
     let found = report.find(code);
     let found = found.unwrap_or_else(|| panic!("no {code} in {report}"));
     assert_eq!(found.severity, severity, "{report}");
-    for fragment in says {
+    for fragment in expected {
         assert!(found.text.contains(fragment), "no {fragment:?} in {found}");
     }
     assert_eq!(report.is_ready(), severity == Severity::Warning, "{report}");
@@ -173,14 +173,14 @@ async fn plain_text_to_another_host_is_reported() {
 
 #[tokio::test]
 async fn memory_is_reported_to_protect_only_one_process() {
-    for (url, says) in [
+    for (url, expected) in [
         ("memory://", "memory://name"),
         ("memory://checked", "redis://"),
     ] {
         let report = check(url).await;
         assert_eq!(report.store, url);
-        let says = ["this process only", says];
-        expect(&report, "one-process", Severity::Warning, &says);
+        let expected = ["this process only", expected];
+        expect(&report, "one-process", Severity::Warning, &expected);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The model's server, the one connection to it, and the store that uses them.
+//! The model's server, its only connection, and the store that uses them.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -11,7 +11,7 @@ use shuttle::sync::{Condvar, Mutex, MutexGuard};
 use crate::base::token::Token;
 use crate::store::{Give, Listen, LockStore, Op, OpId, Reply, Request, Socket, StoreEvent, Take};
 
-/// A server, and the one connection to it.
+/// A server and its only connection.
 #[derive(Default)]
 pub(super) struct Server {
     state: Mutex<State>,
@@ -24,20 +24,20 @@ pub(super) struct State {
     pub(super) requests: VecDeque<Request>,
     replies: VecDeque<(OpId, Reply)>,
     pub(super) held: HashMap<String, Token>,
-    /// Number of replies, and one more after the store is dropped. A listener keeps the number that
-    /// it saw last.
+    /// Number of replies, plus one after the store is dropped. A listener compares it with the
+    /// number that it saw last.
     events: u64,
-    /// True if a listener, and not the keeper, listens for replies.
+    /// True if a listener, and not the keeper, waits for replies.
     listener: bool,
-    heard: bool,
+    received: bool,
     closed: bool,
     wakers: Vec<Waker>,
-    /// Set when the callers are done.
+    /// True if all callers are done.
     pub(super) over: bool,
 }
 
 impl Server {
-    /// Ends the server. All locks must be released, and no request comes after this.
+    /// Ends the server. All locks must be released, and no request must follow.
     pub(super) fn close(&self) {
         let mut state = self.state();
         assert!(
@@ -114,7 +114,7 @@ impl State {
 pub(super) struct Store {
     pub(super) server: Arc<Server>,
     pub(super) unsent: Vec<Request>,
-    pub(super) told: bool,
+    pub(super) announced: bool,
 }
 
 impl LockStore for Store {
@@ -128,13 +128,13 @@ impl LockStore for Store {
             state.requests.extend(self.unsent.drain(..));
             self.server.asked.notify_one();
         }
-        if state.listener && !state.heard {
+        if state.listener && !state.received {
             return Poll::Pending;
         }
         if let Some((id, reply)) = state.replies.pop_front() {
             return Poll::Ready(StoreEvent::Reply(id, Ok(reply)));
         }
-        state.heard = false;
+        state.received = false;
         if !state.listener {
             state.wakers.push(cx.waker().clone());
         }
@@ -142,7 +142,7 @@ impl LockStore for Store {
     }
 
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
-        let first = !mem::replace(&mut self.told, true);
+        let first = !mem::replace(&mut self.announced, true);
         let socket = Connection(Arc::clone(&self.server));
         first.then(|| vec![Arc::new(socket) as Arc<dyn Socket>])
     }
@@ -175,8 +175,8 @@ impl Socket for Connection {
         self.0.state().listener = listener;
     }
 
-    fn heard(&self) {
-        self.0.state().heard = true;
+    fn received(&self) {
+        self.0.state().received = true;
     }
 }
 
@@ -186,7 +186,11 @@ struct Readiness {
 }
 
 impl Listen for Readiness {
-    fn poll_heard(&mut self, cx: &mut Context<'_>, read: &mut dyn FnMut()) -> Poll<io::Result<()>> {
+    fn poll_received(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: &mut dyn FnMut(),
+    ) -> Poll<io::Result<()>> {
         let mut state = self.server.state();
         if state.events == self.seen {
             state.wakers.push(cx.waker().clone());

@@ -1,9 +1,9 @@
-//! Keeps one connection to a server up, and the requests on it in order.
+//! Keeps a connection to one server open, and sends requests on it in order.
 //!
 //! The store replaces a connection that ends, or that leaves a request unanswered for longer than
-//! its patience. The engine has its own time-outs and never waits for the replacement. The
-//! supervisors of the crate `redis` do less. They never replace a connection that goes silent
-//! without an error. After a cut, a command can block for many seconds.
+//! the request's patience. The engine has its own time-outs and never waits for the replacement.
+//! The connection manager of the crate `redis` is not enough: it never replaces a connection that
+//! falls silent without an error, and after such a cut a command can block for many seconds.
 //!
 //! [`requests`] sends requests and reads their answers.
 
@@ -32,7 +32,7 @@ use crate::check_report::CheckReport;
 use crate::error::LockError;
 use crate::store::link::{self, supervisor::Supervisor};
 use crate::store::options::Options;
-use crate::store::socket::{Told, Wire};
+use crate::store::socket::{Announced, Wire};
 use crate::store::{Failure, LockStore, OpId, Request, Retry, Socket, StoreEvent};
 
 mod requests;
@@ -43,31 +43,30 @@ pub(crate) struct RedisStore {
     names: Arc<KeyNames>,
     io_timeout: Duration,
     connection: Option<Connection>,
-    /// Replaced connections, which were silent. Their late answers still count.
+    /// Replaced connections that had fallen silent. Answers that still arrive on them count.
     retired: Vec<Connection>,
     supervisor: Supervisor<OpenedConnection>,
-    /// Fires when the store must connect again, or must check the present connection for silence.
+    /// Elapses when the store must connect, or must check whether the current connection is silent.
     timer: Pin<Box<Sleep>>,
-    /// True while the first attempt to connect is under way. Requests that arrive meanwhile wait
-    /// for its end.
+    /// True during the first attempt to connect of a store that `later` has created. Requests wait
+    /// until the attempt ends.
     opening: bool,
     last_generation: Generation,
-    /// The pending acquires, with their connections. An acquire that did not count but may have
-    /// been carried out stays here.
+    /// The connection of each pending acquire. An acquire whose request failed stays here if it may
+    /// have been carried out.
     acquires: IdMap<OpId, Generation>,
-    /// Flags other than the default, for requests that still wait to be sent.
+    /// Flags of requests that are not sent yet, if they differ from the default.
     flags: IdMap<OpId, RequestFlags>,
-    /// In a cluster: the right nodes for refused requests.
+    /// In a cluster: the node to which the server redirected a request.
     redirects: IdMap<OpId, Redirect>,
-    /// The replicas that must acknowledge each write.
+    /// Number of replicas that must acknowledge each lock.
     replica_acks: Option<ReplicaAcks>,
-    /// The connection that waits for replicas now.
+    /// The connection on which a `WAIT` for replicas is unanswered.
     waiting: Option<Generation>,
-    /// Requests that arrived while a connection waited for replicas, or before there was a
-    /// connection.
+    /// Requests that arrived while a `WAIT` was unanswered, or during the first attempt to connect.
     held_back: Vec<Request>,
     events: VecDeque<StoreEvent>,
-    told: Told,
+    announced: Announced,
     /// True if there may be bytes to send before the next event is returned.
     unsent: bool,
 }
@@ -82,7 +81,7 @@ impl RedisStore {
         Ok(store)
     }
 
-    /// Connects. If that fails, the store keeps trying, and refuses requests until it has a
+    /// Connects. If that fails, the store keeps trying. It refuses requests until it has a
     /// connection.
     pub(crate) async fn start(
         address: MasterAddress,
@@ -91,7 +90,7 @@ impl RedisStore {
         Self::start_as(address, KeyNames::of(options), options).await
     }
 
-    /// Like `start`, with the existing names of this process.
+    /// Like `start`, but with names that already exist.
     pub(crate) async fn start_as(
         address: MasterAddress,
         names: KeyNames,
@@ -103,7 +102,7 @@ impl RedisStore {
         let connected = match opened {
             Ok(mut opened) => {
                 let (address, names) = (&store.address, &store.names);
-                // Without an answer there is nothing to log: the first call will report it.
+                // A failed check is not logged, because the first call will report the problem.
                 if let Ok(report) = check::examine(&mut opened, address, names, options).await {
                     report.log();
                 }
@@ -118,8 +117,8 @@ impl RedisStore {
         (store, connected)
     }
 
-    /// Returns a store that connects when it is first polled for an event. Requests wait until this
-    /// attempt has succeeded or failed.
+    /// Returns a store that begins to connect when it is first polled for an event. Requests wait
+    /// until this attempt has succeeded or failed.
     pub(crate) fn later(address: MasterAddress, names: KeyNames, options: &Options) -> Self {
         let mut store = Self::unconnected(address, Arc::new(names), options);
         store.opening = true;
@@ -145,24 +144,24 @@ impl RedisStore {
             waiting: None,
             held_back: Vec::new(),
             events: VecDeque::new(),
-            told: Told::default(),
+            announced: Announced::default(),
             unsent: false,
         }
     }
 
-    /// Returns the present connection's generation, and the `INFO` of the server at its other end.
-    /// While the connection lasts, that server is the same process.
+    /// Returns the current connection's generation, and the `INFO` of its server. While the
+    /// connection lasts, the server is the same process.
     pub(crate) fn peer(&self) -> Option<(Generation, Option<&Info>)> {
         let connection = self.connection.as_ref()?;
         Some((connection.generation, connection.info.as_ref()))
     }
 
-    /// Returns the sockets that answers arrive on.
+    /// Returns the sockets on which answers arrive.
     pub(crate) fn wires(&self) -> impl Iterator<Item = &Arc<Wire>> + Clone {
         wires_of(self.connection.as_ref(), &self.retired)
     }
 
-    /// True if the server is away, as far as the store knows.
+    /// True if the store currently has no working connection.
     pub(crate) fn is_out(&self) -> bool {
         self.supervisor.is_out() || self.connection.is_none()
     }
@@ -178,15 +177,15 @@ impl RedisStore {
         self.submit(&mut requests);
     }
 
-    /// Forgets these acquires. They are settled: their removal was carried out, here or on another
-    /// node.
+    /// Removes acquires whose removal was carried out, here or on another node. They need no
+    /// tracking any longer.
     pub(crate) fn settle(&mut self, acquires: &[OpId]) {
         for acquire in acquires {
             self.acquires.remove(acquire);
         }
     }
 
-    /// Takes the redirect of a request that a node refused with `MOVED` or `ASK`.
+    /// Removes and returns the redirect of a request that a node refused with `MOVED` or `ASK`.
     pub(crate) fn take_redirect(&mut self, id: OpId) -> Option<Redirect> {
         self.redirects.remove(&id)
     }
@@ -199,7 +198,7 @@ impl RedisStore {
         Self::check_as(address, KeyNames::of(options), options).await
     }
 
-    /// Like `check`, with the existing names of this process.
+    /// Like `check`, but with names that already exist.
     pub(crate) async fn check_as(
         address: MasterAddress,
         names: KeyNames,
@@ -214,7 +213,7 @@ impl RedisStore {
         examined.map_err(|failure| failure.error)
     }
 
-    /// Does all due work. Returns true if there was any.
+    /// Does all work that is possible now. Returns true if there was any.
     fn advance(&mut self, cx: &mut Context<'_>) -> bool {
         self.move_bytes(cx);
         let mut moved = false;
@@ -227,7 +226,7 @@ impl RedisStore {
                 self.events.extend(reply::message(&push));
             }
         }
-        // Without a pending exchange, no answer reports the end of the connection.
+        // Without a pending exchange, the end of the connection is noticed only here.
         let ended = self
             .connection
             .as_ref()
@@ -243,7 +242,7 @@ impl RedisStore {
         moved | self.poll_timer(cx)
     }
 
-    /// Uses `opened` from now on.
+    /// Makes `opened` the current connection.
     fn adopt(&mut self, opened: OpenedConnection) {
         self.last_generation += 1;
         self.opening = false;
@@ -265,7 +264,7 @@ impl RedisStore {
         self.send_held_back();
     }
 
-    /// A connection has ended.
+    /// Handles the end of a connection.
     fn lost(&mut self, generation: Generation, failure: Failure) {
         let mut given_up = Vec::new();
         if let Some(at) = self
@@ -322,12 +321,12 @@ impl RedisStore {
         if self.supervisor.next_attempt().is_none() && silent_at.is_some_and(|at| at <= now) {
             let server = self.address.clone();
             reporter::log(move || tracing::warn!(%server, "no answer in time; reconnecting"));
-            // Perhaps only the listener is late. So the store reads all bytes that arrived, and
-            // connects again.
+            // The answer may have arrived, and only the listener is late. So the store reads all
+            // received bytes, and also connects again.
             if let Some(connection) = &self.connection
                 && !seeded!(SilenceUnread)
             {
-                connection.wire().heard();
+                connection.wire().received();
             }
             self.supervisor.goes_out();
             return true;
@@ -339,7 +338,7 @@ impl RedisStore {
             self.unsent = true;
             return true;
         }
-        // The server does not answer on a retired connection.
+        // A retired connection is dropped if its oldest exchange stays unanswered for too long.
         let gives_up_at = self
             .retired
             .iter()
@@ -368,7 +367,7 @@ impl LockStore for RedisStore {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
-        // Ready events do not keep requests from being sent.
+        // Bytes are sent even if an event is ready.
         while std::mem::take(&mut self.unsent) || self.events.is_empty() {
             if !self.advance(cx) && self.events.is_empty() {
                 return Poll::Pending;
@@ -378,13 +377,13 @@ impl LockStore for RedisStore {
     }
 
     fn is_away(&self) -> bool {
-        // The first attempt to connect is neither a failure nor a success yet.
+        // While the first attempt to connect lasts, the server does not count as away.
         self.is_out() && !self.opening
     }
 
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
         let wires = wires_of(self.connection.as_ref(), &self.retired);
-        self.told.news(wires)
+        self.announced.changed(wires)
     }
 }
 
@@ -395,7 +394,7 @@ fn wires_of<'a>(
     connection.into_iter().chain(retired).map(Connection::wire)
 }
 
-/// Opens a connection that listens for this process's turns, if the server permits it.
+/// Opens a connection that listens for messages to this process, if the server permits that.
 async fn reach(
     address: MasterAddress,
     names: Arc<KeyNames>,
@@ -415,9 +414,9 @@ fn disconnected() -> Failure {
     )
 }
 
-/// Turns `failure`, which ended a connection or an attempt to connect, into the answer to a request
-/// that was never sent. The next attempt may find another server, so asking again makes sense,
-/// except after refused credentials.
+/// Turns the failure of a connection, or of an attempt to connect, into the failure of a request
+/// that was never sent. A retry makes sense, because the next attempt may reach another server.
+/// Refused credentials are the exception.
 fn not_sent(failure: Failure) -> Failure {
     let retry = match failure.code() {
         "NOAUTH" | "WRONGPASS" | "NOPERM" => Retry::Never,

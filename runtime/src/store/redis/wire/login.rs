@@ -1,4 +1,4 @@
-//! The first commands on a connection: the protocol, the credentials, the database, the name.
+//! The first commands on a connection, which set the protocol, credentials, database and name.
 
 use redis::{
     Cmd, ErrorKind, Pipeline, ProtocolVersion, RedisConnectionInfo, RedisError, Value, cmd,
@@ -7,14 +7,14 @@ use redis::{
 use super::introduction;
 use super::line::Line;
 
-/// Logs in, and sends the names of the process and of the library.
+/// Logs in, and names the process and the library.
 pub(crate) async fn login(
     line: &mut Line,
     settings: &RedisConnectionInfo,
     protocol: ProtocolVersion,
 ) -> Result<(), RedisError> {
     match try_login(line, settings, protocol, settings.username()).await {
-        // Redis 5 has a password and no users.
+        // Redis 5 knows passwords but no users.
         Err(error) if reports(&error, "wrong number of arguments for 'auth'") => {
             try_login(line, settings, protocol, None).await
         }
@@ -41,8 +41,9 @@ async fn try_login(
     let answers = line.ask(&commands).await?;
     let mut answers = answers.into_iter().enumerate();
     answers.try_for_each(|(at, answer)| match answer {
-        // A server that does not know the names, or does not permit them, works nevertheless. With
-        // RESP2 they are the first commands that need a password.
+        // The connection works even if the server does not know the commands for names, or does not
+        // permit them. But without credentials in RESP2, they are the first commands, and report
+        // that a password is needed.
         Value::ServerError(error) if at < needed || error.code() == "NOAUTH" => Err(error.into()),
         _ => Ok(()),
     })
@@ -64,7 +65,7 @@ fn hello(user: Option<&str>, password: Option<&str>) -> Cmd {
     hello
 }
 
-/// True if the server has only the older protocol.
+/// True if the server supports only the older protocol, RESP2.
 pub(crate) fn speaks_no_resp3(error: &RedisError) -> bool {
     error.code() == Some("NOPROTO") || reports(error, "unknown command")
 }

@@ -1,4 +1,4 @@
-//! The threads that may call: plain threads, `spawn_blocking`, and workers of a runtime.
+//! The threads that may call: plain threads, `spawn_blocking`, rayon, and workers of a runtime.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +12,7 @@ use leasehold_tests::probe::Probe;
 use leasehold_tests::recorder::Recorder;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::stores::Store;
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use tokio::runtime::Builder;
 
 use super::{LONG, Result, TTL, connect, on_a_thread, where_blocking_is_allowed};
@@ -22,6 +23,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 on_stores!(memory redis sentinel cluster redlock postgres etcd zookeeper: (
     a_thread_without_a_runtime,
     a_thread_of_spawn_blocking,
+    threads_of_rayon,
     a_worker_beside_another,
     the_only_thread_of_a_runtime,
     threads_lose_no_update,
@@ -68,6 +70,28 @@ async fn a_thread_of_spawn_blocking(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let probe = Arc::clone(&store.probe);
     where_blocking_is_allowed(move || every_way(&pool, &other, &*probe)).await;
+}
+
+/// Fails if a thread of rayon does not get its answers, or two of them are inside a lock together.
+async fn threads_of_rayon(store: &Store) {
+    const CALLS: u64 = 12;
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let probe = Arc::clone(&store.probe);
+    let shared = Arc::new(Shared::default());
+    let of_calls = Arc::clone(&shared);
+    on_a_thread(move || {
+        let threads = rayon::ThreadPoolBuilder::new().num_threads(4).build();
+        threads.expect("threads start").install(|| {
+            every_way(&pool, &other, &*probe);
+            (0..CALLS)
+                .into_par_iter()
+                .try_for_each(|_| add_one(&pool, &of_calls))
+                .expect("its turn comes");
+        });
+    })
+    .await;
+    shared.recorder.verify();
+    assert_eq!(shared.number.load(Ordering::Relaxed), CALLS);
 }
 
 /// Fails if a blocking call hangs on a worker of a runtime.

@@ -48,7 +48,7 @@ async fn is_free_early(store: &Store, key: &str, start: Instant, later: Duration
 #[track_caller]
 fn retry_after<T: std::fmt::Debug>(ended: Result<T, LockError>) -> Duration {
     match ended {
-        Err(LockError::Contended { retry_after, .. }) => retry_after.expect("it says when"),
+        Err(LockError::Contended { retry_after, .. }) => retry_after.expect("it has a retry_after"),
         other => panic!("{other:?}"),
     }
 }

@@ -226,13 +226,13 @@ async fn at_least_applies_after_the_caller_is_dropped(store: &Store) {
     let pool = store.pool().await;
     let start = Instant::now();
     let (begun, goes_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (begins, told_to) = (Arc::clone(&begun), Arc::clone(&goes_on));
+    let (begins, may_go_on) = (Arc::clone(&begun), Arc::clone(&goes_on));
     let detached = request(&pool, "k").run_detached(async move {
         begins.notify_one();
-        told_to.notified().await;
+        may_go_on.notified().await;
     });
-    let told = pin!(begun.notified());
-    let first = select(Box::pin(detached), told).await;
+    let reported = pin!(begun.notified());
+    let first = select(Box::pin(detached), reported).await;
     assert!(matches!(first, Either::Right(_)), "the body has begun");
     drop(first);
     goes_on.notify_one();
@@ -252,7 +252,7 @@ async fn by_expression(
 async fn an_impossible_at_least_is_refused(store: &Store) {
     let pool = store.pool().await;
     let day = Duration::from_secs(86_400);
-    for (ttl, min_hold, told) in [
+    for (ttl, min_hold, reported) in [
         (TTL, Duration::ZERO, "from 1 ms to 24 h"),
         (TTL, Duration::from_micros(999), "from 1 ms to 24 h"),
         (day, day + Duration::from_millis(1), "from 1 ms to 24 h"),
@@ -264,7 +264,7 @@ async fn an_impossible_at_least_is_refused(store: &Store) {
         let annotated = annotated.expect_err("it is not possible");
         for error in [by_hand, annotated] {
             assert!(matches!(error, LockError::Config { .. }), "{error:?}");
-            assert!(error.to_string().contains(told), "{error}");
+            assert!(error.to_string().contains(reported), "{error}");
         }
         assert!(!store.probe.exists("k"));
     }

@@ -89,7 +89,7 @@ on_every_store_of_leases!(
 async fn options_incompatible_with_replay_are_refused() {
     let pool = LockPool::connect("memory://").await.expect("here");
     let alone = || pool.lock("k").ttl(TTL);
-    for (request, stays, says) in [
+    for (request, stays, expected) in [
         (alone().shared(), DAY, "`shared`"),
         (alone().permits(2), DAY, "`permits`"),
         (alone().reentrant(), DAY, "`reentrant`"),
@@ -105,8 +105,8 @@ async fn options_incompatible_with_replay_are_refused() {
         let body = async { Ok::<(), LockError>(()) };
         let refused = request.run_replayed(stays, body).await;
         let Err(LockError::Config { reason }) = refused else {
-            panic!("{says}: {refused:?}");
+            panic!("{expected}: {refused:?}");
         };
-        assert!(reason.contains(says), "{reason}");
+        assert!(reason.contains(expected), "{reason}");
     }
 }

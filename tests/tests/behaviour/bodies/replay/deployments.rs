@@ -96,9 +96,9 @@ async fn a_quorum_refuses_replay() {
     let nodes = Quorum::young(3);
     let (pool, shop) = (connect(&nodes.url()).await, Shop::new());
     let refused = click(&pool, &shop, End::Paid).await;
-    let says =
+    let expected =
         |error: &super::OrderError| format!("{error:?}").contains("`replay` is not supported");
-    assert!(refused.as_ref().is_err_and(says), "{refused:?}");
+    assert!(refused.as_ref().is_err_and(expected), "{refused:?}");
     assert_eq!(shop.bodies(), 0);
     let error = pool.forget("order").await.expect_err("there is none");
     assert!(matches!(error, LockError::Config { .. }), "{error}");

@@ -117,6 +117,6 @@ async fn a_replica_copies_an_empty_restarted_master() {
     assert_eq!(cluster.owner(cluster.slot("lock:copied")), master);
     let other = connect(&cluster.url()).await;
     let second = super::take(&other, "copied").await;
-    held.check().expect("its holder is not told");
+    held.check().expect("its holder is not notified");
     second.release().await.expect("it has the lock as well");
 }

@@ -21,9 +21,9 @@ async fn a_release_reports_a_lock_missing_on_its_node() {
         assert!(SHARED.probe_of(&wire).delete(&wire));
         let excuse = Excuse::begin();
         let released = guard.release().await;
-        let told = matches!(&released, Err(LockError::Lost { key: lost, .. }) if lost == key);
+        let reported = matches!(&released, Err(LockError::Lost { key: lost, .. }) if lost == key);
         let is_late = ANSWER < excuse.so_far();
-        assert!(told || is_late && released.is_ok(), "{released:?}");
+        assert!(reported || is_late && released.is_ok(), "{released:?}");
         take(&pool, key).await.release().await.expect("there");
     }
 }

@@ -13,7 +13,7 @@ use leasehold_tests::wait;
 
 use super::TTL;
 use crate::deployments::session_servers::sessions::{
-    TOLD, a_lease_ends, five_in_one_session, is_lost, keeps_no_lock_without_its_node,
+    NOTICE, a_lease_ends, five_in_one_session, is_lost, keeps_no_lock_without_its_node,
 };
 use crate::deployments::session_servers::{
     LONG, connect, connect_patiently, on_one_thread, take, works,
@@ -42,7 +42,7 @@ async fn a_lost_session_is_reported_to_all_holders() {
         "another for its ttl"
     );
     server.gateway().revoke(lease);
-    wait::until_async("all are told", TOLD, || guards.iter().all(is_lost)).await;
+    wait::until_async("all are notified", NOTICE, || guards.iter().all(is_lost)).await;
     assert!(short.check().is_ok(), "its session is another");
     works::<Etcd>(&pool, "k0").await;
     short.release().await.expect("held");
@@ -52,14 +52,14 @@ async fn a_lost_session_is_reported_to_all_holders() {
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn an_unreported_lost_session_is_detected() {
     let test = "deployments::etcd::sessions::a_lost_session_is_reported_to_all_holders";
-    fails_with("LostSessionUntold", test);
+    fails_with("LostSessionUnreported", test);
 }
 
 /// Fails if the locks of a live session block their keys after the session's own key was deleted.
 #[tokio::test]
 async fn a_session_without_its_key_keeps_no_lock() {
     let ask = |pool: &LockPool| pool.lock("k").ttl(LASTING);
-    keeps_no_lock_without_its_node::<Etcd>("no-key", ask, TOLD).await;
+    keeps_no_lock_without_its_node::<Etcd>("no-key", ask, NOTICE).await;
 }
 
 /// Fails if a lock is granted or renewed although its session may end before its lease.

@@ -187,9 +187,9 @@ impl<'a> Copy<'a> {
             let table = "SELECT fence FROM leasehold.locks WHERE key = $1 AND token::text = $2 AND state = 'held'";
             let key = self.key(asked.key);
             let held = self.client.query_opt(table, &[&key, &asked.token]).await;
-            let told: Option<i64> = row.get(1);
-            if let (Some(held), Some(told)) = (held.expect("a fence"), told) {
-                assert_eq!(told, held.get::<_, i64>(0), "{asked:?}");
+            let reported: Option<i64> = row.get(1);
+            if let (Some(held), Some(reported)) = (held.expect("a fence"), reported) {
+                assert_eq!(reported, held.get::<_, i64>(0), "{asked:?}");
             }
         }
         rows.iter().map(|row| row.get(0)).collect()

@@ -134,20 +134,20 @@ async fn revoked_shares_end_with_or_without_a_session() {
         let shared = pool.lock("read").ttl(TTL).shared().acquire().await;
         shared.expect("readers stand side by side")
     };
-    let (cut, heard) = (share(&holder).await, share(&reader).await);
+    let (cut, reached) = (share(&holder).await, share(&reader).await);
     cut_off(&database, &proxy, 2).await;
     let was = operator.force_release("read").await.expect("it answers");
     assert_eq!(was.expect("two had it").holders.len(), 2);
     prolong(&database.probe("lock:"));
-    wait::within("it is told", LONG, Box::pin(heard.lost())).await;
+    wait::within("it is notified", LONG, Box::pin(reached.lost())).await;
     let lock = operator.inspect("read").await.expect("it answers");
     assert_eq!(lock.holders.len(), 1, "{lock:?}");
     assert!(lock.holders[0].revoked, "{lock:?}");
-    let error = heard.release().await.expect_err("it was taken away");
+    let error = reached.release().await.expect_err("it was taken away");
     assert!(error.is_lost(), "{error}");
     // The notified holder may release its shared lock a little later.
     let writer = operator.lock("read").ttl(TTL).wait(LONG).acquire().await;
-    let writer = writer.expect("free once the reader that heard has ended");
+    let writer = writer.expect("free once the reader that was reached has ended");
     drop(cut);
     writer.release().await.expect("still held");
 }

@@ -126,7 +126,7 @@ async fn leases_survive_only_short_stops() {
     }
     let holder = Holder::enter(&pool, "long").await;
     server.pause();
-    let ended = wait::within("the loss is told", LONG, holder.task).await;
+    let ended = wait::within("the loss is reported", LONG, holder.task).await;
     server.resume();
     let ended = ended.expect("no panic");
     assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");

@@ -154,14 +154,14 @@ fn waiters_without_a_beacon_are_called() {
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn holders_without_a_beacon_are_notified() {
     let test = of("beacons::a_lock_taken_from_a_holder_without_a_session_is_free_at_once");
-    fails_with("DarkHoldersAreTold", &test);
+    fails_with("DarkHoldersAreNotified", &test);
 }
 
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn no_holder_is_notified() {
     let test = "seeing::forced::postgres::the_body_is_dropped_before_the_next_begins";
-    fails_with("NoHolderHears", test);
+    fails_with("NoHolderReceives", test);
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn batches_release_revoked_locks() {
 #[test]
 #[ignore = "needs a seeded bug: `scripts/check` runs it"]
 fn batches_return_wrong_fences() {
-    fails_with("BatchesTellOtherFences", &of(BATCHES));
+    fails_with("BatchesReportOtherFences", &of(BATCHES));
 }
 
 #[test]

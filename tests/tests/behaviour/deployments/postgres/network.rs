@@ -108,7 +108,7 @@ async fn leases_survive_only_short_network_faults() {
     }
     let holder = Holder::enter(&pool, "long").await;
     proxy.set(Mode::BlackHole);
-    let ended = wait::within("the loss is told", LONG, holder.task).await;
+    let ended = wait::within("the loss is reported", LONG, holder.task).await;
     proxy.pass();
     let ended = ended.expect("no panic").map_err(|error| error.is_lost());
     assert_eq!(ended, Err(true));

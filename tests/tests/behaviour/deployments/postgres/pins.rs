@@ -100,8 +100,8 @@ async fn a_pinned_lock_is_shown() {
 
         let taken = other.force_release("k").await.map(drop);
         let text = taken.expect_err("a transaction stays").to_string();
-        let says = |pid: &u32| text.contains(&format!("pg_terminate_backend({pid})"));
-        assert!(pids.iter().any(says), "{text}");
+        let names = |pid: &u32| text.contains(&format!("pg_terminate_backend({pid})"));
+        assert!(pids.iter().any(names), "{text}");
 
         let owner = database.client().await;
         for pid in pids {

@@ -113,7 +113,7 @@ async fn mistakes_are_reported() {
     let plain = Postgres::shared().migrated();
     let mine = authority.issue("client");
     let without = LockPool::builder().url(plain.url());
-    for (what, builder, says) in [
+    for (what, builder, expected) in [
         ("no TLS", pool(&plain, "require"), "does not support TLS"),
         (
             "certificates without TLS",
@@ -133,7 +133,7 @@ async fn mistakes_are_reported() {
     ] {
         let (code, text) = refused(builder.connect()).await;
         assert!(["Config", "tls"].contains(&&*code), "{what}: {code}");
-        assert!(text.contains(says), "{what}: {text}");
+        assert!(text.contains(expected), "{what}: {text}");
     }
     // A Unix socket has no TLS, and needs none.
     let socket = format!("{}?sslmode=verify-full", plain.socket_url());

@@ -113,8 +113,8 @@ async fn no_lock_is_granted_without_a_majority() {
         assert!(matches!(error, LockError::Unavailable { .. }), "{error}");
         // On a delayed machine the third node may count as silent too.
         let is_late = Duration::from_millis(50) < excuse.so_far();
-        let told = error.to_string().contains("2 of 3 nodes");
-        assert!(told || is_late, "{error}");
+        let reported = error.to_string().contains("2 of 3 nodes");
+        assert!(reported || is_late, "{error}");
         let most = budget + Duration::from_millis(400) + excuse.so_far();
         assert!(took < most, "{took:?}");
     }

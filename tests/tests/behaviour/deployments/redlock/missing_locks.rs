@@ -43,10 +43,10 @@ async fn a_lock_lost_by_a_majority_is_reported() {
         if let Some(node) = silent {
             nodes.servers[node].resume();
         }
-        let told = matches!(released, Err(LockError::Lost { .. }));
+        let reported = matches!(released, Err(LockError::Lost { .. }));
         // A release without timely answers reports nothing.
         let is_late = NODE_TIMEOUT < excuse.so_far();
-        let right = told == lost || is_late && released.is_ok();
+        let right = reported == lost || is_late && released.is_ok();
         assert!(right, "{deleted:?} {silent:?}: {released:?}");
     }
 }

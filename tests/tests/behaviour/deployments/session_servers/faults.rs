@@ -106,7 +106,7 @@ pub(crate) async fn leases_survive_only_short_stops<S: Times>() {
     }
     let holder = Holder::enter(&pool, "long").await;
     server.pause();
-    is_told_of_its_loss(holder, || server.resume()).await;
+    is_notified_of_its_loss(holder, || server.resume()).await;
     works::<S>(&pool, "long").await;
 }
 
@@ -117,17 +117,17 @@ pub(crate) async fn a_long_silence_ends_a_lease<S: Times>() {
     let pool = connect_waiting(&url).await;
     let holder = Holder::enter(&pool, "held").await;
     pipe.set(Flow::BlackHole);
-    is_told_of_its_loss(holder, || pipe.set(Flow::Pass)).await;
+    is_notified_of_its_loss(holder, || pipe.set(Flow::Pass)).await;
     works::<S>(&pool, "held").await;
 }
 
 /// Waits until the holder is notified of the loss, and then calls `end`, which ends the fault.
-async fn is_told_of_its_loss(holder: Holder, end: impl FnOnce()) {
+async fn is_notified_of_its_loss(holder: Holder, end: impl FnOnce()) {
     let (started, excuse) = (Instant::now(), Excuse::begin());
-    let ended = wait::within("the loss is told", LONG, holder.task).await;
+    let ended = wait::within("the loss is reported", LONG, holder.task).await;
     let took = started.elapsed();
     end();
-    assert!(took < TTL * 3 + excuse.so_far(), "told after {took:?}");
+    assert!(took < TTL * 3 + excuse.so_far(), "reported after {took:?}");
     let ended = ended.expect("no panic");
     assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
 }

@@ -106,12 +106,12 @@ pub(crate) async fn a_stopped_holder_loses_its_lock_and_ends_its_body<S: Times>(
 pub(crate) async fn first_come_first_served<S: SessionServer>() {
     // Bound for six processes. Without messages each would ask again only after about half a
     // second.
-    const TOLD: Duration = Duration::from_millis(1_500);
+    const NOTICE: Duration = Duration::from_millis(1_500);
     let mut took = [Duration::MAX; 3];
     for (round, took) in took.iter_mut().enumerate() {
         let excuse = Excuse::begin();
         *took = serve_six::<S>(&format!("order-{round}")).await;
-        if *took < TOLD + excuse.so_far() {
+        if *took < NOTICE + excuse.so_far() {
             return;
         }
     }

@@ -9,7 +9,7 @@ use leasehold_tests::wait;
 use super::{LONG, Times, connect_patiently, works};
 
 /// Longest time from the server's report that a session has ended until the holders are notified.
-pub(crate) const TOLD: Duration = Duration::from_secs(30);
+pub(crate) const NOTICE: Duration = Duration::from_secs(30);
 
 pub(crate) fn is_lost(guard: &LockGuard) -> bool {
     matches!(guard.check(), Err(LockError::Lost { .. }))
@@ -43,7 +43,7 @@ pub(crate) async fn keeps_no_lock_without_its_node<S: Times>(
     let held = ask(&pool).acquire().await.expect("it is free");
     let own = probe.own_node(probe.nodes("k")[0].session);
     assert!(probe.delete(&own), "no node {own}");
-    wait::until_async("it is told", TOLD, || is_lost(&held)).await;
+    wait::until_async("it is notified", NOTICE, || is_lost(&held)).await;
     wait::until_async("the key is free", free, || probe.nodes("k").is_empty()).await;
     works::<S>(&pool, "k").await;
 }
@@ -57,7 +57,7 @@ pub(crate) async fn a_removed_node_is_a_lost_lock<S: Times>() {
     let guard = pool.lock("k").ttl(TTL).watchdog().acquire().await;
     let guard = guard.expect("it is free");
     assert!(probe.delete(&probe.nodes("k")[0].path));
-    wait::until_async("the loss is told", TTL, || is_lost(&guard)).await;
+    wait::until_async("the loss is reported", TTL, || is_lost(&guard)).await;
     works::<S>(&pool, "k").await;
 }
 

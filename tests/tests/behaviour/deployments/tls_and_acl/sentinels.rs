@@ -63,7 +63,7 @@ async fn sentinels_and_servers_are_reached_by_tls() {
     let mine = authority.issue("client");
     let by_name = url.replace(HOST, "localhost");
     let builder = || builder(&url);
-    for (what, builder, says) in [
+    for (what, builder, expected) in [
         (
             "the system's authorities",
             builder().tls_client(mine.certificate, mine.key),
@@ -86,7 +86,10 @@ async fn sentinels_and_servers_are_reached_by_tls() {
     ] {
         let (code, text) = refused(builder.connect()).await;
         assert_eq!(code, "tls", "{what}: {text}");
-        assert!(text.contains(says), "{what}: no {says:?} in {text:?}");
+        assert!(
+            text.contains(expected),
+            "{what}: no {expected:?} in {text:?}"
+        );
     }
 
     let dead = deployment.fail_over();
@@ -119,7 +122,7 @@ async fn mistakes_are_reported() {
     let plain = deployment.ports().map(|port| format!("{HOST}:{port}"));
     let plain: Vec<_> = plain.collect();
     let plain = format!("rediss-sentinel://{}/shop", plain.join(","));
-    for (what, url, says) in [
+    for (what, url, expected) in [
         ("insecure", format!("{url}#insecure"), "rediss-sentinel://"),
         (
             "insecure database",
@@ -134,7 +137,10 @@ async fn mistakes_are_reported() {
         ),
     ] {
         let (_, text) = refused(trusting(&url, &authority).connect()).await;
-        assert!(text.contains(says), "{what}: no {says:?} in {text:?}");
+        assert!(
+            text.contains(expected),
+            "{what}: no {expected:?} in {text:?}"
+        );
     }
     let in_the_clear = builder(&url.replace("rediss", "redis"));
     let (code, text) = refused(in_the_clear.connect()).await;

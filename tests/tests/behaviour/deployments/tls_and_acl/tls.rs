@@ -229,12 +229,15 @@ async fn mistakes_are_reported() {
             "speaks TLS on this port",
         ),
     ];
-    for (what, builder, says) in cases {
+    for (what, builder, expected) in cases {
         let (code, text) = refused(builder.connect()).await;
         assert!(
             ["Config", "timeout"].contains(&&*code),
             "{what}: {code}: {text}"
         );
-        assert!(text.contains(says), "{what}: no {says:?} in {text:?}");
+        assert!(
+            text.contains(expected),
+            "{what}: no {expected:?} in {text:?}"
+        );
     }
 }

@@ -130,7 +130,7 @@ async fn users_need_only_the_documented_rights() {
     // The server accepts any user name, and then checks the rights of that user.
     for elsewhere in [url("service:Hunter3"), server.url("shop")] {
         let elsewhere = connect_patiently(&elsewhere).await;
-        let told = may_take_no_locks::<Zookeeper>(&elsewhere).await;
-        assert!(!told.contains("Hunter3"), "{told}");
+        let reported = may_take_no_locks::<Zookeeper>(&elsewhere).await;
+        assert!(!reported.contains("Hunter3"), "{reported}");
     }
 }

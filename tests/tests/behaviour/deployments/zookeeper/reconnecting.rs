@@ -58,8 +58,8 @@ async fn a_shorter_session_is_over(flow: Flow) {
         let error = refused.map(drop).expect_err("no session serves it");
         assert!(matches!(error, LockError::Config { .. }), "{error}");
     }
-    let short = pool.lock("short").ttl(SHORT).wait(LONG).acquire().await;
-    drop(short.expect("a session serves it"));
+    let short = || pool.lock("short").ttl(SHORT).wait(LONG).acquire();
+    drop(wait::begun(short).await.expect("a session serves it"));
 }
 
 /// Fails if a session counts for its first granted time instead of the time that the server grants
@@ -156,8 +156,8 @@ async fn all_watch(server: &Zookeeper) {
 
 /// Returns the number of watches that the clients of a server have.
 fn watches(server: &Zookeeper) -> usize {
-    let told = server.word("wchs").unwrap_or_default();
-    let total = told
+    let printed = server.word("wchs").unwrap_or_default();
+    let total = printed
         .lines()
         .find_map(|line| line.strip_prefix("Total watches:"));
     total

@@ -23,9 +23,9 @@ on_one_thread! { Zookeeper, sessions: a_removed_node_is_a_lost_lock }
 /// Returns the timeout of a session, as granted by the server. `None` while the server is silent,
 /// or while the client reconnects.
 fn lasts(server: &Zookeeper, session: i64) -> Option<Duration> {
-    let told = server.word("cons")?;
+    let printed = server.word("cons")?;
     let name = format!("sid=0x{session:x},");
-    let line = told.lines().find(|line| line.contains(&name))?;
+    let line = printed.lines().find(|line| line.contains(&name))?;
     let fields = line.split(',');
     let mut timeouts = fields.filter_map(|field| field.strip_prefix("to="));
     let timeout = timeouts.next().expect("it has a timeout");
@@ -48,7 +48,7 @@ async fn a_lost_session_is_reported_to_all_holders() {
     let other = other.expect("it is free");
     assert_ne!(probe.nodes("other")[0].session, session, "another pool");
     through.set(Flow::BlackHole);
-    wait::until_async("all are told", LONG, || guards.iter().all(is_lost)).await;
+    wait::until_async("all are notified", LONG, || guards.iter().all(is_lost)).await;
     assert!(other.check().is_ok(), "its session is another");
     let gone = || (0..5).all(|number| probe.nodes(&format!("k{number}")).is_empty());
     wait::until_async("their nodes end", LONG, gone).await;

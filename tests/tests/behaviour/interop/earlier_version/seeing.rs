@@ -90,7 +90,7 @@ fn the_earlier_version_loses_a_revoked_lock() {
         stage.await_queued("k", 1);
         take_away("k");
         stage.runtime.block_on(async {
-            wait::within("ours is told", LONG, Box::pin(ours.lost())).await;
+            wait::within("ours is notified", LONG, Box::pin(ours.lost())).await;
             let error = ours.release().await.expect_err("it was lost");
             assert!(error.is_lost(), "{error}");
         });

@@ -66,7 +66,7 @@ fn this_version_hands_over_to_the_earlier_version() {
     let handed = stage.probe.get("lock:k");
     let is_over = CLAIM * 9 / 10 < released.elapsed();
     assert!(handed.as_ref() == Some(&claim) || is_over, "{handed:?}");
-    assert_eq!(heard(&mut earlier), Message::Turn(want.key.clone()));
+    assert_eq!(receive(&mut earlier), Message::Turn(want.key.clone()));
     match earlier.ask(&want, &token, true) {
         Answer::Granted { fence: next, .. } => assert!(next > fence, "{next} after {fence}"),
         other => panic!("not taken: {other:?}"),
@@ -86,7 +86,7 @@ fn the_earlier_version_hands_over_to_this_version() {
     let next = stage
         .runtime
         .spawn(pool.lock("k").ttl(TTL).wait(LONG).acquire());
-    assert_eq!(heard(&mut earlier), Message::Wanted(want.key.clone()));
+    assert_eq!(receive(&mut earlier), Message::Wanted(want.key.clone()));
     stage.await_queued("k", 1);
     let token = random_hex();
     let (found, answer) = earlier.turn(&want, &lease.token, &token);
@@ -104,7 +104,7 @@ fn the_earlier_version_hands_over_to_this_version() {
         .expect("its turn");
     assert!(next.fence().expect("it has one").get() > lease.fence);
     stage.runtime.block_on(next.release()).expect("still held");
-    assert_eq!(heard(&mut earlier), Message::Turn(want.key.clone()));
+    assert_eq!(receive(&mut earlier), Message::Turn(want.key.clone()));
     assert!(matches!(
         earlier.ask(&want, &token, true),
         Answer::Granted { .. }
@@ -171,7 +171,7 @@ fn an_abandoned_place_blocks_no_process() {
         Answer::Held { .. }
     ));
     assert!(last.release(&want, &held.token, None));
-    assert_eq!(heard(&mut earlier), Message::Turn(want.key.clone()));
+    assert_eq!(receive(&mut earlier), Message::Turn(want.key.clone()));
     // The lock is reserved for the earlier process, which no longer waits for it.
     let next = stage
         .runtime
@@ -217,6 +217,6 @@ fn renewals_exclude_waiting_processes_of_the_other_version() {
     stage.runtime.block_on(next.release()).expect("still held");
 }
 
-fn heard(process: &mut EarlierProcess) -> Message {
-    process.heard(LONG).expect("it is told")
+fn receive(process: &mut EarlierProcess) -> Message {
+    process.receive(LONG).expect("it is notified")
 }

@@ -104,7 +104,7 @@ async fn a_release_with_two_waiters_is_not_refused() {
     is_released(&probe, "lock:turn", &token).await;
     // Each call gets the lock or is refused, and each call with the lock releases it.
     for call in waiting {
-        let got = wait::within("it is told", LONG, call).await;
+        let got = wait::within("it is notified", LONG, call).await;
         match got.expect("no panic") {
             Ok(guard) => guard.release().await.expect("still held"),
             Err(error) => assert!(error.is_unavailable(), "{error}"),

@@ -99,7 +99,7 @@ async fn a_single_try_does_not_overtake() {
         line.join(&connect(&server.url()).await, name).await;
     }
     let refused = Arc::new(Notify::new());
-    let tells = Arc::clone(&refused);
+    let notifies = Arc::clone(&refused);
     let tries = tokio::spawn(async move {
         let mut got = 0;
         loop {
@@ -108,7 +108,7 @@ async fn a_single_try_does_not_overtake() {
                 return got;
             }
             got += 1;
-            tells.notify_one();
+            notifies.notify_one();
             tokio::task::yield_now().await;
         }
     });

@@ -14,11 +14,11 @@ use crate::output;
 
 /// Writes events to standard error, to which the command also writes.
 #[derive(Debug)]
-pub(crate) struct Says {
+pub(crate) struct Messages {
     pub(crate) json: bool,
 }
 
-impl Says {
+impl Messages {
     pub(crate) fn new(json: bool) -> Self {
         Self { json }
     }
@@ -36,7 +36,7 @@ impl Says {
 
     pub(crate) fn not_started(&self, program: &OsStr, error: &io::Error) {
         let program = program.to_string_lossy();
-        self.tell(
+        self.print(
             &format!("`{program}` cannot be started: {error}"),
             &json!({ "event": "not_started", "program": program, "text": error.to_string() }),
         );
@@ -44,7 +44,7 @@ impl Says {
 
     pub(crate) fn too_late(&self) {
         let text = "the command did not run: the lease was about to end before it could start";
-        self.tell(text, &json!({ "event": "too_late", "text": text }));
+        self.print(text, &json!({ "event": "too_late", "text": text }));
     }
 
     pub(crate) fn stopping(&self, options: &Run, reason: Reason) {
@@ -53,6 +53,10 @@ impl Says {
             Reason::Lost => (
                 "lost",
                 format!("the lease on `{key}` is lost; stopping the command before the lease ends"),
+            ),
+            Reason::TakenAway => (
+                "taken_away",
+                format!("the lock `{key}` was taken away by an operator; stopping the command"),
             ),
             Reason::MaxHold => {
                 let limit = humantime::format_duration(options.max_hold.unwrap_or_default());
@@ -63,7 +67,7 @@ impl Says {
             }
             Reason::Orphaned => return,
         };
-        self.tell(
+        self.print(
             &text,
             &json!({ "event": "stopping", "reason": name, "key": key }),
         );
@@ -75,7 +79,7 @@ impl Says {
             "the lock `{key}` was gone when the command ended; another process may have run at the \
              same time"
         );
-        self.tell(&text, &json!({ "event": "gone", "key": key }));
+        self.print(&text, &json!({ "event": "gone", "key": key }));
     }
 
     pub(crate) fn left(&self, count: u64) {
@@ -85,7 +89,7 @@ impl Says {
             "processes that it started still run; the lock is held until they end"
         };
         let text = format!("the command has ended, but {count} {are}");
-        self.tell(&text, &json!({ "event": "left", "processes": count }));
+        self.print(&text, &json!({ "event": "left", "processes": count }));
     }
 
     pub(crate) fn refused(&self, count: u64) {
@@ -93,17 +97,17 @@ impl Says {
             "{count} of the command's processes run as another user and cannot be killed; run \
              `leasehold` as that user, inside `sudo` or `su`, not outside"
         );
-        self.tell(&text, &json!({ "event": "refused", "processes": count }));
+        self.print(&text, &json!({ "event": "refused", "processes": count }));
     }
 
     /// Reports that the guardian is gone.
     pub(crate) fn unguarded(&self) {
         let text = "the process that guards the command was killed; killing the command as well";
-        self.tell(text, &json!({ "event": "unguarded" }));
+        self.print(text, &json!({ "event": "unguarded" }));
     }
 
     pub(crate) fn failed(&self, error: &io::Error) {
-        self.tell(
+        self.print(
             &error.to_string(),
             &json!({ "event": "failed", "text": error.to_string() }),
         );
@@ -114,7 +118,7 @@ impl Says {
         self.event(&json!({ "event": "ended", "exit_code": code, "lost": lost }));
     }
 
-    fn tell(&self, text: &str, event: &Value) {
+    fn print(&self, text: &str, event: &Value) {
         if self.json {
             self.event(event);
         } else {
