@@ -31,7 +31,7 @@ pub(crate) fn man() -> u8 {
 }
 
 fn print(bytes: &[u8]) -> u8 {
-    output::line(&String::from_utf8_lossy(bytes).trim_end());
+    output::line(&text(bytes).trim_end());
     exit::SUCCESS
 }
 
@@ -47,8 +47,15 @@ fn write(page: &mut Vec<u8>) -> io::Result<()> {
     for subcommand in command.get_subcommands() {
         write_subcommand(subcommand, page)?;
     }
-    man.render_extra_section(page)?;
+    page.extend(notes(&man)?.into_bytes());
     man.render_version_section(page)
+}
+
+/// Returns the section with the text below the options.
+fn notes(man: &Man) -> io::Result<String> {
+    let mut notes = Vec::new();
+    man.render_extra_section(&mut notes)?;
+    Ok(text(&notes).replace(".SH EXTRA", ".SH NOTES"))
 }
 
 fn write_subcommand(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
@@ -58,8 +65,11 @@ fn write_subcommand(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
     man.render_description_section(&mut parts)?;
     man.render_synopsis_section(&mut parts)?;
     man.render_options_section(&mut parts)?;
-    man.render_extra_section(&mut parts)?;
-    let parts = String::from_utf8_lossy(&parts).replace(".SH ", ".SS ");
+    let parts = (text(&parts) + &notes(&man)?).replace(".SH ", ".SS ");
     page.extend(format!(".SH \"{}\"\n{parts}", name.to_uppercase()).into_bytes());
     Ok(())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }

@@ -77,13 +77,13 @@ impl Watcher<'_> {
         };
         let width = screen::width();
         let title = format!(
-            "{} {many} `{pattern}` {}",
+            "{} {many} `{pattern}` {}, {}; ctrl-c ends",
             locks.len(),
-            text::place(&self.pool)
+            text::place(&self.pool),
+            humantime::format_rfc3339_seconds(now)
         );
         let mut lines = text::wrapped(&title, width.unwrap_or(usize::MAX));
-        let time = humantime::format_rfc3339_seconds(now);
-        lines.extend([format!("{time}; ctrl-c ends"), String::new()]);
+        lines.push(String::new());
         self.table.fit(width);
         lines.extend(self.table.lines(locks, true, now));
         screen::draw(&lines).is_ok()

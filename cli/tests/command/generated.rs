@@ -80,6 +80,7 @@ fn the_manual_page_is_complete() {
         ".SH NAME",
         ".SH \"LEASEHOLD RUN\"",
         ".SH \"LEASEHOLD RELEASE\"",
+        ".SH NOTES",
         ".SH VERSION",
     ] {
         assert!(
@@ -87,7 +88,12 @@ fn the_manual_page_is_complete() {
             "{line}: {page}"
         );
     }
-    for text in ["without\\-url", "max\\-hold", "71   the system refuses"] {
+    for text in [
+        "without\\-url",
+        "max\\-hold",
+        "LEASEHOLD_URL",
+        "71   the system refuses",
+    ] {
         assert!(page.contains(text), "{text}: {page}");
     }
     let mut groff = Command::new("groff");
