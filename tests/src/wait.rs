@@ -103,21 +103,20 @@ pub async fn connected(builder: LockPoolBuilder) -> LockPool {
     }
 }
 
-/// Repeats a call until it has its locks, for at most half a minute. On a busy machine, a short
-/// lease may end before its caller runs again. Its key then stays locked for a moment.
+/// Repeats a call with a short ttl, for half a minute, until its lease lasts until its caller runs.
+/// On a busy machine, the lease may end before that, and its key may then stay locked for a moment.
 ///
 /// # Errors
 ///
-/// Returns any error except `Lost` and `Contended`. After half a minute, returns these two errors
-/// too.
+/// Returns each other error of the call, and the last error after half a minute.
 pub async fn begun<T>(call: impl AsyncFn() -> Result<T, LockError>) -> Result<T, LockError> {
-    let end = Instant::now() + Duration::from_secs(30);
+    let (end, mut lost) = (Instant::now() + Duration::from_secs(30), false);
     loop {
         match call().await {
-            Err(LockError::Lost { .. } | LockError::Contended { .. }) if Instant::now() < end => {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            Err(LockError::Lost { .. }) if Instant::now() < end => lost = true,
+            Err(LockError::Contended { .. }) if lost && Instant::now() < end => {}
             ended => return ended,
         }
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -68,13 +68,14 @@ fn main_of(program: &str) -> String {
         .unwrap_or_else(|| panic!("no test program `{program}`"))
 }
 
-/// True if a file in the folder of the program has this module path.
+/// True if a file in the folder of the program has this module path, and the text behind it.
 fn has_module(main: &str, filter: &str) -> bool {
-    let path = filter
-        .rsplit_once("::")
-        .map_or(filter, |(module, _)| module);
+    let (path, name) = filter.rsplit_once("::").unwrap_or((filter, ""));
     let main = root().join(main);
     let modules = files(main.parent().expect("a folder"), "rs");
-    let mut names = modules.iter().map(|file| file.with_extension(""));
-    names.any(|name| name.ends_with(path.replace("::", "/")))
+    let path = path.replace("::", "/");
+    let mut modules = modules
+        .iter()
+        .filter(|file| file.with_extension("").ends_with(&path));
+    modules.any(|file| read(file).contains(name))
 }

@@ -41,8 +41,9 @@ pub(crate) struct Acquire {
     /// The key on the server, namespace included.
     pub(crate) key: FullKey,
     pub(crate) token: Token,
-    /// Name of the annotated function, which operators see in the key's value. Empty for a lock
-    /// taken without the attribute.
+    /// Name of the holder for operators, in the key's value: the annotated function or the name of
+    /// `leasehold run`. With `replay`, the path under which the result is kept: it identifies the
+    /// result, so no compiler may change it.
     pub(crate) function: &'static str,
     pub(crate) site: SiteId,
     pub(crate) label: Label,

@@ -213,10 +213,10 @@ impl PendingQuestion {
 
     /// Returns the owner that a majority of all nodes has reported, if there is one.
     fn agreed(&self, owners: &[Arc<Owner>]) -> Option<Arc<Owner>> {
-        let explain = |owner: &Arc<Owner>| owners.iter().filter(|other| *other == owner).count();
+        let count = |owner: &Arc<Owner>| owners.iter().filter(|other| *other == owner).count();
         let agreed = owners
             .iter()
-            .find(|owner| majority(self.nodes) <= explain(owner));
+            .find(|owner| majority(self.nodes) <= count(owner));
         agreed.cloned()
     }
 

@@ -173,9 +173,9 @@ mod tests {
             let mut tally = Tally::new(nodes);
             let mut yes = 0;
             let mut no = 0;
-            for votes in &votes[..nodes] {
+            for number in &votes[..nodes] {
                 let before = tally.acquired();
-                let vote = [Vote::Yes, NO, Vote::Void][usize::from(*votes)];
+                let vote = [Vote::Yes, NO, Vote::Void][usize::from(*number)];
                 yes += usize::from(vote == Vote::Yes);
                 no += usize::from(vote == NO);
                 tally.cast(vote);

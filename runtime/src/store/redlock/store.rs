@@ -284,11 +284,11 @@ fn reachable(names: &[String], results: Vec<Result<(), Failure>>) -> Result<(), 
     if nodes - failures.len() >= majority(nodes) {
         return Ok(());
     }
-    let announced: Vec<_> = failures.iter().map(Failure::text).collect();
+    let reasons: Vec<_> = failures.iter().map(Failure::text).collect();
     Err(super::failures::no_quorum(
         failures.len(),
         nodes,
-        &format!("; {}", announced.join("; ")),
+        &format!("; {}", reasons.join("; ")),
         Retry::Later,
     )
     .error)

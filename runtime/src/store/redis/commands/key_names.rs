@@ -122,7 +122,7 @@ impl KeyNames {
     }
 
     /// Returns the owner of a lock, for operators who read its key: the host, the process id and
-    /// the annotated function.
+    /// the name of the holder.
     pub(crate) fn owner(&self, function: &str) -> String {
         shortened([&self.owner, " ", function]).concat()
     }
