@@ -1,4 +1,4 @@
-//! A store's parsed address, from which a pool connects the store. [`schemes`](super::schemes)
+//! The parsed address of a store, which connects and checks the store. [`schemes`](super::schemes)
 //! parses URLs.
 
 use std::fmt;

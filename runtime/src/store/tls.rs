@@ -29,7 +29,7 @@ pub(crate) struct Tls {
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
     /// The TLS configuration. The first connection builds it, because reading the system's
     /// authorities takes long. A pool opens that connection before it has an engine, so the engine
-    /// never waits for this. Later connections use the same certificates.
+    /// never waits for the read. Later connections use the same certificates.
     #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
     config: Arc<OnceLock<Arc<ClientConfig>>>,
 }

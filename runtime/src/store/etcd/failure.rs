@@ -199,8 +199,8 @@ fn server_error(status: &Status) -> Failure {
     Failure::unavailable(code, format!("{advice} ({detail})"), retry, executed)
 }
 
-/// True if the server may carry the request out after this answer. A full database answers after
-/// the transaction, if it carries out the transaction at all.
+/// True if the server may carry the request out after this answer. If its database is full, the
+/// server answers only after it has carried the transaction out or refused it.
 pub(super) fn may_be_late(failure: &Failure) -> bool {
     failure.executed && failure.code() != FULL
 }

@@ -31,7 +31,7 @@ use crate::store::{Failure, Retry, StoreEvent};
 /// Value of a node that is kept after the release of its lock. It names no owner.
 pub(super) const KEPT: &str = "(kept)";
 
-/// Most nodes that one transaction reads.
+/// Maximum number of nodes that one transaction reads.
 const LOOKS: usize = 100;
 
 /// An etcd cluster.
@@ -282,7 +282,7 @@ impl Service for Etcd {
         self.unmake(session, node, patience).await
     }
 
-    /// Gives the node a separate lease.
+    /// Moves the node to a separate lease, which does not end with the session.
     async fn keep(
         &self,
         session: &Session,

@@ -28,7 +28,8 @@ use crate::store::{GRACE, Retry};
 /// Pause after an error, before the next wait for the end of a node.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Number of requests for taking a lock away, in addition to those of an inspection.
+/// Number of requests that taking a lock away needs in addition to an inspection. Each may take the
+/// whole `io_timeout`.
 const MORE: u32 = 5;
 
 /// A node, with the data that any process can read.

@@ -1,8 +1,8 @@
 //! The nodes of this process that wait in the directories of their keys.
 //!
-//! The engine queues with one place for all calls of the process that wait for a key. A place is a
-//! node without a token. Once the node is the first, the next token that requests the lock gets
-//! this node. No further request to the server is necessary.
+//! The engine queues with one node for all calls of the process that wait for a key. This node is a
+//! *place*: it belongs to no token yet. Once it is the first, the next token that requests the lock
+//! gets it, without a further request to the server.
 
 use tokio::task::AbortHandle;
 

@@ -43,9 +43,9 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Sends the reply to a request. Since the request took its locks, they may have ended with
-    /// their session, or been taken away by force. The reply is then a failure, because events
-    /// cannot report locks that the engine does not have yet.
+    /// Sends the reply to a request. The locks that the request has taken may have been lost
+    /// already, because their session has ended or they were taken away by force. The reply is then
+    /// a failure, because events cannot report locks that the engine does not have yet.
     fn reply(self: &Arc<Self>, id: OpId, asked: &[LockId], result: Result<Reply, Failure>) {
         let mut state = self.state();
         let is_taken = matches!(result, Ok(Reply::Acquired { .. } | Reply::AcquiredAll(_)));

@@ -43,7 +43,7 @@ impl Classes {
         }
     }
 
-    /// Returns these classes with the longer one of both ticks.
+    /// Returns these classes with the longer of the two ticks.
     pub(super) fn with_tick_of(self, other: Self) -> Self {
         Self {
             half_tick: self.half_tick.max(other.half_tick),

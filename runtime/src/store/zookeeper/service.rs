@@ -78,7 +78,7 @@ impl ZooKeeper {
                 change
             }
             // No node is being taken away, or the list belongs to another user, who cannot remove
-            // our nodes.
+            // the nodes of this process.
             Err(absent @ (Error::NoNode | Error::NoAuth)) => {
                 let watching = line.watch_stat(&directory);
                 let (found, change) = done(self.patience, watching).await?;
