@@ -4,8 +4,9 @@
 -- KEYS[1] to KEYS[3] as for `acquire_one.lua`
 -- KEYS[4] the kept results
 -- ARGV[1] to ARGV[6] as for `acquire_one.lua`
--- ARGV[7] the function whose result is requested Returns {3, result} if there is a result of the
--- function. Otherwise returns the answer of `acquire_one.lua`.
+-- ARGV[7] the function whose result is requested
+-- Returns {3, result} if there is a result of the function. Otherwise returns the answer of
+-- `acquire_one.lua`.
 --
 -- Guarantees:
 -- - If there is a result, nothing changes: no lock is taken, and the process is not queued. If the
