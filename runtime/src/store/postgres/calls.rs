@@ -188,8 +188,8 @@ impl Call {
         self.asked.iter().map(|asked| asked.id)
     }
 
-    /// Reads the reply to each request from the rows. `listens`: true if the pool is notified of
-    /// its turns.
+    /// Reads the reply to each request from the rows. `listens` is true if the server notifies the
+    /// pool when a key is reserved for it.
     pub(super) fn replies(
         self,
         rows: &[Row],

@@ -207,7 +207,8 @@ fn failed(code: &'static str, detail: &str, advice: &str) -> Failure {
     Failure::unavailable(code, text, Retry::Later, true)
 }
 
-/// Returns the failure of a separate connection for turns whose server does not accept LISTEN.
+/// Returns the failure of a separate connection for notifications whose server does not accept
+/// LISTEN.
 pub(super) fn deaf() -> Failure {
     Failure::unavailable(
         "turns",

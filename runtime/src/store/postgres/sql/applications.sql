@@ -28,10 +28,10 @@ END $$;
 -- accepted a later fence. After success, `guard` accepts no earlier fence, and no fence at all
 -- before the transaction has ended.
 --
--- Stores count fences by the clock in microseconds, or slower. A fence far ahead of this clock
--- comes from no holder. If it were accepted, it would exclude all holders permanently. Synchronized
--- clocks differ by less than an hour. If a wrong fence is accepted, the fences of holders are
--- higher again after an hour at most.
+-- Stores count fences by a clock in microseconds, or more slowly. A fence far ahead of this
+-- server's clock comes from no holder. If it were accepted, it would exclude all holders
+-- permanently. Synchronized clocks differ by less than an hour. If a wrong fence is accepted, the
+-- fences of holders are higher again after an hour at most.
 CREATE FUNCTION leasehold.guard(k text, f bigint) RETURNS void LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -190,8 +190,8 @@ BEGIN
   RETURN leasehold._left(l.expires_at);
 END $$;
 
--- Refuses `me` the lock, and queues `me` if `queues` is true. If a pinned lock was handed to `me`,
--- `me` keeps its claim.
+-- Refuses `me` the lock, and queues `me` if `queues` is true. A pinned lock that was handed to `me`
+-- stays reserved for `me` for another second.
 CREATE FUNCTION leasehold._refuse(me uuid, l leasehold.locks, pinned boolean, queues boolean, fn text)
 RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
@@ -265,7 +265,8 @@ BEGIN
 END $$;
 
 -- Returns the first fence of the next acquisition. The floor is read after the row was created. By
--- then, a sweep that removed an earlier row of the key has ended.
+-- then, a sweep that removed an earlier row of the key has ended, so the floor includes that row's
+-- fences.
 CREATE FUNCTION leasehold._next_fence(l leasehold.locks) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
   RETURN greatest(

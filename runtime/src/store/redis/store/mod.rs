@@ -43,7 +43,8 @@ pub(crate) struct RedisStore {
     names: Arc<KeyNames>,
     io_timeout: Duration,
     connection: Option<Connection>,
-    /// Replaced connections that had fallen silent. Answers that still arrive on them count.
+    /// Replaced connections that had fallen silent. The store still accepts answers that arrive on
+    /// them.
     retired: Vec<Connection>,
     supervisor: Supervisor<OpenedConnection>,
     /// Elapses when the store must connect, or must check whether the current connection is silent.
@@ -90,7 +91,7 @@ impl RedisStore {
         Self::start_as(address, KeyNames::of(options), options).await
     }
 
-    /// Like `start`, but with names that already exist.
+    /// Like `start`, but with the given names of keys and channels.
     pub(crate) async fn start_as(
         address: MasterAddress,
         names: KeyNames,
@@ -198,7 +199,7 @@ impl RedisStore {
         Self::check_as(address, KeyNames::of(options), options).await
     }
 
-    /// Like `check`, but with names that already exist.
+    /// Like `check`, but with the given names of keys and channels.
     pub(crate) async fn check_as(
         address: MasterAddress,
         names: KeyNames,
