@@ -49,7 +49,7 @@ enum Work {
     Keep(TakeLines),
     TakeAll,
     Give(GiveLines),
-    /// A request of [`results`].
+    /// A single request about a kept result or an adopted lock. See [`results`].
     One,
 }
 

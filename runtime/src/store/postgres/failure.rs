@@ -22,10 +22,10 @@ const UP: &str = "check that the server is up and the URL is right";
 
 const PRIMARY: &str = "check that the primary is up and that the URL names it";
 
-/// The code of a server that accepts no writes, such as a standby.
+/// The SQLSTATE of a server that accepts no writes, such as a standby.
 pub(super) const STANDBY: &str = "25006";
 
-/// The code of a wait for a row that lasted too long.
+/// The SQLSTATE of a statement that has waited too long for a locked row.
 pub(super) const LOCKED: &str = "55P03";
 
 const NO_FOR_UPDATE: &str = "another transaction keeps rows of leasehold.locks locked; use \

@@ -84,7 +84,7 @@ impl QuorumCore {
         self.nodes[node].eligibility.unfit()
     }
 
-    /// Returns the remaining quarantine of a node, if it started recently.
+    /// Returns the remaining quarantine of a node. `None` if the node is not in quarantine.
     pub(super) fn quarantined(&self, node: usize, now: Instant) -> Option<Duration> {
         let from = self.nodes[node]
             .eligibility

@@ -142,7 +142,8 @@ pub(super) fn apart() -> Failure {
     )
 }
 
-/// The failure for a directory whose numbers are no longer in order.
+/// The failure for a directory whose sequence numbers are used up, so that they are no longer in
+/// order.
 pub(super) fn worn_out(directory: &str) -> Failure {
     Failure::unavailable(
         "numbers",

@@ -28,7 +28,7 @@ pub(crate) enum Written<'a> {
 /// fences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
-    /// A fence, or a time in microseconds.
+    /// A fence, or on a node of a quorum the time of the acquisition in microseconds.
     pub(crate) number: u64,
     pub(crate) owner: &'a str,
 }

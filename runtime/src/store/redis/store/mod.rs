@@ -227,7 +227,7 @@ impl RedisStore {
                 self.events.extend(reply::message(&push));
             }
         }
-        // Without a pending exchange, the end of the connection is noticed only here.
+        // If no request is pending, only this check notices the end of the connection.
         let ended = self
             .connection
             .as_ref()
