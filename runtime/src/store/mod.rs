@@ -165,8 +165,8 @@ pub(crate) const CLAIM: Duration = Duration::from_secs(1);
 /// The store skips a queued process that has sent no request for this long.
 pub(crate) const FORGOTTEN: Duration = Duration::from_secs(3);
 
-/// Longest time that a lock stays unavailable after an operator has taken it away by force. In this
-/// time the holder's body can end before another body begins.
+/// Longest time that a lock stays unavailable after an operator has taken it away by force. So the
+/// holder's body can end before another body begins.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
 /// A store's answer.
@@ -175,7 +175,7 @@ pub(crate) enum Reply {
     /// The lock was taken. `fence` is `None` if the store provides no fences.
     Acquired {
         fence: Option<Fence>,
-        /// Number of reserved fences after `fence`, for this token.
+        /// Number of fences after `fence` that the store reserves for this token.
         reserved_fences: u32,
         /// True if other processes queue for the key. `None` if the store has no queues.
         wanted: Option<bool>,
@@ -266,7 +266,7 @@ impl Failure {
     }
 }
 
-/// When to retry a failed request.
+/// Condition for a retry of a failed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Retry {
     /// At once: the cause of the failure is gone.

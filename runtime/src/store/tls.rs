@@ -71,8 +71,8 @@ impl Tls {
 
 #[cfg(any(feature = "redis", feature = "postgres"))]
 impl Tls {
-    /// Returns the same certificates without a built configuration. Clones would share the existing
-    /// one.
+    /// Returns the same certificates without a built configuration, so that they can be used with
+    /// another `proof`. Clones share the built configuration.
     pub(crate) fn afresh(&self) -> Self {
         Self {
             #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]

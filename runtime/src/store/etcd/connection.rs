@@ -101,7 +101,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A state or a change of keys, reported by a watch.
+/// The current keys of a range, or a change of one, as a watch reports them.
 pub(super) enum Shown<'a> {
     /// The keys that existed right after the start of the watch.
     Present(&'a [KeyValue]),
@@ -213,7 +213,7 @@ impl Connection {
             .await
     }
 
-    /// Keeps a lease alive once.
+    /// Sends one keep-alive for a lease.
     pub(super) async fn keep_alive(
         &self,
         lease: i64,

@@ -28,8 +28,8 @@ const FULL: &str = "no-space";
 
 const NEW_LOGIN: &str = "the server no longer accepts the token of this client; logging in again";
 
-/// Part of an error's text, our code, the retry policy, true if the request may have been carried
-/// out, and advice.
+/// Part of an error's text, the code in this crate's error, the retry policy, true if the request
+/// may have been carried out, and advice.
 type Known = (&'static str, &'static str, Retry, bool, &'static str);
 
 /// Meaning of the server's errors. The page docs/reliability/errors.md has the reasons.

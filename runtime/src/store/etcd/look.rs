@@ -262,7 +262,7 @@ fn beginning(key: &[u8]) -> &str {
     text.map_or("", |chunk| chunk.valid())
 }
 
-/// Converts a key to text, one character for each byte, because other stores use text.
+/// Converts a key to text, one character for each byte, because paths and positions are texts.
 fn name_of(key: &[u8]) -> String {
     key.iter().map(|byte| char::from(*byte)).collect()
 }

@@ -13,7 +13,7 @@ use crate::store::{Failure, Retry};
 /// Pause after an unanswered heartbeat, and before each request to watch the session.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 
-/// Bounds of the time that a heartbeat may take before it is tried again.
+/// Bounds of the time that a heartbeat may take before it is sent again.
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 const MOST_PATIENCE: Duration = Duration::from_secs(2);
 

@@ -28,7 +28,7 @@ pub(super) struct Lock<N> {
     /// End of the lease. The store then removes the node.
     pub(super) until: Instant,
     /// Fence in the last revocation of a node with this name. An earlier node may have had the same
-    /// name.
+    /// name, so the name alone does not identify the node.
     revoked: Option<Fence>,
     number: u64,
 }
@@ -88,8 +88,7 @@ impl<N> Locks<N> {
     pub(super) fn revoke(&mut self, is: impl Fn(&N) -> bool, fence: Fence) -> Option<LockId> {
         let mut locks = self.by_id.iter_mut();
         let (id, lock) = locks.find(|(_, lock)| is(&lock.node))?;
-        // The node may not be known to be the first yet. Whoever grants the lock then finds the
-        // revocation.
+        // The node may not be known to be the first yet. A later grant then finds the revocation.
         lock.revoked = Some(fence);
         lock.is_revoked().then(|| id.clone())
     }

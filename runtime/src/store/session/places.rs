@@ -24,7 +24,7 @@ pub(super) struct Place<N> {
     /// Token of the last request with this node. If the answer was lost, this token may have the
     /// node.
     pub(super) asked_by: Token,
-    /// The task that waits for the node's turn.
+    /// The task that waits until the node is the first of its directory.
     pub(super) waits: Option<AbortHandle>,
     /// The node's fence, once the node is known to wait.
     pub(super) fence: Option<Fence>,

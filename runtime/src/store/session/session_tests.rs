@@ -28,9 +28,9 @@ const FENCE: Fence = Fence::new(1);
 struct Server {
     nodes: Mutex<VecDeque<Token>>,
     changed: Notify,
-    /// Number of acquires lost before they arrive.
+    /// Number of acquires to lose before they arrive.
     lost: Mutex<u32>,
-    /// Number of lost removals.
+    /// Number of removals to lose before they arrive.
     lost_removals: Mutex<u32>,
     /// True if removals arrive, but get no answer.
     unanswered: Mutex<bool>,

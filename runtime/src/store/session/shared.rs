@@ -34,7 +34,7 @@ pub(super) enum Job {
     Request(Request),
     /// Ends a lease that was not renewed.
     Expire(LockId),
-    /// Gives up the place with this node number, because no call used its turn.
+    /// Gives up the waiting node with this number, because no call has taken the lock in time.
     Unclaim(FullKey, u64),
 }
 
