@@ -70,7 +70,7 @@ pub(super) struct Router {
     /// Acquires whose keys a node has removed since the last `take_settled`.
     settled: Vec<OpId>,
     /// The id last given to a part of a split batch. These ids count down from the highest number,
-    /// so they never meet the engine's ids.
+    /// so they never equal an id of the engine.
     last_own_id: u64,
     /// True if an answer has shown that the map may be out of date.
     stale: bool,

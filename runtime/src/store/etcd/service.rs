@@ -133,7 +133,7 @@ impl Service for Etcd {
         Ok((session, Timeout(Duration::from_secs(lasts))))
     }
 
-    /// A leader that resumes after a pause may answer a heartbeat before it knows of its successor.
+    /// A leader that resumes after a pause may answer a heartbeat before it detects its successor.
     /// The successor counts the lease from an earlier time. So a heartbeat counts only once the
     /// same member has answered a quorum read in the same term. That read shows that there was no
     /// successor yet.
@@ -355,7 +355,7 @@ fn is_one_term(one: Header, other: Header) -> bool {
 /// Converts the reason why a session was not opened.
 fn not_open(trouble: Trouble, executed: bool) -> Failure {
     match trouble {
-        // The request for a lock was not sent.
+        // The request for a lock was not sent yet, so it cannot have been carried out.
         Trouble::Failed(failure) => Failure {
             executed,
             ..failure

@@ -178,7 +178,7 @@ fn disconnected(error: &Error) -> Failure {
     }
 }
 
-/// Returns the failure of an attempt to take a lock away from a transaction that pins it.
+/// Returns the failure of an attempt to take away a lock that a transaction pins by `verify`.
 pub(super) fn pinned(key: &str, pin: &Holder) -> Failure {
     let session = pin.owner.as_ref();
     let name = session.map_or_else(|| "a transaction".to_owned(), ToString::to_string);

@@ -336,7 +336,7 @@ impl PostgresStore {
     }
 
     /// Returns the failure of a call. If its connection has ended, returns the cause of that end,
-    /// because the cause is more useful than the fact.
+    /// because the cause helps more than the end itself.
     fn failure(&self, error: &tokio_postgres::Error, is_current: bool) -> Failure {
         if error.is_closed() && !is_current {
             return Failure {

@@ -253,8 +253,8 @@ impl ZooKeeper {
         Err(failure::unsettled().into())
     }
 
-    /// Returns the directory of a created node. If `directory` refuses it, removes the node. For
-    /// example, clients of another recipe must not wait for this node.
+    /// Returns the directory of a created node. If the directory has znodes of another recipe of
+    /// Curator, or no numbers left, removes the node. Clients of that recipe must not wait for it.
     async fn accepted(
         &self,
         session: &Session,
@@ -328,8 +328,8 @@ impl ZooKeeper {
         Err(failure::unsettled().into())
     }
 
-    /// Returns the znodes of a directory, as the server of the connection sees them. It may be
-    /// behind the leader.
+    /// Returns the znodes of a directory, as the server of the connection sees them. That server
+    /// may be behind the leader.
     pub(super) async fn list(
         &self,
         line: &Line,

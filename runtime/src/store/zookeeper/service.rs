@@ -210,7 +210,7 @@ impl Service for ZooKeeper {
         let opening = timeout(patience, self.opened(lasts)).await;
         let opened = opening.unwrap_or_else(|_| Err(failure::silent().into()));
         self.noted(opened).map_err(|trouble| match trouble {
-            // The request for a lock was not sent.
+            // The request for a lock was not sent yet, so it was not carried out.
             Trouble::Failed(failure) => failure::not_sent(failure),
             Trouble::Ended => failure::not_sent(failure::unsettled()),
         })

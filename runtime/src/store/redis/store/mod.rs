@@ -150,7 +150,7 @@ impl RedisStore {
         }
     }
 
-    /// Returns the current connection's generation, and the `INFO` of its server. While the
+    /// Returns the number of the current connection, and the `INFO` of its server. While the
     /// connection lasts, the server is the same process.
     pub(crate) fn peer(&self) -> Option<(Generation, Option<&Info>)> {
         let connection = self.connection.as_ref()?;
@@ -178,8 +178,7 @@ impl RedisStore {
         self.submit(&mut requests);
     }
 
-    /// Removes acquires whose removal was carried out, here or on another node. They need no
-    /// tracking any longer.
+    /// Stops tracking acquires whose removal was carried out, here or on another node.
     pub(crate) fn settle(&mut self, acquires: &[OpId]) {
         for acquire in acquires {
             self.acquires.remove(acquire);

@@ -30,7 +30,7 @@ const LONGEST: u64 = 16 * 1024 * 1024;
 /// Maximum nesting of arrays. The replies to this client have up to three levels.
 const DEEPEST: usize = 16;
 
-/// When the taken replies at the start of the buffer exceed this many bytes, they are removed.
+/// When the returned replies at the start of the buffer exceed this many bytes, they are removed.
 const KEPT: usize = 16 * 1024;
 
 /// Position of the next byte in a reply.
@@ -80,8 +80,8 @@ impl Framer {
         }
     }
 
-    /// Adds received bytes. After an error, it must not be called again, but complete replies from
-    /// before the error are still valid.
+    /// Adds received bytes. After an error, `accept` must not be called again, but complete replies
+    /// from before the error are still valid.
     pub(crate) fn accept(&mut self, bytes: &[u8]) -> Result<(), Garbage> {
         self.make_room();
         self.bytes.extend_from_slice(bytes);
