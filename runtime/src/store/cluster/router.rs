@@ -339,7 +339,7 @@ impl Router {
     }
 
     /// Handles an event other than a reply. The nodes forward published messages to each other, so
-    /// every node delivers each message. Only the message from the key's owner counts.
+    /// every node delivers each message. Only the message from the node with the key's slot counts.
     pub(super) fn receive(&mut self, node: NodeId, event: StoreEvent) {
         let counts = match &event {
             StoreEvent::Turn(key) | StoreEvent::Wanted(key) | StoreEvent::Revoked { key, .. } => {

@@ -16,8 +16,8 @@ pub(super) enum Problem {
     Silent { dead: bool },
 }
 
-/// Prefixes of the server's own errors. For an authentication error without an API error, some
-/// versions send the text of their package `auth`. For example, 3.5.0 does so for old tokens.
+/// Prefixes of the server's own errors. For an authentication error that the API does not define,
+/// some versions send the text of their package `auth`. For example, 3.5.0 does so for old tokens.
 const SERVER: [&str; 2] = ["etcdserver:", "auth:"];
 
 /// Code of a refusal that a new login resolves.

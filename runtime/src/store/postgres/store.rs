@@ -141,7 +141,7 @@ impl PostgresStore {
         self.sweep_at = Instant::now() + self.jitter.around(SWEEP);
     }
 
-    /// True if requests are sent now, or are refused for lack of a connection.
+    /// True if the gathered requests can be sent now, or must be refused for lack of a connection.
     fn may_send(&self) -> bool {
         self.connection.is_none() || self.running.len() < ENOUGH || seeded!(CallsPileUp)
     }

@@ -134,8 +134,8 @@ impl<S: Service> Shared<S> {
     }
 
     /// Records that the token's node is not the first of its directory. Returns true if the node is
-    /// the place with which this process waits. If the place was given up while the request had no
-    /// answer, the request has created the node again. The node then becomes the place again.
+    /// the place with which this process waits. A place that was given up while the request was
+    /// unanswered exists again, because the request has created its node again.
     fn is_place(&self, id: &LockId, own: &OwnNode<S>, fence: Fence, queue: bool) -> bool {
         let mut state = self.state();
         let asked = state.locks.remove(id);

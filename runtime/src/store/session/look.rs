@@ -52,7 +52,7 @@ pub(crate) struct Seen {
 
 /// A part of a list of directories.
 pub(crate) struct Directories {
-    /// The nodes of each full key, in the order of the queue.
+    /// The full key of each directory, with the directory's nodes in the order of the queue.
     pub(crate) found: Vec<(String, Vec<Seen>)>,
     /// Position at which the list continues. None at the end.
     pub(crate) next: Option<Place>,

@@ -7,7 +7,7 @@ use crate::error::LockError;
 use crate::store::session::service::Trouble;
 use crate::store::{Failure, Retry};
 
-/// Converts an error. An expired session has ended, and all other errors are failures.
+/// Converts an error: an expired session to `Ended`, and any other error to a failure.
 pub(super) fn trouble(error: &Error) -> Trouble {
     match error {
         Error::SessionExpired => Trouble::Ended,

@@ -199,7 +199,8 @@ async fn write(
             return Error::disconnected(&error);
         }
         if closes {
-            // The server answers the request to close the session, and ends the connection.
+            // The server answers the request to close the session, and ends the connection. `read`
+            // notices that end.
             return pending().await;
         }
     }
