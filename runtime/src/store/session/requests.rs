@@ -220,7 +220,7 @@ impl<S: Service> Shared<S> {
         if present {
             return state.locks.renew(&due.id, began + due.ttl);
         }
-        // Another client has removed the node.
+        // Another client has removed the node, but an earlier request may still create it.
         state.locks.remove(&due.id);
         drop(state);
         self.remove_for_good(due.node.clone());

@@ -13,7 +13,8 @@ const TICKS: [u32; 7] = [2, 3, 5, 9, 13, 16, 20];
 /// configuration of ZooKeeper.
 const LEAST_HALF_TICK: Duration = Duration::from_secs(1);
 
-/// Least reserve for a leader that asks its followers late for the live sessions.
+/// Least time added to half a tick, because the leader may ask its followers late for the live
+/// sessions.
 const LEAST_LATENESS: Duration = Duration::from_millis(100);
 
 /// Time reserved for the writes of a heartbeat, so that a renewal usually finds the session

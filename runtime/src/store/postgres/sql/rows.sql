@@ -247,7 +247,7 @@ BEGIN
     END;
   END LOOP;
   IF owner IS NULL THEN
-    -- Subtransactions of a prepared transaction have no such lock.
+    -- Subtransactions of a prepared transaction have no lock on their own numbers.
     SELECT format('PostgreSQL 0 prepared transaction %s', string_agg(p.gid, ' or ')) INTO owner
       FROM pg_prepared_xacts p WHERE p.database = current_database()
       HAVING count(*) > 0 AND (SELECT bool_or(leasehold._goes_on(u)) FROM unnest(all_) u);
