@@ -255,7 +255,8 @@ BEGIN
   RETURN owner;
 END $$;
 
--- Returns the owner of an exclusive lock, or of the pin, for a refused call.
+-- Returns the owner of an exclusive lock, or the transaction that pins the lock, for a refused
+-- call.
 CREATE FUNCTION leasehold._owner(me uuid, l leasehold.locks, pinned boolean) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
   IF pinned AND leasehold._is_open(me, l) THEN
