@@ -61,7 +61,7 @@ impl Gathering {
         Self { asked: sender }
     }
 
-    /// Carries out `operation`. After a time-out, a seal of the session (see [`Epoch`]) prevents a
+    /// Carries out `operation`. After a time-out, a seal of the session (see `epoch.rs`) prevents a
     /// late execution. The operation must change only keys of this directory.
     pub(super) async fn ask(
         &self,

@@ -21,7 +21,7 @@ const FIRST_RETRY: Duration = Duration::from_millis(25);
 /// server's return.
 const SHORT_RETRY: Duration = Duration::from_millis(200);
 
-/// Longest pause in a long outage, after [`SHORT_RETRIES`] attempts. By then the leases are lost,
+/// Longest pause in a long outage, after `SHORT_RETRIES` attempts. By then the leases are lost,
 /// and a server that comes back must not be flooded with connections.
 const LONG_RETRY: Duration = Duration::from_secs(1);
 const SHORT_RETRIES: u32 = 30;
