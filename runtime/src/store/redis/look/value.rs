@@ -82,7 +82,7 @@ impl<'a> Written<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Parses the text. The owner may contain colons.
+    /// Parses the text after the token. The owner may contain colons.
     pub(crate) fn read(text: &'a str) -> Option<Self> {
         let mut parts = text.splitn(4, ':');
         let number = parts.next()?.parse().ok()?;
