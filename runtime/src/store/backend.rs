@@ -1,4 +1,4 @@
-//! A store's parsed address, from which a pool connects the store. [`schemes`](super::schemes)
+//! The parsed address of a store, which connects and checks the store. [`schemes`](super::schemes)
 //! parses URLs.
 
 use std::fmt;
@@ -50,7 +50,7 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
         own
     }
 
-    /// Connects the store. Refuses options that it does not support.
+    /// Connects the store. Fails if the store does not support one of the options.
     fn connect(&self, options: Options) -> Connecting;
 
     /// Checks the store over separate connections, not those of a pool.

@@ -73,8 +73,8 @@ pub(crate) mod zookeeper;
 ///
 /// Every store must keep these promises:
 /// - *Order.* While one connection lasts, requests reach the server in the order of submission.
-/// - *Idempotence.* An acquire that finds its own token succeeds again, with the same fence and the
-///   full ttl.
+/// - *Idempotence.* An acquire whose token already has the key succeeds again, with the same fence
+///   and the full ttl.
 /// - *All or none.* [`Op::TakeAll`] takes either all of its keys or none. It takes them in one
 ///   step, so no client ever sees only some of them taken.
 /// - *Ownership.* Renew and release touch a key only if it carries the token. Renewal never creates
@@ -139,9 +139,8 @@ pub(crate) trait Socket: Send + Sync {
     /// engine's runtime.
     fn leave_to_listener(&self, listener: bool);
 
-    /// Records that bytes may have arrived, which a listener has noticed. The next thread that
-    /// polls the store reads them. While a listener waits, no thread reads the socket before this
-    /// call.
+    /// Records that a listener has found the socket readable. The next thread that polls the store
+    /// reads the bytes. While a listener waits, no thread reads the socket before this call.
     fn received(&self);
 }
 
@@ -160,14 +159,14 @@ pub(crate) trait Listen: Send {
 /// tries every 250 ms finds the key free, with 50 ms to spare for the network.
 pub(crate) const PAUSE: Duration = Duration::from_millis(300);
 
-/// Time in which a process must take a key that the store has handed to it.
+/// Time for which the store reserves a free key for the first process in its queue.
 pub(crate) const CLAIM: Duration = Duration::from_secs(1);
 
 /// The store skips a queued process that has sent no request for this long.
 pub(crate) const FORGOTTEN: Duration = Duration::from_secs(3);
 
-/// Longest time that a lock stays unavailable after an operator has taken it away by force. In this
-/// time the holder's body can end before another body begins.
+/// Longest time that a lock stays unavailable after an operator has taken it away by force. So the
+/// holder's body can end before another body begins.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
 /// A store's answer.
@@ -176,7 +175,7 @@ pub(crate) enum Reply {
     /// The lock was taken. `fence` is `None` if the store provides no fences.
     Acquired {
         fence: Option<Fence>,
-        /// Number of reserved fences after `fence`, for this token.
+        /// Number of fences after `fence` that the store reserves for this token.
         reserved_fences: u32,
         /// True if other processes queue for the key. `None` if the store has no queues.
         wanted: Option<bool>,
@@ -267,7 +266,7 @@ impl Failure {
     }
 }
 
-/// When to retry a failed request.
+/// Condition for a retry of a failed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Retry {
     /// At once: the cause of the failure is gone.
@@ -290,8 +289,8 @@ pub(crate) enum StoreEvent {
     Turn(FullKey),
     /// Another process has begun to queue for a key that this process holds.
     Wanted(FullKey),
-    /// The key was taken away by force. `lease` is the [half](Token::half) of the token that had
-    /// it.
+    /// The key was taken away by force. `lease` is one [half](Token::half) of the token that held
+    /// the key.
     Revoked { key: FullKey, lease: u64 },
     /// The store no longer has these locks, because their session has ended. This event answers no
     /// request.

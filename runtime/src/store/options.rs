@@ -15,8 +15,8 @@ pub(crate) struct Options {
     pub(crate) clock: Clock,
     pub(crate) io_timeout: Duration,
     pub(crate) namespace: String,
-    /// After this long in unbroken use, the store leaves a key free for clients that do not use its
-    /// queue. Zero means never.
+    /// Time after which a key in unbroken use is left free for a moment, for clients that do not
+    /// use the store's queue. Zero means never.
     pub(crate) make_way_after: Duration,
     /// The builder's `replicas`. A URL can specify `replicas` too.
     pub(crate) replicas: Option<Replicas>,

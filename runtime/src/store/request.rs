@@ -109,9 +109,9 @@ pub(crate) struct Give {
     pub(crate) key: FullKey,
     pub(crate) token: Token,
     /// Keeps the key, or the share, for this long instead of removing it. A kept share ends after
-    /// this time even if its lease was longer, and its token no longer has it. The store does not
-    /// hand a kept key to the first process in the queue. It notifies that process to repeat its
-    /// request.
+    /// this time even if its lease was longer. It no longer belongs to its token. The store does
+    /// not hand a kept key to the first process in the queue. It notifies that process to repeat
+    /// its request.
     pub(crate) keep: Option<Duration>,
     /// True if the key must stay free for [`PAUSE`](super::PAUSE) although processes queue for it.
     /// Then clients that do not use the queue can take it. Ignored for a share.

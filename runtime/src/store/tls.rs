@@ -29,7 +29,7 @@ pub(crate) struct Tls {
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
     /// The TLS configuration. The first connection builds it, because reading the system's
     /// authorities takes long. A pool opens that connection before it has an engine, so the engine
-    /// never waits for this. Later connections use the same certificates.
+    /// never waits for the read. Later connections use the same certificates.
     #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]
     config: Arc<OnceLock<Arc<ClientConfig>>>,
 }
@@ -71,8 +71,8 @@ impl Tls {
 
 #[cfg(any(feature = "redis", feature = "postgres"))]
 impl Tls {
-    /// Returns the same certificates without a built configuration. Clones would share the existing
-    /// one.
+    /// Returns the same certificates without a built configuration, so that they can be used with
+    /// another `proof`. Clones share the built configuration.
     pub(crate) fn afresh(&self) -> Self {
         Self {
             #[cfg(all(feature = "tls", any(feature = "redis", feature = "postgres")))]

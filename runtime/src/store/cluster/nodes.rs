@@ -171,8 +171,8 @@ impl Nodes {
         }
     }
 
-    /// Settles these acquires in all connections, because a node has removed the keys that they may
-    /// have set.
+    /// Stops tracking these acquires in all connections, because a node has removed the keys that
+    /// they may have set.
     pub(super) fn settle(&mut self, acquires: &[OpId]) {
         if acquires.is_empty() {
             return;

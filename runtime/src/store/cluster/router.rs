@@ -70,7 +70,7 @@ pub(super) struct Router {
     /// Acquires whose keys a node has removed since the last `take_settled`.
     settled: Vec<OpId>,
     /// The id last given to a part of a split batch. These ids count down from the highest number,
-    /// so they never meet the engine's ids.
+    /// so they never equal an id of the engine.
     last_own_id: u64,
     /// True if an answer has shown that the map may be out of date.
     stale: bool,
@@ -339,7 +339,7 @@ impl Router {
     }
 
     /// Handles an event other than a reply. The nodes forward published messages to each other, so
-    /// every node delivers each message. Only the message from the key's owner counts.
+    /// every node delivers each message. Only the message from the node with the key's slot counts.
     pub(super) fn receive(&mut self, node: NodeId, event: StoreEvent) {
         let counts = match &event {
             StoreEvent::Turn(key) | StoreEvent::Wanted(key) | StoreEvent::Revoked { key, .. } => {

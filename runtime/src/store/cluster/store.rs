@@ -160,7 +160,7 @@ impl ClusterStore {
             .collect();
     }
 
-    /// Reads the map again if it is time. Returns true if a read began or ended.
+    /// Reads the map again if the next read is due. Returns true if a read began or ended.
     fn poll_map(&mut self, cx: &mut Context<'_>) -> bool {
         let stale = self.router.take_stale();
         self.doubted |= stale;

@@ -1,5 +1,5 @@
-//! Keeps a connection to one member of the cluster. Connects to the next member if that member does
-//! not serve.
+//! Keeps a connection to one member of the cluster. Connects to the next member if that member
+//! fails.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;

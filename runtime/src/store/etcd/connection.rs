@@ -27,8 +27,8 @@ use super::messages::{
 use crate::base::seeded::seeded;
 use crate::store::Failure;
 
-/// Least time for an answer, even if a request has less patience. The server writes each change to
-/// its disk, which may be busy.
+/// Least time to wait for an answer, even if the request's `patience` is shorter. The server writes
+/// each change to its disk, which may be busy.
 pub(super) const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Interval of the pings on a connection, and the time limit for their answers. A server answers
@@ -36,7 +36,7 @@ pub(super) const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 const PING: Duration = Duration::from_secs(1);
 const PONG: Duration = Duration::from_secs(2);
 
-/// A connection without any answer for this long is given up. Its member may have lost the rest of
+/// A connection without any answer for this long is given up. Its member may have lost contact with
 /// the cluster, and another member may work.
 const DEAD: Duration = Duration::from_secs(3);
 
@@ -82,8 +82,8 @@ impl<'a> Waiting<'a> {
             .map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Stops counting a timed-out request, but not its silence, which continues with the next
-    /// request.
+    /// Stops counting a timed-out request. Keeps the start of the silence, which continues with the
+    /// next request.
     fn given_up(self) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.count -= 1;
@@ -101,7 +101,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A state or a change of keys, reported by a watch.
+/// The current keys of a range, or a change of one, as a watch reports them.
 pub(super) enum Shown<'a> {
     /// The keys that existed right after the start of the watch.
     Present(&'a [KeyValue]),
@@ -213,7 +213,7 @@ impl Connection {
             .await
     }
 
-    /// Keeps a lease alive once.
+    /// Sends one keep-alive for a lease.
     pub(super) async fn keep_alive(
         &self,
         lease: i64,

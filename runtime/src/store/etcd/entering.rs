@@ -13,8 +13,8 @@ use crate::base::seeded::seeded;
 use crate::fence::Fence;
 use crate::store::session::service::{Answer, Entered, EnteredAll, Node};
 
-/// Most nodes that one transaction creates. The server accepts 128 operations, and one of them is
-/// for the session's own key.
+/// Maximum number of nodes that one transaction creates. The server accepts 128 operations, and one
+/// of them is for the session's own key.
 const MOST: usize = 100;
 
 /// Number of tries for a transaction that conflicts with other changes.
@@ -168,11 +168,12 @@ impl Etcd {
         removed
     }
 
-    /// Removes a node. The transaction also compares the epoch, so that a late deletion cannot
-    /// remove the next node of this name.
+    /// Removes a node. The transaction also checks that the session's own key is unchanged, so that
+    /// a late deletion cannot remove the next node of this name.
     async fn removed(&self, session: &Session, node: &Node, patience: Duration) -> Answer<bool> {
         if session.is_doubted(node) && !seeded!(NeverSealed) {
-            // Waits for a seal by another request, which may cover this node too.
+            // Another request may be sealing the session, so that no earlier request can create a
+            // node. That seal may cover this node too.
             let _one = session.sealing.lock().await;
             if session.is_doubted(node) {
                 self.seal(session, patience).await?;
@@ -227,8 +228,8 @@ impl Etcd {
     async fn seal(&self, session: &Session, patience: Duration) -> Answer<()> {
         let asking = self.client.txn(session.epoch.seal(), patience);
         let sealed = session.epoch.sealed(&asking.await?)?;
-        // Keeps the doubts of this epoch and later ones, because the seal does not stop their
-        // requests.
+        // Keeps the doubted nodes of this epoch and of later ones. The seal does not stop the
+        // requests of those epochs, which may still create the nodes.
         session.doubts().retain(|_, epoch| sealed <= *epoch);
         Ok(())
     }

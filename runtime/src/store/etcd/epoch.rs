@@ -1,5 +1,5 @@
 //! The revision of a session's own key, its *epoch*. Each transaction that creates or removes a
-//! node compares it.
+//! node is carried out only if the epoch is still the known one.
 //!
 //! An unanswered transaction may still wait at a stopped member. Once the session's key has been
 //! written again, no earlier transaction can create a node: the session is *sealed*. So the removal

@@ -16,8 +16,8 @@ pub(super) enum Problem {
     Silent { dead: bool },
 }
 
-/// Prefixes of the server's own errors. For an authentication error without an API error, some
-/// versions send the text of their package `auth`. For example, 3.5.0 does so for old tokens.
+/// Prefixes of the server's own errors. For an authentication error that the API does not define,
+/// some versions send the text of their package `auth`. For example, 3.5.0 does so for old tokens.
 const SERVER: [&str; 2] = ["etcdserver:", "auth:"];
 
 /// Code of a refusal that a new login resolves.
@@ -28,8 +28,8 @@ const FULL: &str = "no-space";
 
 const NEW_LOGIN: &str = "the server no longer accepts the token of this client; logging in again";
 
-/// Part of an error's text, our code, the retry policy, true if the request may have been carried
-/// out, and advice.
+/// Part of an error's text, the code in this crate's error, the retry policy, true if the request
+/// may have been carried out, and advice.
 type Known = (&'static str, &'static str, Retry, bool, &'static str);
 
 /// Meaning of the server's errors. The page docs/reliability/errors.md has the reasons.
@@ -199,8 +199,8 @@ fn server_error(status: &Status) -> Failure {
     Failure::unavailable(code, format!("{advice} ({detail})"), retry, executed)
 }
 
-/// True if the server may carry the request out after this answer. A full database answers after
-/// the transaction, if it carries out the transaction at all.
+/// True if the server may carry the request out after this answer. If its database is full, the
+/// server answers only after it has carried the transaction out or refused it.
 pub(super) fn may_be_late(failure: &Failure) -> bool {
     failure.executed && failure.code() != FULL
 }

@@ -33,7 +33,7 @@ const ENOUGH: usize = 2;
 /// dead.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// Most requests in one transaction. The server accepts 128 operations.
+/// Maximum number of requests in one transaction. The server accepts 128 operations.
 const MOST: usize = 64;
 
 /// Number of tries for a transaction while the epoch changes.
@@ -61,8 +61,8 @@ impl Gathering {
         Self { asked: sender }
     }
 
-    /// Carries out `operation`. After a time-out, a seal of the session prevents a late execution.
-    /// The operation must change only keys of this directory.
+    /// Carries out `operation`. After a time-out, a seal of the session (see `epoch.rs`) prevents a
+    /// late execution. The operation must change only keys of this directory.
     pub(super) async fn ask(
         &self,
         directory: String,

@@ -23,7 +23,7 @@ use crate::store::session::look::{Directories, Look, Seen};
 use crate::store::session::service::{Answer, Service, Trouble};
 use crate::store::source::{MOST_TOLD, Place};
 
-/// Most nodes in an answer: a holder, and the waiting nodes.
+/// Maximum number of nodes in an answer: a holder, and the waiting nodes.
 const MOST: usize = MOST_TOLD + 1;
 
 /// Number of concurrent requests.
@@ -193,8 +193,8 @@ impl Look for EtcdLook {
         Ok(Directories { found, next })
     }
 
-    /// The revocation is attached to the lease of the node's session, so it ends even if this
-    /// process is gone.
+    /// The revocation is attached to the lease of the node's session, so the server removes it even
+    /// if this process is gone.
     async fn revoke(&mut self, node: &Seen, session: i64, name: Token) -> Answer<bool> {
         let key = revocation(&self.etcd.names.session(session), name, node.fence);
         let request = TxnRequest {
@@ -262,7 +262,7 @@ fn beginning(key: &[u8]) -> &str {
     text.map_or("", |chunk| chunk.valid())
 }
 
-/// Converts a key to text, one character for each byte, because other stores use text.
+/// Converts a key to text, one character for each byte, because paths and positions are texts.
 fn name_of(key: &[u8]) -> String {
     key.iter().map(|byte| char::from(*byte)).collect()
 }

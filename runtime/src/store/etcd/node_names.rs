@@ -38,7 +38,8 @@ pub(super) struct NodeNames {
 }
 
 impl There {
-    /// Returns `done` after a success, and `Maybe` if a failed request may have been carried out.
+    /// Returns `done` after a success, `Maybe` if a failed request may have been carried out, and
+    /// `AsBefore` after any other failure.
     pub(super) fn after<T>(answer: &Answer<T>, done: Self) -> Self {
         match answer {
             Ok(_) => done,
@@ -148,7 +149,8 @@ mod tests {
         assert!(names.by_key().is_empty(), "nothing is left of the key");
     }
 
-    /// Fails if a lost request could remove or create a later node of the same name.
+    /// Fails if a node's name is reused while an earlier request for that name could still create
+    /// or remove a node.
     #[test]
     fn a_node_name_is_kept_while_a_request_is_pending() {
         let names = NodeNames::default();

@@ -31,7 +31,7 @@ use crate::store::{Failure, Retry, StoreEvent};
 /// Value of a node that is kept after the release of its lock. It names no owner.
 pub(super) const KEPT: &str = "(kept)";
 
-/// Most nodes that one transaction reads.
+/// Maximum number of nodes that one transaction reads.
 const LOOKS: usize = 100;
 
 /// An etcd cluster.
@@ -133,7 +133,7 @@ impl Service for Etcd {
         Ok((session, Timeout(Duration::from_secs(lasts))))
     }
 
-    /// A leader that resumes after a pause may answer a heartbeat before it knows of its successor.
+    /// A leader that resumes after a pause may answer a heartbeat before it detects its successor.
     /// The successor counts the lease from an earlier time. So a heartbeat counts only once the
     /// same member has answered a quorum read in the same term. That read shows that there was no
     /// successor yet.
@@ -282,7 +282,7 @@ impl Service for Etcd {
         self.unmake(session, node, patience).await
     }
 
-    /// Gives the node a separate lease.
+    /// Moves the node to a separate lease, which does not end with the session.
     async fn keep(
         &self,
         session: &Session,
@@ -355,7 +355,7 @@ fn is_one_term(one: Header, other: Header) -> bool {
 /// Converts the reason why a session was not opened.
 fn not_open(trouble: Trouble, executed: bool) -> Failure {
     match trouble {
-        // The request for a lock was not sent.
+        // The request for a lock was not sent yet, so it cannot have been carried out.
         Trouble::Failed(failure) => Failure {
             executed,
             ..failure

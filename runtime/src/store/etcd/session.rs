@@ -16,8 +16,9 @@ use crate::base::seeded::seeded;
 use crate::base::token::Token;
 use crate::store::session::service::{Answer, Node, Trouble};
 
-/// Most waiting nodes of a session that ask for their position at the same time. After a lost
-/// connection, all of them ask again, and a heartbeat must wait behind only this many.
+/// Maximum number of waiting nodes of a session that request their position at the same time. After
+/// a lost connection, all of them request it again, and a heartbeat must wait behind only this
+/// many.
 const LOOKS_AT_ONCE: usize = 64;
 
 /// A lease of the server, and the key with its epoch.

@@ -21,8 +21,8 @@ const FIRST_RETRY: Duration = Duration::from_millis(25);
 /// server's return.
 const SHORT_RETRY: Duration = Duration::from_millis(200);
 
-/// Longest pause in a long outage. By then the leases are lost, and a server that comes back must
-/// not be flooded with connections.
+/// Longest pause in a long outage, after `SHORT_RETRIES` attempts. By then the leases are lost,
+/// and a server that comes back must not be flooded with connections.
 const LONG_RETRY: Duration = Duration::from_secs(1);
 const SHORT_RETRIES: u32 = 30;
 
@@ -173,7 +173,7 @@ impl<T> Supervisor<T> {
         self.reason = reason;
     }
 
-    /// Records that the connection's first attempt has failed. The caller made that attempt itself.
+    /// Records that the first attempt to connect, which the caller made itself, has failed.
     pub(crate) fn first_failed(&mut self, reason: Failure) {
         self.attempts = 1;
         self.lost(reason);

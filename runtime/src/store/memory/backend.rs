@@ -54,7 +54,7 @@ impl Memory {
         Ok(store)
     }
 
-    /// Describes the protection that the locks do not give.
+    /// Returns a warning about the cases in which the locks do not protect.
     fn limits(&self) -> String {
         match &self.name {
             Some(name) => format!(

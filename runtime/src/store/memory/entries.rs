@@ -13,7 +13,7 @@ use crate::base::id_map::IdMap;
 use crate::base::token::Token;
 use crate::store::{CLAIM, Renewal, Reply, StoreEvent, Take};
 
-/// Minimum number of acquisitions between sweeps of expired entries.
+/// Minimum number of acquisitions between two removals of all expired entries.
 const SWEEP_EVERY: usize = 1024;
 
 /// The contents of a space: keys that are not free, queues, results and pools.
@@ -156,7 +156,8 @@ impl Entries {
         }
     }
 
-    /// Hands a free key to the first pool in its queue. Returns true if there was one.
+    /// Reserves a free key for the first pool in its queue, for `CLAIM`. Returns true if there was
+    /// one.
     pub(super) fn hand_to_first(&mut self, key: &FullKey, now: Instant) -> bool {
         let Some(queue) = self.queues.get_mut(key) else {
             return false;
@@ -197,7 +198,7 @@ impl Entries {
         }
     }
 
-    /// Removes the key, or hands it to the first pool in its queue. With `keep`, the key stays
+    /// Removes the key, or reserves it for the first pool in its queue. With `keep`, the key stays
     /// taken for that long.
     pub(super) fn release(
         &mut self,
@@ -226,7 +227,7 @@ impl Entries {
         found
     }
 
-    /// Hands the key to the first pool in its queue, or removes it.
+    /// Reserves the key for the first pool in its queue, or removes it.
     pub(super) fn free(&mut self, key: &FullKey, now: Instant) {
         if !self.hand_to_first(key, now) {
             self.by_key.remove(key);

@@ -92,10 +92,10 @@ pub(super) enum State {
 }
 
 impl Entry {
-    /// Returns the time when a call with this limit may get the key, if no lease is renewed. If
-    /// permits are held, it is the time when fewer of them than the limit are left. For a call
-    /// without a limit, it is the end of the first permit. In all other cases, it is the end of the
-    /// lock.
+    /// Returns the earliest time when a call with this limit may get a better answer, if no lease
+    /// is renewed. For a call with a limit on held permits, this is the time when fewer permits
+    /// than the limit are left. For a call without a limit, it is the end of the first permit. If
+    /// no permits are held, it is the end of the lock.
     pub(super) fn next_end(&self, Limit(most): Limit) -> Instant {
         match &self.state {
             State::Shared { limit, shares } if *limit > 0 => {

@@ -97,7 +97,7 @@ fn a_name_is_forgotten_with_its_last_pool() {
 }
 
 /// Fails if the next pool of the name takes a lock whose lease is not over, or if an expired lock
-/// keeps its name.
+/// keeps the name in use.
 #[test]
 fn a_lock_outlives_the_last_pool_until_its_ttl_ends() {
     let held = token();

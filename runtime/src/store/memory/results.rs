@@ -8,10 +8,10 @@ use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::seeded::seeded;
 use crate::store::kept::{Kept, Record};
 
-/// Minimum number of kept results between sweeps of the expired ones.
+/// Minimum number of kept results between two removals of all expired results.
 const SWEEP_EVERY: usize = 1024;
 
-/// The results of each key, by function, each with its end.
+/// The results of each key, by function, each with the time when it expires.
 #[derive(Debug, Default)]
 pub(super) struct Results {
     by_key: KeyMap<HashMap<&'static str, (Arc<Kept>, Instant)>>,

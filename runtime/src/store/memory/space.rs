@@ -71,8 +71,8 @@ pub(super) fn forget_unused(name: &str) {
     }
 }
 
-/// Locks the registry. A thread may lock the mutex of a space while it holds this one, but never
-/// the reverse.
+/// Locks the registry's mutex. A thread may lock a space's mutex while it holds the registry's, but
+/// never the reverse.
 fn named() -> MutexGuard<'static, BTreeMap<String, Arc<Space>>> {
     NAMED.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -107,7 +107,7 @@ impl Address {
         unproven.find_map(Hosts::elsewhere)
     }
 
-    /// Returns the servers for requests, and the separate servers for turns, if any.
+    /// Returns the servers for requests, and the separate servers for notifications, if any.
     fn all_hosts(&self) -> impl Iterator<Item = &Hosts> {
         let beside = match &self.turns {
             Turns::Beside(hosts) => Some(&**hosts),

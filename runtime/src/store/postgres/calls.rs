@@ -49,7 +49,7 @@ enum Work {
     Keep(TakeLines),
     TakeAll,
     Give(GiveLines),
-    /// A request of [`results`].
+    /// A single request about a kept result or an adopted lock. See [`results`].
     One,
 }
 
@@ -188,8 +188,8 @@ impl Call {
         self.asked.iter().map(|asked| asked.id)
     }
 
-    /// Reads the reply to each request from the rows. `listens`: true if the pool is notified of
-    /// its turns.
+    /// Reads the reply to each request from the rows. `listens` is true if the server notifies the
+    /// pool when a key is reserved for it.
     pub(super) fn replies(
         self,
         rows: &[Row],

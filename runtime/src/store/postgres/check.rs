@@ -248,7 +248,7 @@ fn unproven(address: &Address) -> Option<Finding> {
     ))
 }
 
-/// Returns a finding if the pool will not be notified of its turns.
+/// Returns a finding if the server will not notify the pool when a key is reserved for it.
 async fn turns(listens: bool, address: &Address, options: &Options) -> Option<Finding> {
     let process = Token::random(Nonce::new());
     let why = match address.turns() {

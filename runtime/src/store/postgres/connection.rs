@@ -35,7 +35,8 @@ const LONGEST_WAIT: Duration = Duration::from_millis(250);
 /// Limit for creating the tables, or for waiting for another process that creates them.
 const MIGRATION: Duration = Duration::from_secs(30);
 
-/// Prevents the server from ending an idle session. PostgreSQL 13 does not know this setting.
+/// Prevents the server from ending an idle session. Changes the setting only if it exists, because
+/// PostgreSQL 13 does not have it.
 const STAY: &str =
     "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'";
 
@@ -53,7 +54,7 @@ pub(super) struct Connection {
     client: Arc<Client>,
     io_driver: IoDriver,
     functions: Functions,
-    /// True if the server notifies this session of turns.
+    /// True if the server notifies this session when a key is reserved for its process.
     pub(super) listens: bool,
     /// Deadlines for the answers to the unanswered calls, in the order of the calls.
     deadlines: VecDeque<Instant>,
@@ -89,7 +90,7 @@ fn within<T>(
     timeout(limit, work).map(move |done| done.unwrap_or_else(silent))
 }
 
-/// Connects. Also listens for the turns of `process`, unless the URL excludes that for this
+/// Connects. Also listens for notifications to `process`, unless the URL excludes that for this
 /// connection.
 pub(super) async fn open(
     address: Arc<Address>,
@@ -112,8 +113,7 @@ pub(super) async fn open(
     within(limit, opening).await
 }
 
-/// Sets up the session. Returns the functions, and true if the server notifies this session of
-/// turns.
+/// Sets up the session. Returns the functions, and true if the server notifies this session.
 async fn set_up(
     client: &Client,
     address: &Address,
@@ -151,7 +151,7 @@ async fn set_up(
 }
 
 impl Opened {
-    /// True if the server notifies this session of turns.
+    /// True if the server notifies this session when a key is reserved for its process.
     pub(super) fn listens(&self) -> bool {
         self.listens
     }

@@ -94,10 +94,11 @@ pub(super) async fn dial(hosts: &Hosts, limit: Duration) -> Result<(Client, IoDr
     first(attempts, Duration::ZERO).await
 }
 
-/// Returns the first success. An attempt begins when one before it has failed, or after a `pause`.
+/// Returns the first success. The next attempt begins when an earlier one has failed, or after
+/// `pause`. If `pause` is zero, all begin at once.
 ///
-/// If all attempts fail, returns the failure that says most: an error from a server, then a
-/// standby, then a server that did not answer. Among equal failures, the first attempt counts.
+/// If all attempts fail, returns the most useful failure: a connection that failed (`io`) comes
+/// last, and a standby last but one. Among equal failures, the first attempt counts.
 async fn first<T>(
     attempts: impl Iterator<Item = impl Future<Output = Result<T, Failure>>>,
     pause: Duration,
@@ -227,7 +228,7 @@ mod tests {
         }
     }
 
-    /// Fails if a further address of a host is tried although the first one serves.
+    /// Fails if a further address of a host is tried although the first one works.
     #[tokio::test(start_paused = true)]
     async fn no_address_is_tried_after_a_success() {
         let begun = Cell::new(0);
@@ -242,7 +243,7 @@ mod tests {
         assert_eq!(begun.get(), 1);
     }
 
-    /// Fails if a server that does not answer, or a standby, hides the answer of another server.
+    /// Fails if a failed connection, or a standby, hides the failure of another server.
     #[tokio::test]
     async fn an_error_of_a_server_takes_precedence_over_silence() {
         let all = [failure::ended(), failure::standby(), failure::silent()];

@@ -22,10 +22,10 @@ const UP: &str = "check that the server is up and the URL is right";
 
 const PRIMARY: &str = "check that the primary is up and that the URL names it";
 
-/// The code of a server that accepts no writes, such as a standby.
+/// The SQLSTATE of a server that accepts no writes, such as a standby.
 pub(super) const STANDBY: &str = "25006";
 
-/// The code of a wait for a row that lasted too long.
+/// The SQLSTATE of a statement that has waited too long for a locked row.
 pub(super) const LOCKED: &str = "55P03";
 
 const NO_FOR_UPDATE: &str = "another transaction keeps rows of leasehold.locks locked; use \
@@ -178,7 +178,7 @@ fn disconnected(error: &Error) -> Failure {
     }
 }
 
-/// Returns the failure of an attempt to take a lock away from a transaction that pins it.
+/// Returns the failure of an attempt to take away a lock that a transaction pins by `verify`.
 pub(super) fn pinned(key: &str, pin: &Holder) -> Failure {
     let session = pin.owner.as_ref();
     let name = session.map_or_else(|| "a transaction".to_owned(), ToString::to_string);
@@ -207,7 +207,8 @@ fn failed(code: &'static str, detail: &str, advice: &str) -> Failure {
     Failure::unavailable(code, text, Retry::Later, true)
 }
 
-/// Returns the failure of a separate connection for turns whose server does not accept LISTEN.
+/// Returns the failure of a separate connection for notifications whose server does not accept
+/// LISTEN.
 pub(super) fn deaf() -> Failure {
     Failure::unavailable(
         "turns",

@@ -50,7 +50,7 @@ const ALL: [Function; 8] = [
     Function::Adopt,
 ];
 
-/// Maximum number of rows that a sweep removes, because other requests wait behind it.
+/// Maximum number of idle rows that one request removes, because other requests wait behind it.
 const MOST_SWEPT: i32 = 1_000;
 
 /// The form in which a connection calls the functions.
@@ -208,7 +208,7 @@ impl Functions {
         Ok(rows)
     }
 
-    /// Removes idle rows. Returns true if there may be more of them. A sweep also shows that the
+    /// Removes idle rows. Returns true if there may be more of them. The answer also shows that the
     /// connection works.
     pub(super) async fn sweep(&self, client: &Client) -> Result<bool, Error> {
         let rows = self.call(client, Function::Sweep, &[&MOST_SWEPT]).await?;

@@ -67,7 +67,7 @@ impl PostgresSource {
         {
             return Ok(rows);
         }
-        // This connection waits for no lock, so it does not listen for turns.
+        // This connection waits for no lock, so it does not listen for notifications.
         let opening = connection::open(Arc::clone(&self.address), None, self.limit);
         let opened = opening.await?;
         self.ask_over(opened, query, parameters).await

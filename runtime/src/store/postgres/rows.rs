@@ -24,8 +24,8 @@ pub(super) fn held(row: &Row, queued: bool) -> Result<Reply, Problem> {
     let left = left(row)?;
     Ok(Reply::Held {
         left,
-        // Without a time, the call had no row: a sweep removed it, or another call has locked it.
-        // So the call is in no queue.
+        // Without a time, the call found no row of the key: the row was removed as idle, or another
+        // call has locked it. So the call is in no queue.
         queued: queued && left.is_some(),
         owner: owner(row)?,
     })

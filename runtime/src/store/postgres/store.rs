@@ -34,7 +34,7 @@ use crate::store::{Failure, LockStore, Op, OpId, Reply, Request, Retry, Socket, 
 /// Mean interval between removals of idle rows. A removal also shows that the connection works.
 const SWEEP: Duration = Duration::from_secs(20);
 
-/// Pause after a sweep that left idle rows.
+/// Pause before the next removal of idle rows, if there may be more of them.
 const SWEEP_ON: Duration = Duration::from_millis(50);
 
 /// Requests gather while this many calls have no answer. With two, the server can work on the next
@@ -61,7 +61,7 @@ pub(crate) struct PostgresStore {
     io_timeout: Duration,
     connection: Option<Connection>,
     supervisor: Supervisor<Opened>,
-    /// The separate connection for turns, if there is one.
+    /// The separate connection for notifications, if there is one.
     listener: Option<Listener>,
     sweep_at: Instant,
     /// Fires when idle rows must be removed, or the connection must be replaced or checked for
@@ -141,7 +141,7 @@ impl PostgresStore {
         self.sweep_at = Instant::now() + self.jitter.around(SWEEP);
     }
 
-    /// True if requests are sent now, or are refused for lack of a connection.
+    /// True if the gathered requests can be sent now, or must be refused for lack of a connection.
     fn may_send(&self) -> bool {
         self.connection.is_none() || self.running.len() < ENOUGH || seeded!(CallsPileUp)
     }
@@ -243,7 +243,7 @@ impl PostgresStore {
         }
     }
 
-    /// True if the server notifies the pool of its turns now.
+    /// True if the server notifies the pool now when a key is reserved for it.
     fn listens(&self) -> bool {
         let here = self.connection.as_ref();
         here.is_some_and(|connection| connection.listens)
@@ -325,7 +325,8 @@ impl PostgresStore {
                     self.lost(generation, failure);
                 }
             }
-            // Ignores other errors. If this role has no permission to sweep, another role sweeps.
+            // Ignores other errors. If this role may not remove idle rows, another role removes
+            // them.
             Content::Sweep(Err(error)) => {
                 if error.is_closed() {
                     self.lost(generation, failure::ended());
@@ -335,7 +336,7 @@ impl PostgresStore {
     }
 
     /// Returns the failure of a call. If its connection has ended, returns the cause of that end,
-    /// because the cause is more useful than the fact.
+    /// because the cause helps more than the end itself.
     fn failure(&self, error: &tokio_postgres::Error, is_current: bool) -> Failure {
         if error.is_closed() && !is_current {
             return Failure {

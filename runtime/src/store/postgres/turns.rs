@@ -68,8 +68,9 @@ fn revoked(text: &str) -> Option<StoreEvent> {
     })
 }
 
-/// Parses a message. `t` is a turn and `w` a wanted lock, each followed by the key. `r` is a
-/// revoked lock.
+/// Parses a message: a letter, and then a key. `t`: the key is reserved for this process. `w`:
+/// another process waits for the key. `r`: the lock was taken away by force; half of its token
+/// precedes the key.
 pub(crate) fn message(text: &str) -> Option<StoreEvent> {
     let event = match text.as_bytes().first()? {
         b't' => StoreEvent::Turn,
@@ -135,7 +136,7 @@ impl Listener {
         }
     }
 
-    /// True if the server sends turns now.
+    /// True if the server notifies this process now.
     pub(super) fn listens(&self) -> bool {
         matches!(self.state, State::Listening(_))
     }

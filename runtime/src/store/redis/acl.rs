@@ -26,7 +26,7 @@ pub(crate) const COMMANDS: &[&str] = &[
 ];
 
 /// Optional commands, on the channels of the user's namespace. Without them, a waiting process is
-/// not notified of its turn, and asks from time to time.
+/// not notified when it may take the lock, and repeats its request from time to time.
 pub(crate) const FOR_TURNS: &[&str] = &["publish", "subscribe"];
 
 /// Further optional commands. Locks work without them.

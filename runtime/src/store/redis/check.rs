@@ -3,8 +3,8 @@
 //! The check tries the scripts on a separate key, and reads the server's `INFO`. It runs for
 //! `LockPool::check`, and also when a pool connects, to log the findings.
 //!
-//! The check needs no permission that locks do not need. What it may not read, it reports as
-//! unchecked.
+//! The check needs only the permissions that locks need. It reports a setting that it may not read
+//! as unchecked.
 
 use std::time::Duration;
 
@@ -27,8 +27,9 @@ use crate::store::{Failure, Give, GiveKind, Op, Renewal, Take};
 /// The ttl of the trial key. If the server refuses to remove the key, it expires after this time.
 const TTL: Duration = Duration::from_secs(1);
 
-/// Before this version, a server replicates the code of scripts, but these need their effects
-/// replicated. They also need `SCRIPT LOAD` in the same pipeline as their call.
+/// Before this version, a server replicates the source of scripts. The scripts of locks read the
+/// clock, so a server must replicate their effects instead. They also need `SCRIPT LOAD` in the
+/// same pipeline as their call.
 const OLDEST_MAJOR: u32 = 5;
 
 /// Returns all findings on the server of `opened`.
@@ -71,8 +72,8 @@ pub(super) async fn examine(
     Ok(CheckReport::new(address.to_string(), findings))
 }
 
-/// Returns requests that take, renew and remove a lock, one of another token that finds the lock
-/// held, and one that leaves the queue.
+/// Returns the requests of the trial. They take a lock, find it held with another token, renew it,
+/// remove it, and leave its queue.
 fn trial(names: &KeyNames) -> [Op; 5] {
     let token = Token::random(Nonce::new());
     let key: FullKey = names.trial(token).into();

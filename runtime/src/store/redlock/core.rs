@@ -39,7 +39,7 @@ pub(super) struct QuorumCore {
     deadlines: BTreeSet<(Instant, OpId)>,
     events: VecDeque<StoreEvent>,
     /// The id last given to a removal. These ids count down from the highest number, so they never
-    /// meet the engine's ids.
+    /// equal an id of the engine.
     last_own_id: u64,
 }
 
@@ -84,7 +84,7 @@ impl QuorumCore {
         self.nodes[node].eligibility.unfit()
     }
 
-    /// Returns the remaining quarantine of a node, if it started recently.
+    /// Returns the remaining quarantine of a node. `None` if the node is not in quarantine.
     pub(super) fn quarantined(&self, node: usize, now: Instant) -> Option<Duration> {
         let from = self.nodes[node]
             .eligibility
@@ -310,7 +310,7 @@ impl QuorumCore {
         self.nodes.iter().filter(|state| state.up).count()
     }
 
-    /// Gives up nodes that did not answer in time, and repeats removals whose time has come.
+    /// Gives up nodes that did not answer in time, and repeats removals that are due.
     pub(super) fn tick(&mut self, now: Instant) {
         while let Some(&(deadline, id)) = self.deadlines.first() {
             if now < deadline {

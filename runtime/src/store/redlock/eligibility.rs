@@ -10,7 +10,7 @@ use super::identity::Identity;
 use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 
-/// Added to each quarantine. A server reports its uptime in whole seconds, and leases of other
+/// Time added to each quarantine. A server reports its uptime in whole seconds, and leases of other
 /// clients may have begun slightly later than the core assumes.
 const SLACK: Duration = Duration::from_secs(2);
 

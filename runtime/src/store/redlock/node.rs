@@ -68,7 +68,7 @@ impl NodeState {
         }
     }
 
-    /// Retries removals whose time has come, and drops those of expired keys.
+    /// Retries removals that are due, and drops those of expired keys.
     pub(super) fn retry_due(&mut self, patience: Duration, now: Instant) {
         for id in self.removals.due(now) {
             if self.removals.is_over(id, now) {

@@ -251,8 +251,8 @@ impl PendingQuestion {
         let quorum = majority(self.nodes);
         let enough = quorum <= answered;
         // The lock was lost only if fewer nodes than a quorum can have had the key. A silent node
-        // may have had it. So may a node that has not answered yet, if one that refused the acquire
-        // answers first.
+        // may have had it, and so may a node that has not answered yet. Nodes that refused the
+        // acquire may answer first.
         let lost = self.nodes - without < quorum;
         let open = found < quorum && !lost;
         if !self.waiting.is_empty() && (uncertain || !enough || open) {

@@ -26,7 +26,7 @@ pub(super) struct TokenEntry {
     /// The acquire that the nodes have not decided yet.
     pub(super) undecided: Option<OpId>,
     pub(super) ttl: Duration,
-    /// After this time no node has a key with `wire`, unless it carries out a request late.
+    /// Time after which no node has a key with `wire`, unless a node carries out a request late.
     until: Instant,
     /// True if a removal was sent for `wire`.
     spent: bool,

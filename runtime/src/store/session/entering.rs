@@ -1,4 +1,4 @@
-//! Acquires locks: creates nodes, and waits until they are the first of their directories.
+//! Acquires locks: creates nodes, and waits until each is the first in the directory of its key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::fence::Fence;
 use crate::owner::Owner;
 use crate::store::{CLAIM, Failure, Reply, StoreEvent, Take};
 
-/// Pause after an error, before waiting for the node's turn again.
+/// Pause after a failed wait for a node to become the first of its directory.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// The node with which a token requests its lock.
@@ -87,8 +87,8 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Returns the node with which the token requests its lock: its own node, the place of this
-    /// process, or a new node.
+    /// Returns the node with which the token requests its lock. This is the token's own node, the
+    /// node with which this process already waits (its place), or a new node.
     fn asks(
         self: &Arc<Self>,
         id: &LockId,
@@ -133,9 +133,9 @@ impl<S: Service> Shared<S> {
         Asking { own, again, first }
     }
 
-    /// Records that the token's node waits. Returns true if the node is the place of this process.
-    /// The place may have been given up while an answer was lost. In that case the node has been
-    /// created again, and becomes the place.
+    /// Records that the token's node is not the first of its directory. Returns true if the node is
+    /// the place with which this process waits. A place that was given up while the request was
+    /// unanswered exists again, because the request has created its node again.
     fn is_place(&self, id: &LockId, own: &OwnNode<S>, fence: Fence, queue: bool) -> bool {
         let mut state = self.state();
         let asked = state.locks.remove(id);
@@ -152,7 +152,8 @@ impl<S: Service> Shared<S> {
         place.map(|place| place.fence = Some(fence)).is_some()
     }
 
-    /// Grants the lock to the token, because its node is the first. The node is no longer a place.
+    /// Grants the lock to the token, because its node is the first. The node now belongs to the
+    /// token alone, so it is no longer the place of this process.
     fn is_first(&self, id: &LockId, own: &OwnNode<S>, fence: Fence) -> Result<(), Failure> {
         let mut state = self.state();
         state.places.remove_node(&id.0, own);
@@ -162,7 +163,7 @@ impl<S: Service> Shared<S> {
         Err(ended(S::NAME))
     }
 
-    /// Fails if the token lost its node during the wait for the session.
+    /// Fails if the token lost its node while `covers` waited for the session.
     fn has_it_still(&self, id: &LockId, own: &OwnNode<S>) -> Result<(), Failure> {
         let state = self.state();
         let lock = state.locks.get(id);
@@ -223,7 +224,8 @@ impl<S: Service> Shared<S> {
         self.submit(Job::Unclaim(key.clone(), own.node.number), vec![key]);
     }
 
-    /// Gives up a place whose turn no call has claimed, so that the next process gets the lock.
+    /// Gives up a place that is the first of its directory, but that no call has claimed in time.
+    /// The next process then gets the lock.
     pub(super) async fn unclaim(self: &Arc<Self>, key: &FullKey, number: u64) {
         let own = {
             let mut state = self.state();

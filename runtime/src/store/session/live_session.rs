@@ -1,4 +1,4 @@
-//! One session: the end of its confirmed time, and the time of its next heartbeat.
+//! One session: the time until which it is confirmed to last, and the time of its next heartbeat.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::store::{Failure, Retry};
 /// Pause after an unanswered heartbeat, and before each request to watch the session.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 
-/// Bounds of the time that a heartbeat may take before it is tried again.
+/// Bounds of the time that a heartbeat may take before it is sent again.
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 const MOST_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -30,9 +30,9 @@ pub(super) fn pause_until(clock: Clock, until: Instant) -> Duration {
 pub(super) struct LiveSession<S: Service> {
     pub(super) server: S::Session,
     pub(super) timeout: Timeout,
-    /// End of the confirmed time. None when the session is over.
+    /// Time until which the session is confirmed to last. None when the session is over.
     confirmed: watch::Sender<Option<Instant>>,
-    /// Latest time until which a request needs the session confirmed.
+    /// Latest time until which a request needs the session to last.
     wanted: Mutex<Instant>,
     demand: Notify,
     /// Notified when the server reports that the session may be over.

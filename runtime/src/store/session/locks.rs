@@ -28,18 +28,18 @@ pub(super) struct Lock<N> {
     /// End of the lease. The store then removes the node.
     pub(super) until: Instant,
     /// Fence in the last revocation of a node with this name. An earlier node may have had the same
-    /// name.
+    /// name, so the name alone does not identify the node.
     revoked: Option<Fence>,
     number: u64,
 }
 
 impl<N> Lock<N> {
-    /// True if another process takes away the node with this fence by force.
+    /// True if another process has begun to take away by force the node with this fence.
     pub(super) fn is_revoked_at(&self, fence: Fence) -> bool {
         self.revoked == Some(fence)
     }
 
-    /// True if another process takes away the lock by force.
+    /// True if another process has begun to take away the lock by force.
     pub(super) fn is_revoked(&self) -> bool {
         self.fence.is_some() && self.fence == self.revoked
     }
@@ -88,7 +88,7 @@ impl<N> Locks<N> {
     pub(super) fn revoke(&mut self, is: impl Fn(&N) -> bool, fence: Fence) -> Option<LockId> {
         let mut locks = self.by_id.iter_mut();
         let (id, lock) = locks.find(|(_, lock)| is(&lock.node))?;
-        // The node may not be known to be the first yet. The grant then finds the revocation.
+        // The node may not be known to be the first yet. A later grant then finds the revocation.
         lock.revoked = Some(fence);
         lock.is_revoked().then(|| id.clone())
     }
@@ -104,8 +104,8 @@ impl<N> Locks<N> {
             return false;
         };
         self.due.remove(&(lock.until, lock.number));
-        // Inserted even for a lease that `over` has already returned, so that `over` returns it
-        // again.
+        // Inserted even if `over` has already returned this lease, so that `over` returns it again
+        // at its new end.
         self.due.insert((until, lock.number), id.clone());
         lock.until = until;
         true

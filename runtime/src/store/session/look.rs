@@ -25,10 +25,11 @@ use crate::store::options::Options;
 use crate::store::source::{Asking, Page, Place, Source};
 use crate::store::{GRACE, Retry};
 
-/// Pause after an error, before the next wait for the end of a node.
+/// Pause after an error, before the next wait for the removal of a node.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Number of requests for taking a lock away, in addition to those of an inspection.
+/// Number of requests that taking a lock away needs in addition to an inspection. Each may take the
+/// whole `io_timeout`.
 const MORE: u32 = 5;
 
 /// A node, with the data that any process can read.
@@ -51,13 +52,13 @@ pub(crate) struct Seen {
 
 /// A part of a list of directories.
 pub(crate) struct Directories {
-    /// The nodes of each full key, in the order of the queue.
+    /// The full key of each directory, with the directory's nodes in the order of the queue.
     pub(crate) found: Vec<(String, Vec<Seen>)>,
     /// Position at which the list continues. None at the end.
     pub(crate) next: Option<Place>,
 }
 
-/// Operations of a server with sessions that inspect locks and take them away.
+/// Operations that inspect the locks of a server with sessions, and take them away.
 pub(crate) trait Look: Send {
     /// The server's name in URLs.
     const NAME: &'static str;
@@ -83,7 +84,7 @@ pub(crate) trait Look: Send {
         name: Token,
     ) -> impl Future<Output = Answer<bool>> + Send;
 
-    /// Waits until the node is gone. May fail before that.
+    /// Waits until the node is gone. May fail earlier, for example if the connection ends.
     fn gone(&mut self, node: &Seen) -> impl Future<Output = Answer<()>> + Send;
 
     /// Removes exactly this node, if it is still there.
@@ -161,8 +162,8 @@ impl<L: Look> SessionSource<L> {
         }
         let removed = self.removed(first).await;
         if let Some((session, name)) = holder {
-            // An error is ignored, because the revocation concerns only this node, and the server
-            // removes it at the end of a session.
+            // An error is ignored, because the revocation concerns only this node. The server
+            // removes the revocation at the end of a session.
             let _ = self.look.forget(first, session, name).await;
         }
         removed.map(|()| shown(key.name(), &nodes))

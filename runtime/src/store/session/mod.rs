@@ -17,9 +17,10 @@
 //! - [`members`] parses the members of a cluster from a URL, and [`trial`] tests that locks work.
 //!
 //! A lock is safe here for these reasons:
-//! - *The session outlasts the lease.* An acquire or a renewal succeeds only after a heartbeat
-//!   whose confirmed time covers the whole ttl. This time is counted from before the heartbeat was
-//!   sent. So the engine's deadlines hold, as they do for a store with a lease for each key.
+//! - *The session outlasts the lease.* A heartbeat confirms the session for some time, counted from
+//!   before the heartbeat was sent. An acquire or a renewal succeeds only after a heartbeat whose
+//!   confirmed time covers the whole ttl. So the engine's deadlines hold, as they do for a store
+//!   with a lease for each key.
 //! - *The store ends leases itself.* A node lives as long as its session. So the store removes the
 //!   node of a token that was not renewed within its ttl, and retries without limit. If the process
 //!   is stopped or killed, the session ends.

@@ -1,8 +1,8 @@
 //! The nodes of this process that wait in the directories of their keys.
 //!
-//! The engine queues with one place for all calls of the process that wait for a key. A place is a
-//! node without a token. Once the node is the first, the next token that requests the lock gets
-//! this node. No further request to the server is necessary.
+//! The engine queues with one node for all calls of the process that wait for a key. This node is a
+//! *place*: it belongs to no token yet. Once it is the first, the next token that requests the lock
+//! gets it, without a further request to the server.
 
 use tokio::task::AbortHandle;
 
@@ -24,7 +24,7 @@ pub(super) struct Place<N> {
     /// Token of the last request with this node. If the answer was lost, this token may have the
     /// node.
     pub(super) asked_by: Token,
-    /// The task that waits for the node's turn.
+    /// The task that waits until the node is the first of its directory.
     pub(super) waits: Option<AbortHandle>,
     /// The node's fence, once the node is known to wait.
     pub(super) fence: Option<Fence>,

@@ -43,9 +43,9 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Sends the reply to a request. Since the request took its locks, they may have ended with
-    /// their session, or been taken away by force. The reply is then a failure, because events
-    /// cannot report locks that the engine does not have yet.
+    /// Sends the reply to a request. The locks that the request has taken may have been lost
+    /// already, because their session has ended or they were taken away by force. The reply is then
+    /// a failure, because events cannot report locks that the engine does not have yet.
     fn reply(self: &Arc<Self>, id: OpId, asked: &[LockId], result: Result<Reply, Failure>) {
         let mut state = self.state();
         let is_taken = matches!(result, Ok(Reply::Acquired { .. } | Reply::AcquiredAll(_)));
@@ -74,7 +74,8 @@ impl<S: Service> Shared<S> {
                 ttl,
                 function,
             } => self.acquire_all(keys, ttl, function, patience).await,
-            // Ignores a downgrade: the lock stays exclusive, and readers wait until it ends.
+            // A downgrade to a share is ignored: the lock stays exclusive, and readers wait until
+            // it ends.
             Op::Keep { renewals, .. } => self.renew(renewals, patience).await,
             Op::Give(Give {
                 kind: GiveKind::Record(_),
@@ -219,7 +220,7 @@ impl<S: Service> Shared<S> {
         if present {
             return state.locks.renew(&due.id, began + due.ttl);
         }
-        // Another client has removed the node.
+        // Another client has removed the node, but an earlier request may still create it.
         state.locks.remove(&due.id);
         drop(state);
         self.remove_for_good(due.node.clone());

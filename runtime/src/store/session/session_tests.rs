@@ -28,9 +28,9 @@ const FENCE: Fence = Fence::new(1);
 struct Server {
     nodes: Mutex<VecDeque<Token>>,
     changed: Notify,
-    /// Number of acquires lost before they arrive.
+    /// Number of acquires to lose before they arrive.
     lost: Mutex<u32>,
-    /// Number of lost removals.
+    /// Number of removals to lose before they arrive.
     lost_removals: Mutex<u32>,
     /// True if removals arrive, but get no answer.
     unanswered: Mutex<bool>,
@@ -307,8 +307,7 @@ async fn one_waits() -> (Arc<Server>, Client) {
     (server, client)
 }
 
-/// Fails if a call requests a lock from the server although the server has already given the lock
-/// to this process.
+/// Fails if a call asks the server for a lock that the server has already given to this process.
 #[tokio::test(start_paused = true)]
 async fn a_granted_turn_is_used_without_a_request() {
     let (server, mut client) = one_waits().await;
@@ -359,8 +358,8 @@ async fn a_revoked_place_is_not_granted() {
     assert!(!server.nodes().contains(&place), "it was removed");
 }
 
-/// Fails if a place is granted during the removal of its node. A call has given up at its turn, and
-/// the answer to its release is lost. Then the next call requests the lock.
+/// Fails if a place is granted during the removal of its node. A call has given up when its node
+/// became the first, and the answer to its release is lost. Then the next call requests the lock.
 #[tokio::test(start_paused = true)]
 async fn a_released_place_is_not_granted() {
     let (server, mut client) = one_waits().await;
@@ -407,8 +406,8 @@ async fn a_revocation_applies_to_a_node_of_one_session() {
 }
 
 /// Fails if a recreated place stays in the queue although its process does not use it. A call's
-/// turn comes, but its answer is lost for longer than a claim, so the place is given up. Then the
-/// call requests the lock again.
+/// node becomes the first, but the answer is lost for longer than `CLAIM`, so the place is given
+/// up. Then the call requests the lock again.
 #[tokio::test(start_paused = true)]
 async fn a_recreated_place_gets_its_turn() {
     let (server, mut client) = one_waits().await;

@@ -34,7 +34,7 @@ pub(super) enum Job {
     Request(Request),
     /// Ends a lease that was not renewed.
     Expire(LockId),
-    /// Gives up the place with this node number, because no call used its turn.
+    /// Gives up the waiting node with this number, because no call has taken the lock in time.
     Unclaim(FullKey, u64),
 }
 
@@ -145,7 +145,8 @@ impl<S: Service> Shared<S> {
         self.state().tasks.abort_all();
     }
 
-    /// Puts a job into its lanes.
+    /// Appends a job to the lanes (queues) of its keys, and starts it if it is the first in all of
+    /// them.
     pub(super) fn submit(self: &Arc<Self>, job: Job, keys: Vec<FullKey>) {
         let running = self.state().lanes.enter(job, keys);
         if let Some(running) = running {
@@ -191,8 +192,8 @@ impl<S: Service> Shared<S> {
     }
 
     /// Handles the revocation of a node of the session. Reports it if a token holds the lock. If
-    /// the node is a place that no token uses, gives it up, so that the engine requests another
-    /// place.
+    /// the node waits in the queue and no token uses it, gives it up, so that the engine requests
+    /// another place in the queue.
     pub(super) fn revoked(
         self: &Arc<Self>,
         session: &Arc<LiveSession<S>>,

@@ -91,7 +91,7 @@ async fn end_leases<S: Service>(shared: Arc<Shared<S>>) {
             shared.submit(Job::Expire(id), vec![key]);
         }
         let pause = pause_until(shared.clock, next.unwrap_or(now + IDLE));
-        // Wakes up early if another lease may end before that.
+        // Wakes up early if a new lease may end before all others.
         let _ = timeout(pause, shared.earlier.notified()).await;
     }
 }

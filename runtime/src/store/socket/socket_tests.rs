@@ -56,7 +56,8 @@ async fn data_wakes_the_runtime_without_a_listener() {
     assert_eq!(end.expect("no error"), 0);
 }
 
-/// Fails if received data is not read until the engine's runtime has polled the socket.
+/// Fails if data that a listener has reported is read only after the engine's runtime has polled
+/// the socket.
 #[tokio::test]
 async fn received_data_is_read_before_the_runtime_polls() {
     let (mut socket, mut other) = connected();

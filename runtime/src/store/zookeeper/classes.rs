@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use crate::store::session::service::Timeout;
 
-/// Session lifetimes, in halves of a server's shortest lifetime. By default, a half is a tick, and
-/// a server allows 2 to 20 ticks. Above that, each lifetime is twice the one before.
+/// Requested session lifetimes, in units of half the server's shortest lifetime. By default, this
+/// unit is one tick, and a server allows 2 to 20 ticks. Above 20, each lifetime is twice the one
+/// before.
 const TICKS: [u32; 7] = [2, 3, 5, 9, 13, 16, 20];
 
 /// Least value of half a tick, unless the URL specifies the tick. `tickTime` is 2 s in the example
 /// configuration of ZooKeeper.
 const LEAST_HALF_TICK: Duration = Duration::from_secs(1);
 
-/// Least reserve for a leader that asks its followers late for the live sessions.
+/// Least time added to half a tick, because the leader may ask its followers late for the live
+/// sessions.
 const LEAST_LATENESS: Duration = Duration::from_millis(100);
 
 /// Time reserved for the writes of a heartbeat, so that a renewal usually finds the session
@@ -43,7 +45,7 @@ impl Classes {
         }
     }
 
-    /// Returns these classes with the longer one of both ticks.
+    /// Returns these classes with the longer of the two ticks.
     pub(super) fn with_tick_of(self, other: Self) -> Self {
         Self {
             half_tick: self.half_tick.max(other.half_tick),

@@ -25,7 +25,7 @@ use crate::base::seeded::seeded;
 use crate::owner::Owner;
 use crate::store::session::service::{Answer, Entered, EnteredAll, First, Node, Trouble};
 
-/// Most nodes created in one step.
+/// Maximum number of nodes created in one step.
 const MOST: usize = 100;
 
 /// Number of tries for a creation whose directory the server removes in the meantime.
@@ -253,8 +253,8 @@ impl ZooKeeper {
         Err(failure::unsettled().into())
     }
 
-    /// Returns the directory of a created node. If the directory is refused, removes the node,
-    /// because the users of another recipe must not wait for it.
+    /// Returns the directory of a created node. If the directory has znodes of another recipe of
+    /// Curator, or no numbers left, removes the node. Clients of that recipe must not wait for it.
     async fn accepted(
         &self,
         session: &Session,
@@ -328,8 +328,8 @@ impl ZooKeeper {
         Err(failure::unsettled().into())
     }
 
-    /// Returns the znodes of a directory, as the server of the connection sees them. It may be
-    /// behind the leader.
+    /// Returns the znodes of a directory, as the server of the connection sees them. That server
+    /// may be behind the leader.
     pub(super) async fn list(
         &self,
         line: &Line,

@@ -7,7 +7,7 @@ use crate::error::LockError;
 use crate::store::session::service::Trouble;
 use crate::store::{Failure, Retry};
 
-/// Converts an error. An expired session has ended, and all other errors are failures.
+/// Converts an error: an expired session to `Ended`, and any other error to a failure.
 pub(super) fn trouble(error: &Error) -> Trouble {
     match error {
         Error::SessionExpired => Trouble::Ended,
@@ -142,7 +142,8 @@ pub(super) fn apart() -> Failure {
     )
 }
 
-/// The failure for a directory whose numbers are no longer in order.
+/// The failure for a directory whose sequence numbers are used up, so that they are no longer in
+/// order.
 pub(super) fn worn_out(directory: &str) -> Failure {
     Failure::unavailable(
         "numbers",

@@ -79,8 +79,8 @@ pub(super) async fn shake(
         Some(ticket) => (ticket.id, ticket.password.as_slice()),
         None => (0, &[0; PASSWORD][..]),
     };
-    // The protocol's version is 0. No transaction was seen before. The flag refuses a read-only
-    // server.
+    // In order: version 0 of the protocol, no transaction seen before, the time-out, and the
+    // session. The final flag refuses a read-only server.
     let request = Out::default().int(0).long(0).int(asked).long(id);
     exchange(stream, &request.bytes(password).flag(false))
         .await

@@ -95,7 +95,8 @@ impl<'a> In<'a> {
         let (ctime, _mtime) = (self.long()?, self.long()?);
         let _versions: [u8; 12] = self.take()?;
         let ephemeral_owner = self.long()?;
-        // The length of the data, the number of children, and the last change of the children.
+        // Skips the length of the data, the number of children, and the last change of the
+        // children.
         let _rest: [u8; 16] = self.take()?;
         Ok(Stat {
             czxid,

@@ -199,7 +199,8 @@ async fn write(
             return Error::disconnected(&error);
         }
         if closes {
-            // The server answers the request to close the session, and ends the connection.
+            // The server answers the request to close the session, and ends the connection. `read`
+            // notices that end.
             return pending().await;
         }
     }
@@ -214,7 +215,7 @@ async fn read(mut reading: OwnedReadHalf, asked: &Mutex<Asked>, silence: Duratio
             Ok(Ok(0)) => return Error::Disconnected("the server closed it".to_owned()),
             Ok(Ok(_)) => locked(asked).received(),
             Ok(Err(error)) => return Error::disconnected(&error),
-            // A request may have been sent after the wait began.
+            // Read again, because a request may have been sent after the wait began.
             Err(_) if locked(asked).left(silence).is_zero() => {
                 return Error::Disconnected("the server was silent".to_owned());
             }

@@ -19,9 +19,9 @@ use crate::base::seeded::seeded;
 use crate::base::token::Token;
 use crate::store::session::service::{Answer, Trouble};
 
-/// Most calls of a session that may request locks or check for their turns at the same time.
-/// Further calls wait, so a renewal waits behind few requests. If a waiting call gives up, it sends
-/// no request to a slow server.
+/// Maximum number of calls of a session that request locks or check their positions at the same
+/// time. Further calls wait, so a renewal waits behind few requests. If a waiting call gives up, it
+/// sends no request to a slow server.
 const AT_ONCE: usize = 64;
 
 /// A session of the ensemble.
@@ -129,8 +129,8 @@ impl Session {
         owner == self.id || (owner != 0 && seeded!(NodesOfAnySession))
     }
 
-    /// Marks the node as possibly created. The next search for its znode brings the server up to
-    /// date.
+    /// Marks the node as possibly created. The next search for its znode then first brings the
+    /// client's server up to date.
     pub(super) fn doubt(&self, name: Token) {
         self.state().doubts.insert(name);
     }

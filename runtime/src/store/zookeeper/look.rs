@@ -206,7 +206,7 @@ impl Look for ZooKeeperLook {
         names.sort_unstable();
         let keys = names.into_iter().filter_map(|name| {
             let key = percent_decoded(&name)?;
-            // Each lock's key has one directory, so other encodings are skipped.
+            // Each lock's key has one directory, so other encodings of the key are skipped.
             let is_its_own = self.names.directory(&key) == format!("{above}/{name}");
             (is_its_own && wanted(&key)).then_some((name, key))
         });

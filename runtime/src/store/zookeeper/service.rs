@@ -78,7 +78,7 @@ impl ZooKeeper {
                 change
             }
             // No node is being taken away, or the list belongs to another user, who cannot remove
-            // our nodes.
+            // the nodes of this process.
             Err(absent @ (Error::NoNode | Error::NoAuth)) => {
                 let watching = line.watch_stat(&directory);
                 let (found, change) = done(self.patience, watching).await?;
@@ -210,7 +210,7 @@ impl Service for ZooKeeper {
         let opening = timeout(patience, self.opened(lasts)).await;
         let opened = opening.unwrap_or_else(|_| Err(failure::silent().into()));
         self.noted(opened).map_err(|trouble| match trouble {
-            // The request for a lock was not sent.
+            // The request for a lock was not sent yet, so it was not carried out.
             Trouble::Failed(failure) => failure::not_sent(failure),
             Trouble::Ended => failure::not_sent(failure::unsettled()),
         })

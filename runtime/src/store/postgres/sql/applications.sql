@@ -3,9 +3,9 @@
 -- with the fence `f` has the lock, or had it last and has not released it. After success, no other
 -- acquisition gets the lock before the transaction has ended, regardless of the clocks. An
 -- acquisition from before a fail-over is refused, because data that its holder has read may be
--- missing here. The caller needs no rights on the tables. The error also names the constraint
--- `leasehold_verify`, for clients that show no SQLSTATE. The same applies to `guard`, with
--- `leasehold_guard`.
+-- missing on this server. The caller needs no rights on the tables. The error also names the
+-- constraint `leasehold_verify`, for clients that show no SQLSTATE. The same applies to `guard`,
+-- with `leasehold_guard`.
 CREATE FUNCTION leasehold.verify(k text, f bigint) RETURNS void LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -28,10 +28,10 @@ END $$;
 -- accepted a later fence. After success, `guard` accepts no earlier fence, and no fence at all
 -- before the transaction has ended.
 --
--- Stores count fences by the clock in microseconds, or slower. A fence far ahead of this clock
--- comes from no holder. If it were accepted, it would exclude all holders permanently. Synchronized
--- clocks differ by less than an hour. If a wrong fence is accepted, the fences of holders are
--- higher again after an hour at most.
+-- Stores count fences by a clock in microseconds, or more slowly. A fence far ahead of this
+-- server's clock comes from no holder. If it were accepted, it would exclude all holders
+-- permanently. Synchronized clocks differ by less than an hour. If a wrong fence is accepted, the
+-- fences of holders are higher again after an hour at most.
 CREATE FUNCTION leasehold.guard(k text, f bigint) RETURNS void LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

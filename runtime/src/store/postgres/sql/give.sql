@@ -72,8 +72,9 @@ BEGIN
 END $$;
 
 -- Releases keys in one statement if this call has locked their rows and no process waits for them.
--- That covers nearly all releases of a batch. Returns true at the position of each. `_release` and
--- similar functions carry out the other requests, and every request for a key after the first.
+-- That covers nearly all releases of a batch. Returns true at the position of each released key.
+-- `_release` and similar functions carry out the other requests, and every request for a key after
+-- the first.
 CREATE FUNCTION leasehold._release_open(verbs text[], keys text[], tokens uuid[], keeps integer[],
   OUT freed boolean[])
 LANGUAGE plpgsql AS $$

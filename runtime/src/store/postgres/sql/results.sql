@@ -65,8 +65,8 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- Gives the lock of the token `was` to `t`, with its fence. First, a transaction that verified the
--- lock for the previous process must end: until then the answer is `pinned`.
+-- Gives the lock of the token `was` to `t`, with its fence. A transaction that verified the lock
+-- for the previous process must end first: until then, the answer is `pinned`.
 CREATE FUNCTION leasehold.adopt(me uuid, k text, was uuid, t uuid, ttl integer, fn text)
 RETURNS TABLE (taken boolean, fence bigint, number integer, wanted boolean, pinned boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

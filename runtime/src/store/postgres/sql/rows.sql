@@ -190,8 +190,8 @@ BEGIN
   RETURN leasehold._left(l.expires_at);
 END $$;
 
--- Refuses `me` the lock, and queues `me` if `queues` is true. If a pinned lock was handed to `me`,
--- `me` keeps its claim.
+-- Refuses `me` the lock, and queues `me` if `queues` is true. A pinned lock that was handed to `me`
+-- stays reserved for `me` for another second.
 CREATE FUNCTION leasehold._refuse(me uuid, l leasehold.locks, pinned boolean, queues boolean, fn text)
 RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
@@ -247,7 +247,7 @@ BEGIN
     END;
   END LOOP;
   IF owner IS NULL THEN
-    -- Subtransactions of a prepared transaction have no such lock.
+    -- Subtransactions of a prepared transaction have no lock on their own numbers.
     SELECT format('PostgreSQL 0 prepared transaction %s', string_agg(p.gid, ' or ')) INTO owner
       FROM pg_prepared_xacts p WHERE p.database = current_database()
       HAVING count(*) > 0 AND (SELECT bool_or(leasehold._goes_on(u)) FROM unnest(all_) u);
@@ -255,7 +255,8 @@ BEGIN
   RETURN owner;
 END $$;
 
--- Returns the owner of an exclusive lock, or of the pin, for a refused call.
+-- Returns the owner of an exclusive lock, or the transaction that pins the lock, for a refused
+-- call.
 CREATE FUNCTION leasehold._owner(me uuid, l leasehold.locks, pinned boolean) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
   IF pinned AND leasehold._is_open(me, l) THEN
@@ -265,7 +266,8 @@ BEGIN
 END $$;
 
 -- Returns the first fence of the next acquisition. The floor is read after the row was created. By
--- then, a sweep that removed an earlier row of the key has ended.
+-- then, a sweep that removed an earlier row of the key has ended, so the floor includes that row's
+-- fences.
 CREATE FUNCTION leasehold._next_fence(l leasehold.locks) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
   RETURN greatest(

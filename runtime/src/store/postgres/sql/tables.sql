@@ -76,7 +76,8 @@ CREATE TABLE leasehold.locks (
   timeline   text        NOT NULL DEFAULT ''     -- WAL timeline of the latest acquisition
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
--- A row for each process that waits for a key. Changed only while the key's row is locked.
+-- A row for each process that waits for a key. A row changes only while the key's row in `locks` is
+-- locked.
 CREATE TABLE leasehold.waiters (
   key     text COLLATE "C",
   process uuid,
@@ -99,7 +100,7 @@ CREATE UNLOGGED TABLE leasehold.beacons (
   PRIMARY KEY (process, pid)
 );
 
--- Changed only while the key's row is locked.
+-- A row changes only while the key's row in `locks` is locked.
 CREATE TABLE leasehold.shares (
   key        text COLLATE "C",
   token      uuid,

@@ -38,7 +38,7 @@ BEGIN
   wanted := l.queued;
 END $$;
 
--- Takes a share, if fewer than `limit_` calls have one. The limits of these calls do not matter.
+-- Takes a share, if fewer than `limit_` calls have one. The limits of those calls do not matter.
 -- `limit_` is 0 for no limit.
 CREATE FUNCTION leasehold._join(me uuid, k text, t uuid, ttl integer, limit_ integer, queues boolean, fn text,
   waits boolean, OUT taken boolean, OUT fence bigint, OUT number integer, OUT wanted boolean, OUT left_ms bigint,

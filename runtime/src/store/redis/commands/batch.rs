@@ -1,6 +1,6 @@
 //! Collects simultaneous requests into as few scripts as their order allows.
 //!
-//! For a server, to begin a script costs more than to take one more lock. So simultaneous acquires
+//! Starting a script costs a server more than taking one more lock in it. So simultaneous acquires
 //! are sent as one script, and simultaneous releases as another. If the only requests are a release
 //! and an acquire of the same lock, a single script serves both. With this script, a process gives
 //! a lock to other processes and queues for it again in one step.

@@ -75,8 +75,8 @@ impl KeyNames {
         }
     }
 
-    /// Returns the same names for a node of a quorum. There, locks have no auxiliary keys, because
-    /// the content of such keys would differ from node to node.
+    /// Returns the same names for a node of a quorum (Redlock). There, locks have no auxiliary
+    /// keys, because the content of such keys would differ from node to node.
     pub(crate) fn without_companions(self) -> Self {
         Self {
             auxiliary_keys: false,
@@ -190,7 +190,7 @@ impl KeyNames {
         &self.channels
     }
 
-    /// Returns the channel for messages to this process, for example that its turn has come.
+    /// Returns the channel for messages to this process, for example that a key is reserved for it.
     pub(crate) fn channel(&self) -> String {
         [self.channels.as_str(), &self.process].concat()
     }

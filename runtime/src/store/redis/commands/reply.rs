@@ -271,7 +271,9 @@ fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// Reads a message from this process's channel.
+/// Parses a message from this process's channel: a letter, and then a key. `t`: this process may
+/// take the key. `w`: another process waits for the key. `r`: the lock was taken away by force;
+/// half of its token precedes the key.
 pub(crate) fn message(push: &PushInfo) -> Option<StoreEvent> {
     let [_, Value::BulkString(text)] = &push.data[..] else {
         return None;

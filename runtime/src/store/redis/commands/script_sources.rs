@@ -17,8 +17,8 @@ const LASTS: Duration = Duration::from_secs(1);
 /// sending.
 #[derive(Debug, Default)]
 pub(crate) struct ScriptSources {
-    /// Number of the request that last loaded the scripts. `None` after the server has found a
-    /// script that was called later.
+    /// Number of the request that last loaded the scripts. `None` once the server has found a
+    /// script for a request after that load.
     load: Option<u64>,
     by_source_until: Option<Instant>,
     /// True if the user may not send `EVAL`.

@@ -97,7 +97,7 @@ pub(crate) fn exist() -> Cmd {
     cmd("SCRIPT").arg("EXISTS").arg(hashes).to_owned()
 }
 
-/// Returns the scripts that are missing on a server with this answer to `exist`. If the server
+/// Returns the scripts that are missing according to a server's answer to `exist`. If the server
 /// refused to answer, returns all scripts.
 pub(crate) fn missing(answer: Option<&Value>) -> Vec<&'static LuaScript> {
     let known: &[Value] = match answer {

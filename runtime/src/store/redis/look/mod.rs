@@ -27,7 +27,7 @@ use crate::store::options::Options;
 use crate::store::source::{Asking, PAGE, Page, Place, Source};
 use crate::store::{Failure, Retry};
 
-/// What a script does with a lock.
+/// Action of a script on a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Returns the state of the lock.

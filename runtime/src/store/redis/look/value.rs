@@ -24,10 +24,11 @@ pub(crate) enum Written<'a> {
     Foreign,
 }
 
-/// The text after the token: `fence:reserve:process:owner`.
+/// The text after the token: `fence:reserve:process:owner`. `reserve` is the number of reserved
+/// fences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
-    /// A fence, or a time in microseconds.
+    /// A fence, or on a node of a quorum the time of the acquisition in microseconds.
     pub(crate) number: u64,
     pub(crate) owner: &'a str,
 }
@@ -81,7 +82,7 @@ impl<'a> Written<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Parses `number:reserve:process:owner`. The owner may contain colons.
+    /// Parses the text after the token. The owner may contain colons.
     pub(crate) fn read(text: &'a str) -> Option<Self> {
         let mut parts = text.splitn(4, ':');
         let number = parts.next()?.parse().ok()?;

@@ -30,7 +30,8 @@ local fence, reserve = string.match(value, '^%x+:(%d+):(%d+):')
 if not fence then
   return {5}
 end
--- `PEXPIRE` comes first because it needs no memory. A full server accepts further writes after it.
+-- `PEXPIRE` comes first because it needs no memory. After a script's first write, a server whose
+-- memory is full accepts further writes.
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 redis.call('SET', KEYS[1], ARGV[2] .. ':' .. fence .. ':' .. reserve .. ':' .. ARGV[4], 'PX', ARGV[3])
 return {1, fence, reserve, found[2] and 1 or 0}

@@ -11,9 +11,8 @@
 -- ARGV[5] `+` to queue and listen, `-` to queue without listening, `''` not to queue
 -- ARGV[6] prefix of the channels
 -- ARGV[7] owner, shown to operators
---
--- Returns {1, fence, 0, wanted} if the token has a share now, as in `acquire.lua`. Returns {0, ms,
--- queued, owner} if no share is available. The owner is missing or `''` if it is not known.
+-- Returns {1, fence, 0, wanted} if the token has a share now, as in `acquire.lua`. Returns
+-- {0, ms, queued, owner} if no share is available. The owner is missing or `''` if it is not known.
 --
 -- Guarantees:
 -- - While there is a share, the lock's own key is set, so every client that checks the key finds

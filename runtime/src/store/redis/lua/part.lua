@@ -45,8 +45,8 @@ if found == 0 and not revoked or type(value) ~= 'string' or not limit_of(value) 
   return 0
 end
 if ARGV[3] ~= '' and not revoked then
-  -- `ZADD` comes after `ZREM`, which needs no memory. A full server accepts further writes after
-  -- it.
+  -- `ZADD` comes after `ZREM`, which needs no memory. After a script's first write, a server whose
+  -- memory is full accepts further writes.
   redis.call('ZADD', KEYS[3], string.format('%.0f', now + ARGV[3]), 'kept:' .. ARGV[1])
   local known = owner_key(KEYS[2], ARGV[1])
   if known then

@@ -5,7 +5,6 @@
 -- KEYS[4] the kept results
 -- ARGV[1] to ARGV[6] as for `acquire_one.lua`
 -- ARGV[7] the function whose result is requested
---
 -- Returns {3, result} if there is a result of the function. Otherwise returns the answer of
 -- `acquire_one.lua`.
 --

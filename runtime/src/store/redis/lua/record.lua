@@ -15,8 +15,9 @@
 -- - The results of other functions are kept until their own ends.
 -- - The script works even if the server's memory is full.
 if string.sub(redis.call('GET', KEYS[1]) or '', 1, 32) == ARGV[1] then
-  -- `PEXPIRE` comes first because it needs no memory. A full server accepts further writes after
-  -- it. The next fragments remove the lock, or set its time again.
+  -- `PEXPIRE` comes first because it needs no memory. After a script's first write, a server whose
+  -- memory is full accepts further writes. The next fragments remove the lock, or set its time
+  -- again.
   redis.call('PEXPIRE', KEYS[1], 1000)
   local kept = redis.pcall('GET', KEYS[3])
   local _, others, last, now = results_in(type(kept) == 'string' and kept or '', ARGV[7])

@@ -42,8 +42,8 @@ if gone[1] then
   redis.call('DEL', unpack(gone))
 end
 for i, keep in pairs(keeps) do
-  -- `PEXPIRE` comes first because it needs no memory. A full server accepts further writes after
-  -- it.
+  -- `PEXPIRE` comes first because it needs no memory. After a script's first write, a server whose
+  -- memory is full accepts further writes.
   local kept = redis.pcall('PEXPIRE', KEYS[i], keep)
   if type(kept) ~= 'table' then
     kept = redis.pcall('SET', KEYS[i], string.rep('0', 32) .. string.sub(found[i], 33), 'PX', keep)

@@ -3,7 +3,6 @@
 -- KEYS for each lock: its own key, its queue and its shares
 -- ARGV[1] prefix of the channels
 -- ARGV, then a token and a ttl in ms for each lock
---
 -- Returns for each lock:
 -- - 1 if the token has a share, which now lasts the full ttl,
 -- - 0 if the token has none,

@@ -43,8 +43,8 @@ local function revoke_shares()
   for at = 1, #found, 2 do
     local member, ends = found[at], math.min(found[at + 1], now + GRACE)
     if not is_revoked(member, '$') then
-      -- `ZREM` comes first because it needs no memory. A full server accepts further writes after
-      -- it.
+      -- `ZREM` comes first because it needs no memory. After a script's first write, a server whose
+      -- memory is full accepts further writes.
       redis.call('ZREM', shares, member)
       if #member == 32 and told(member, owner_of(queue, member)) then
         redis.call('ZADD', shares, string.format('%.0f', ends), 'r' .. member)

@@ -22,8 +22,8 @@
 --
 -- Guarantees: those of `release.lua` and `acquire.lua`.
 --
--- A single script lets the next process start earlier. The server sends the message to that process
--- only after all commands that arrived together, so also after a separate acquire.
+-- A single script lets the next process start earlier. The server sends messages only after all
+-- commands that arrived together, and a separate acquire would be one of them.
 --
 -- This fragment hands the lock on if another process waits. Otherwise `turn_queue.lua` continues.
 local process, channels, more = ARGV[1], ARGV[2], ARGV[3]

@@ -43,7 +43,8 @@ pub(crate) struct RedisStore {
     names: Arc<KeyNames>,
     io_timeout: Duration,
     connection: Option<Connection>,
-    /// Replaced connections that had fallen silent. Answers that still arrive on them count.
+    /// Replaced connections that had fallen silent. The store still accepts answers that arrive on
+    /// them.
     retired: Vec<Connection>,
     supervisor: Supervisor<OpenedConnection>,
     /// Elapses when the store must connect, or must check whether the current connection is silent.
@@ -90,7 +91,7 @@ impl RedisStore {
         Self::start_as(address, KeyNames::of(options), options).await
     }
 
-    /// Like `start`, but with names that already exist.
+    /// Like `start`, but with the given names of keys and channels.
     pub(crate) async fn start_as(
         address: MasterAddress,
         names: KeyNames,
@@ -149,7 +150,7 @@ impl RedisStore {
         }
     }
 
-    /// Returns the current connection's generation, and the `INFO` of its server. While the
+    /// Returns the number of the current connection, and the `INFO` of its server. While the
     /// connection lasts, the server is the same process.
     pub(crate) fn peer(&self) -> Option<(Generation, Option<&Info>)> {
         let connection = self.connection.as_ref()?;
@@ -177,8 +178,7 @@ impl RedisStore {
         self.submit(&mut requests);
     }
 
-    /// Removes acquires whose removal was carried out, here or on another node. They need no
-    /// tracking any longer.
+    /// Stops tracking acquires whose removal was carried out, here or on another node.
     pub(crate) fn settle(&mut self, acquires: &[OpId]) {
         for acquire in acquires {
             self.acquires.remove(acquire);
@@ -198,7 +198,7 @@ impl RedisStore {
         Self::check_as(address, KeyNames::of(options), options).await
     }
 
-    /// Like `check`, but with names that already exist.
+    /// Like `check`, but with the given names of keys and channels.
     pub(crate) async fn check_as(
         address: MasterAddress,
         names: KeyNames,
@@ -226,7 +226,7 @@ impl RedisStore {
                 self.events.extend(reply::message(&push));
             }
         }
-        // Without a pending exchange, the end of the connection is noticed only here.
+        // If no request is pending, only this check notices the end of the connection.
         let ended = self
             .connection
             .as_ref()

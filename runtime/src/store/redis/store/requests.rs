@@ -194,8 +194,8 @@ impl RedisStore {
         }
     }
 
-    /// Sends the requests of a refused batch again, each in its own script. Only one of them may
-    /// have caused the refusal.
+    /// Sends the requests of a refused batch again, each in its own script. Perhaps only one of
+    /// them has caused the refusal.
     fn send_individually(&mut self, batch: Batch) {
         let patience = self.io_timeout;
         let alone = RequestFlags {

@@ -33,7 +33,8 @@ pub(crate) struct OpenedConnection {
 
 impl OpenedConnection {
     /// Subscribes to `channel` and tries to publish to it. If the server does not permit both, or
-    /// supports only RESP2, this process is not notified of its turns and asks from time to time.
+    /// supports only RESP2, this process is not notified when it may take a lock. It then repeats
+    /// its requests from time to time.
     pub(crate) async fn listen(&mut self, channel: &str, limit: Duration) {
         if !self.has_pushes {
             return;

@@ -29,7 +29,7 @@ const PATIENT_ROUND_TRIPS: u32 = 3;
 /// notifying either end, and the next call should not be the first to notice.
 const IDLE: Duration = Duration::from_secs(15);
 
-/// Minimum time after which a retired connection gives up a request. The engine has retried the
+/// Minimum time after which a replaced connection gives up a request. The engine has retried the
 /// request long before, but a late answer can still show the outcome of the earlier attempt.
 const DRAIN: Duration = Duration::from_secs(5);
 

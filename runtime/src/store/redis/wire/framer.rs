@@ -1,10 +1,11 @@
 //! Splits the received bytes into complete replies, and refuses bytes that are not a reply.
 //!
-//! The cost of a reply depends only on its length, not on the number of pieces in which it arrives.
-//! The framer reads each byte of the protocol's lines once. The number of bytes that a server can
-//! make the client keep is bounded. The parser of the crate `redis` has neither property. It parses
-//! a reply again from its start with each new piece. It waits without limit for the end of a line,
-//! or for the announced bytes.
+//! The framer has two properties that the parser of the crate `redis` lacks:
+//! - The cost of a reply depends only on its length, not on the number of pieces in which it
+//!   arrives. The framer reads each byte of the protocol's lines once. The parser starts a reply
+//!   again with each new piece.
+//! - The number of bytes that a server can make the client keep is bounded. The parser waits
+//!   without limit for the end of a line, or for the announced bytes.
 //!
 //! The framer does no I/O. [`Framer::accept`] takes the received bytes, and [`Framer::next`]
 //! returns complete replies.
@@ -29,7 +30,7 @@ const LONGEST: u64 = 16 * 1024 * 1024;
 /// Maximum nesting of arrays. The replies to this client have up to three levels.
 const DEEPEST: usize = 16;
 
-/// When the taken replies at the start of the buffer exceed this many bytes, they are removed.
+/// When the returned replies at the start of the buffer exceed this many bytes, they are removed.
 const KEPT: usize = 16 * 1024;
 
 /// Position of the next byte in a reply.
@@ -79,8 +80,8 @@ impl Framer {
         }
     }
 
-    /// Adds received bytes. After an error, it must not be called again, but complete replies from
-    /// before the error are still valid.
+    /// Adds received bytes. After an error, `accept` must not be called again, but complete replies
+    /// from before the error are still valid.
     pub(crate) fn accept(&mut self, bytes: &[u8]) -> Result<(), Garbage> {
         self.make_room();
         self.bytes.extend_from_slice(bytes);
