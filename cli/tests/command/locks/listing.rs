@@ -159,7 +159,7 @@ async fn one_lock() {
         value("holder").starts_with("leasehold_tests::holder::held on "),
         "{text}"
     );
-    assert!(value("for").contains(" s, since 20"), "{text}");
+    assert!(value("for").contains("s, since 20"), "{text}");
     assert!(
         value("waiting").contains(&format!("(pid {})", std::process::id())),
         "{text}"
